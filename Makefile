@@ -1,0 +1,48 @@
+# Two commands for a fresh machine: `make demo` runs the main job, `make test` runs all checks.
+# PYTHON chooses the interpreter: make test PYTHON=python3.13
+
+PYTHON ?= python3
+DEMO_VENV := .venv-demo
+TEST_VENV := .venv-test
+PIP := -m pip --disable-pip-version-check --quiet
+OTHER_PYTHONS := python3.10 python3.13
+
+.PHONY: demo test test-versions check golden bench clean
+
+demo:
+	$(PYTHON) -m venv $(DEMO_VENV)
+	$(DEMO_VENV)/bin/python $(PIP) install '.[onnxruntime]'
+	$(DEMO_VENV)/bin/polygraphy run examples/digits/digits.onnx --onnxrt --onnx --load-inputs examples/digits/digits_inputs.json
+
+test:
+	$(PYTHON) -m venv --clear $(TEST_VENV)
+	$(TEST_VENV)/bin/python $(PIP) install --editable '.[test]'
+	$(MAKE) check BIN=$(TEST_VENV)/bin
+
+# All checks in an environment that exists: make check BIN=/path/to/venv/bin
+BIN ?= $(TEST_VENV)/bin
+check:
+	$(BIN)/black --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -n 2
+
+# The tests alone, on the other Python versions that are supported, where they are installed.
+test-versions:
+	@for python in $(OTHER_PYTHONS); do \
+		command -v $$python >/dev/null && $$python -c pass 2>/dev/null || { echo "$$python is not installed: skipped"; continue; }; \
+		$$python -m venv --clear .venv-$$python && \
+		.venv-$$python/bin/python $(PIP) install --editable '.[test]' && \
+		.venv-$$python/bin/python -m pytest -n 2 -q -m "not packaging" || exit 1; \
+	done
+
+# Write the golden files anew, after a change that is meant.
+golden:
+	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/codegen tests/cli
+
+bench:
+	$(BIN)/python benchmarks/startup.py
+
+clean:
+	rm -rf .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,86 @@
+"""How long commands take to start, as multiples of what Python and ONNX Runtime need by themselves.
+
+    python benchmarks/startup.py
+
+Uses the `polygraphy` that is installed beside the running interpreter; measure an installed
+package, not an editable one, whose import hook alone costs milliseconds. With
+POLYGRAPHY_NVIDIA_PYTHON naming an interpreter that has NVIDIA's tool, that is measured in the same
+run.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RUNS = int(os.environ.get("POLYGRAPHY_BENCHMARK_RUNS", "21"))
+
+RAW = """
+import numpy as np
+import onnxruntime as ort
+session = ort.InferenceSession("identity.onnx", providers=["CPUExecutionProvider"])
+print(session.run(None, {"x": np.random.RandomState(1).rand(1, 1, 2, 2).astype(np.float32)})[0])
+"""
+
+
+def save_identity(folder: Path) -> None:
+    from onnx import TensorProto, helper, save
+
+    def tensor(name: str) -> object:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 1, 2, 2))
+
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])], "g", [tensor("x")], [tensor("y")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    save(model, str(folder / "identity.onnx"))
+
+
+def seconds(command: list[str], folder: Path) -> float:
+    start = time.perf_counter()
+    subprocess.run(
+        command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return time.perf_counter() - start
+
+
+def commands_of(interpreter: Path) -> dict[str, list[str]]:
+    script = str(interpreter.parent / "polygraphy")
+    return {
+        "-h": [script, "-h"],
+        "run -h": [script, "run", "-h"],
+        "run identity.onnx --onnxrt": [script, "run", "identity.onnx", "--onnxrt"],
+    }
+
+
+def main() -> None:
+    python = Path(sys.executable)
+    floors = {"python -c pass": [str(python), "-c", "pass"], "raw script": [str(python), "raw.py"]}
+    measured = {**floors, **commands_of(python)}
+    other = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
+    if other:
+        measured |= {
+            f"NVIDIA: {name}": command for name, command in commands_of(Path(other)).items()
+        }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        save_identity(folder)
+        (folder / "raw.py").write_text(RAW)
+        times: dict[str, list[float]] = {label: [] for label in measured}
+        for _ in range(RUNS + 1):  # The first round warms the file cache.
+            for label, command in measured.items():
+                times[label].append(seconds(command, folder))
+    medians = {label: statistics.median(taken[1:]) for label, taken in times.items()}
+    print(f"{'command':40} {'median ms':>10} {'ratio':>7}  floor")
+    for label, median in medians.items():
+        floor = "raw script" if "identity" in label else "python -c pass"
+        print(f"{label:40} {median * 1e3:10.1f} {median / medians[floor]:7.2f}  {floor}")
+
+
+if __name__ == "__main__":
+    main()

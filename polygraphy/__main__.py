@@ -1,0 +1,7 @@
+"""``python -m polygraphy`` is the command line."""
+
+import sys
+
+from polygraphy.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""One folder per foreign technology; `common` holds what all of them share."""

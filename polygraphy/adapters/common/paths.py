@@ -1,0 +1,111 @@
+"""Files that are read with a clear complaint, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from polygraphy.domain.errors import FileError
+
+__all__ = ["atomic_file", "ensure_parent", "readable_file", "translated_os_errors"]
+
+
+def readable_file(path: str | Path, what: str = "File") -> Path:
+    """Return the path of an existing, readable, non-empty file.
+
+    Raises:
+        FileError: it is missing, a folder, unreadable or empty.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise FileError(f"{what} {path} is a folder.", path=path, hint="Name the file itself.")
+    if not path.exists():
+        raise FileError(f"{what} {path} does not exist.", path=path, hint=_nearby(path))
+    if not os.access(path, os.R_OK):
+        raise FileError(f"{what} {path} cannot be read.", path=path, hint="Check its permissions.")
+    if path.stat().st_size == 0:
+        raise FileError(f"{what} {path} is empty.", path=path)
+    return path
+
+
+def _nearby(path: Path) -> str:
+    from polygraphy.domain.errors import close_matches
+
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return f"The folder {path.parent} does not exist either."
+    matches = close_matches(path.name, names, limit=1, cutoff=0.8)
+    return f"Did you mean {path.parent / matches[0]}?" if matches else ""
+
+
+@contextmanager
+def translated_os_errors(path: str | Path, doing: str) -> Iterator[None]:
+    """Turn an operating-system error inside the block into a FileError that says what was being
+    done to which file.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"Could not {doing} {path}: {reason}.", path=path) from error
+
+
+def ensure_parent(path: str | Path) -> Path:
+    """Make the folder that `path` lies in, and return `path`."""
+    path = Path(path)
+    with translated_os_errors(path.parent, "make the folder"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file that takes the place of `path` when the block ends without an error.
+
+    The text goes to a temporary file in the same folder, is synced to disk and then renamed, so
+    that a crash, an interrupt or a full disk leaves what was there before as it was. A symbolic
+    link stays one: what it points to is replaced.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    target = Path(os.path.realpath(ensure_parent(path)))
+    if target.is_dir():
+        raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
+    encoding = None if "b" in mode else "utf-8"
+    with translated_os_errors(path, "write"):
+        if (
+            target.exists() and not target.is_file()
+        ):  # A device or a pipe has no content to protect.
+            with target.open(mode, encoding=encoding) as stream:
+                yield stream
+            return
+        descriptor, temporary = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+        )
+        try:
+            with os.fdopen(descriptor, mode, encoding=encoding) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(temporary).chmod(_mode_for(target))
+            Path(temporary).replace(target)
+        except BaseException:
+            with suppress(OSError):
+                Path(temporary).unlink()
+            raise
+
+
+def _mode_for(target: Path) -> int:
+    """Return the permissions of the file that is replaced, or those that a new file gets."""
+    try:
+        return target.stat().st_mode & 0o7777
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

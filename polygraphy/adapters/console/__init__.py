@@ -1,0 +1,1 @@
+"""Log lines about a run."""

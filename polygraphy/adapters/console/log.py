@@ -1,0 +1,102 @@
+"""Tells a run as log lines.
+
+What a line does not show is not computed: every statistic is asked for only when its line will be
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.adapters.console import verdicts
+from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.validation import OutputValidity
+from polygraphy.logger import G_LOGGER
+
+__all__ = ["LogConsole"]
+
+
+class LogConsole:
+    """Writes what happens to the log."""
+
+    def note(self, text: str) -> None:
+        """Something was assumed that the user may want to know."""
+        G_LOGGER.warning(text)
+
+    def runner_activating(self, runner: str) -> None:
+        """A runner is about to build or load its model."""
+        G_LOGGER.start(f"{runner:35} | Activating and starting inference")
+
+    def iteration_starting(self, index: int) -> None:
+        """All runners are about to take the data of an iteration."""
+        G_LOGGER.verbose(f"Streaming iteration {index}")
+
+    def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
+        """What the runner is fed with."""
+        G_LOGGER.info(f"{runner:35}\n---- Inference Input(s) ----\n{metadata}")
+
+    def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
+        """What the runner gave."""
+        G_LOGGER.info(f"{runner:35}\n---- Inference Output(s) ----\n{metadata}")
+
+    def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
+        """A runner is done."""
+        if not runtimes:
+            G_LOGGER.finish(
+                f"{runner:35} | Completed; the runner does not measure its inference time."
+            )
+            return
+        total = sum(runtimes) * 1000
+        G_LOGGER.finish(
+            f"{runner:35} | Completed {len(runtimes)} iteration(s) in {total:.4g} ms"
+            f" | Average inference time: {total / len(runtimes):.4g} ms."
+        )
+
+    def comparison_starting(self, runner0: str, runner1: str) -> None:
+        """Two runs are about to be compared."""
+        G_LOGGER.start(f"Accuracy Comparison | {runner0} vs. {runner1}")
+
+    def iteration_compared(self, pair: PairResult) -> None:
+        """The outputs of one iteration of two runs were compared."""
+        with G_LOGGER.indent():
+            if pair.iteration > 0:
+                G_LOGGER.info(
+                    f"Iteration: {pair.iteration} | {pair.runners[0]} vs. {pair.runners[1]}"
+                )
+            for name, result in pair.results.items():
+                verdicts.log_output(pair, name, result)
+            verdicts.log_iteration(pair)
+
+    def comparison_finished(self, result: AccuracyResult) -> None:
+        """All iterations of all pairs of runs were compared."""
+        verdicts.log_summary(result)
+
+    def validation_starting(self, runners: Sequence[str]) -> None:
+        """Outputs are about to be checked."""
+        G_LOGGER.start(f"Output Validation | Runners: {list(runners)}")
+
+    def output_validated(self, runner: str, validity: OutputValidity) -> None:
+        """One output was checked."""
+        with G_LOGGER.indent():
+            G_LOGGER.verbose(f"{runner:35} | Validating output: {validity.name}")
+            with G_LOGGER.indent():
+                for what, count, first in (
+                    ("NaN", validity.nan, validity.first_nan),
+                    ("Inf", validity.inf, validity.first_inf),
+                ):
+                    if count:
+                        G_LOGGER.error(
+                            f"{what} Detected | Output: {validity.name} of {runner}: {count} of"
+                            f" {validity.size} elements, the first at {first}"
+                        )
+                if not validity.nan and not validity.inf:
+                    G_LOGGER.info(f"PASSED | Output: {validity.name} is valid")
+
+    def validation_finished(self, passed: bool) -> None:
+        """All outputs of an iteration were checked."""
+        with G_LOGGER.indent():
+            if passed:
+                G_LOGGER.finish("PASSED | Output Validation")
+            else:
+                G_LOGGER.error("FAILED | Output Validation")

@@ -1,0 +1,65 @@
+"""Numbers and statistics as log lines show them: five significant digits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from polygraphy.domain.arithmetic import Histogram, Summary
+
+__all__ = ["bars", "brief", "percentiles", "statistics", "tolerance"]
+
+_BAR_WIDTH = 40
+
+
+def brief(value: Any) -> str:
+    """Return a number with five significant digits; anything else as it is."""
+    if isinstance(value, (bool, str)) or value is None:
+        return str(value)
+    if isinstance(value, complex):
+        return f"{value:.5g}"
+    try:
+        return f"{value:.5g}"
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def tolerance(value: float) -> str:
+    """Return a tolerance as it was written: no digits are lost."""
+    return f"{value:.15g}"
+
+
+def statistics(summary: Summary) -> str:
+    """Return the statistics of an array in one line."""
+    facts = {
+        "mean": brief(summary.mean),
+        "std-dev": brief(summary.std),
+        "var": brief(summary.var),
+        "median": brief(summary.median),
+        "min": f"{brief(summary.min)} at {summary.argmin}",
+        "max": f"{brief(summary.max)} at {summary.argmax}",
+        "avg-magnitude": brief(summary.avg_magnitude),
+    }
+    return ", ".join(f"{name}={value}" for name, value in facts.items())
+
+
+def percentiles(summary: Summary) -> str:
+    """Return the quantiles of an array in one line."""
+    return ", ".join(f"p{q * 100:g}={brief(value)}" for q, value in summary.quantiles.items())
+
+
+def bars(histogram: Histogram) -> str:
+    """Draw a histogram: one line per bin with its range, its count and a bar."""
+    counts: Sequence[int] = [int(count) for count in histogram.counts]
+    edges = [brief(float(edge)) for edge in histogram.edges]
+    ranges = [f"({low}, {high})" for low, high in itertools.pairwise(edges)]
+    range_width = max(map(len, ["Bin Range", *ranges]))
+    count_width = max(map(len, ["Num Elems", *map(str, counts)]))
+    largest = max([*counts, 1])
+    rows = [f"{'Bin Range':{range_width}} |  {'Num Elems':{count_width}} | Visualization"]
+    rows += [
+        f"{where:{range_width}} |  {count:{count_width}} | {'#' * (_BAR_WIDTH * count // largest)}"
+        for where, count in zip(ranges, counts)
+    ]
+    return "\n".join(["---- Histogram ----", *rows])

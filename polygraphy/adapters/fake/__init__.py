@@ -1,0 +1,26 @@
+"""Adapters without a technology: for the tests of this package, and of tools that embed it.
+
+They keep what they are given in memory, record how they are used, and are strict where a real
+adapter may be lenient.
+"""
+
+from polygraphy.adapters.fake.console import RecordingConsole
+from polygraphy.adapters.fake.constants import FakeConstantEvaluator
+from polygraphy.adapters.fake.loader import FakeLoader
+from polygraphy.adapters.fake.memory import HostMemory
+from polygraphy.adapters.fake.precision import FakePrecisionCaster, FakeQuantizer
+from polygraphy.adapters.fake.runner import FakeRunner
+from polygraphy.adapters.fake.store import MemoryResultStore
+from polygraphy.adapters.fake.text import MemoryTextFiles
+
+__all__ = [
+    "FakeConstantEvaluator",
+    "FakeLoader",
+    "FakePrecisionCaster",
+    "FakeQuantizer",
+    "FakeRunner",
+    "HostMemory",
+    "MemoryResultStore",
+    "MemoryTextFiles",
+    "RecordingConsole",
+]

@@ -1,0 +1,86 @@
+"""A console that nobody looks at while the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.validation import OutputValidity
+
+__all__ = ["RecordingConsole"]
+
+
+class RecordingConsole:
+    """Remembers what it was told.
+
+    Attributes:
+        events: the name of each method that was called, with its arguments, in order. With
+            ``keep_arguments=False`` the arguments are left out, and with them the arrays behind
+            verdicts.
+    """
+
+    def __init__(self, *, keep_arguments: bool = True) -> None:
+        """Say whether arguments are kept."""
+        self.events: list[tuple[str, tuple[Any, ...]]] = []
+        self._keep_arguments = keep_arguments
+
+    def names(self) -> list[str]:
+        """Return the names of all events, in order."""
+        return [name for name, _ in self.events]
+
+    def told(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the arguments of every event of one name, in order."""
+        return [arguments for event, arguments in self.events if event == name]
+
+    def _record(self, name: str, *arguments: Any) -> None:
+        self.events.append((name, arguments if self._keep_arguments else ()))
+
+    def note(self, text: str) -> None:
+        """Something was assumed that the user may want to know."""
+        self._record("note", text)
+
+    def runner_activating(self, runner: str) -> None:
+        """A runner is about to build or load its model."""
+        self._record("runner_activating", runner)
+
+    def iteration_starting(self, index: int) -> None:
+        """All runners are about to take the data of an iteration."""
+        self._record("iteration_starting", index)
+
+    def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
+        """What the runner is fed with."""
+        self._record("inputs_described", runner, metadata)
+
+    def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
+        """What the runner gave."""
+        self._record("outputs_described", runner, metadata)
+
+    def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
+        """A runner is done."""
+        self._record("runner_completed", runner, list(runtimes))
+
+    def comparison_starting(self, runner0: str, runner1: str) -> None:
+        """Two runs are about to be compared."""
+        self._record("comparison_starting", runner0, runner1)
+
+    def iteration_compared(self, pair: PairResult) -> None:
+        """The outputs of one iteration of two runs were compared."""
+        self._record("iteration_compared", pair)
+
+    def comparison_finished(self, result: AccuracyResult) -> None:
+        """All iterations of all pairs of runs were compared."""
+        self._record("comparison_finished", result)
+
+    def validation_starting(self, runners: Sequence[str]) -> None:
+        """Outputs are about to be checked."""
+        self._record("validation_starting", list(runners))
+
+    def output_validated(self, runner: str, validity: OutputValidity) -> None:
+        """One output was checked."""
+        self._record("output_validated", runner, validity)
+
+    def validation_finished(self, passed: bool) -> None:
+        """All outputs of an iteration were checked."""
+        self._record("validation_finished", passed)

@@ -1,0 +1,30 @@
+"""A loader that has nothing to load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy.adapters.common.loader import BaseLoader
+
+__all__ = ["FakeLoader"]
+
+
+class FakeLoader(BaseLoader):
+    """Hands over the value that it was given, and counts how often it was asked.
+
+    Attributes:
+        calls: how often the loader was called, failures included.
+    """
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Say what a call returns, or raises."""
+        self.calls = 0
+        self._value = value
+        self._error = error
+
+    def call_impl(self) -> Any:
+        """Count the call, and return the value or raise the error."""
+        self.calls += 1
+        if self._error is not None:
+            raise self._error
+        return self._value

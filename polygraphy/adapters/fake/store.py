@@ -1,0 +1,182 @@
+"""Results and inputs that are kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
+from io import TextIOBase
+from os import PathLike
+from pathlib import PurePath
+from typing import IO, Any, Generic, TypeVar, Union, cast
+
+from attrs import frozen
+
+from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.results import RunResults
+from polygraphy.ports.store import ResultWriter
+
+__all__ = ["MemoryResultStore"]
+
+T = TypeVar("T")
+
+PathOrFile = Union[str, "PathLike[str]", IO[Any]]
+
+_TOKEN = "memory:"
+
+
+@frozen
+class _Folder:
+    """What stands for a folder: its items, one per iteration."""
+
+    items: tuple[Any, ...]
+
+
+class MemoryResultStore:
+    """Keeps values, copied, in a dictionary; implements the port `ResultStore`.
+
+    Open files and JSON text hold a token in place of the value, which only this store can read.
+
+    Attributes:
+        values: what was saved, by path; a folder is a value too.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self._tokens: dict[str, Any] = {}
+
+    def save(self, value: Any, dest: PathOrFile) -> None:
+        """Keep a copy of `value`; FileError when a folder is in the way."""
+        if not isinstance(dest, (str, PathLike)):
+            token = self.dumps(value)
+            dest.write(token if isinstance(dest, TextIOBase) else token.encode())
+            return
+        if isinstance(self.values.get(_key(dest)), _Folder):
+            raise FileError(f"{dest} is a folder.", path=dest, hint="Name a file.")
+        self.values[_key(dest)] = deepcopy(value)
+
+    def load(self, source: PathOrFile, kind: type[T]) -> T:
+        """Return a copy of what was saved; FileError when that is nothing, or no `kind`."""
+        if not isinstance(source, (str, PathLike)):
+            source.seek(0)
+            token = source.read()
+            return self.loads(token if isinstance(token, str) else token.decode(), kind)
+        value = self._value(source)
+        if isinstance(value, _Folder):
+            raise FileError(f"{source} is a folder.", path=source, hint="Name the file itself.")
+        return _copied(value, kind, str(source))
+
+    def dumps(self, value: Any) -> str:
+        """Return the token of a copy of `value`."""
+        token = f"{_TOKEN}{len(self._tokens)}"
+        self._tokens[token] = deepcopy(value)
+        return token
+
+    def loads(self, text: str, kind: type[T]) -> T:
+        """Return a copy of what a token stands for; FileError when that is no `kind`."""
+        if text not in self._tokens:
+            raise FileError("Could not read the text: it is not of this store.")
+        return _copied(self._tokens[text], kind, "the text")
+
+    def writer(
+        self, dest: str | PathLike[str], kind: type[T]
+    ) -> AbstractContextManager[ResultWriter[T]]:
+        """Return what takes one item after another, and keeps them if its block ends well.
+
+        Raises:
+            FileError: at the call, when a folder is not empty, or is none.
+            UsageError: the items do not belong to iterations.
+        """
+        _check_is_iterable(kind)
+        previous = self.values.get(_key(dest))
+        if _is_folder(dest) and previous is not None:
+            if not isinstance(previous, _Folder):
+                raise FileError(f"{dest} is a file.", path=dest, hint="Add an extension.")
+            if previous.items:
+                raise FileError(f"The folder {dest} is not empty.", path=dest, hint="Empty it.")
+        return self._writing(dest, kind)
+
+    @contextmanager
+    def _writing(self, dest: str | PathLike[str], kind: type[T]) -> Iterator[ResultWriter[T]]:
+        writer: _MemoryWriter[T] = _MemoryWriter()
+        yield writer
+        if writer.has_failed:
+            raise FileError(f"{dest} is not written: an earlier item could not be.", path=dest)
+        if _is_folder(dest):
+            self.values[_key(dest)] = _Folder(tuple(writer.items))
+        elif kind is RunResults:
+            runs = cast("list[RunResults]", writer.items)
+            self.values[_key(dest)] = RunResults.concat(runs)
+        else:
+            self.values[_key(dest)] = writer.items
+
+    def iterate(self, source: str | PathLike[str], kind: type[T]) -> Iterator[T]:
+        """Yield copies of the items that were saved, one per iteration.
+
+        Raises:
+            FileError: at the call, when there is none, or not of this kind.
+            UsageError: the items do not belong to iterations.
+        """
+        _check_is_iterable(kind)
+        value = self._value(source)
+        values = value.items if isinstance(value, _Folder) else (value,)
+        items = [item for value in values for item in _iterations(value, kind, str(source))]
+        if not items:
+            raise FileError(f"{source} holds no iterations.", path=source)
+        return (cast("T", deepcopy(item)) for item in items)
+
+    def _value(self, source: str | PathLike[str]) -> Any:
+        if _key(source) not in self.values:
+            raise FileError(f"File {source} does not exist.", path=source)
+        return self.values[_key(source)]
+
+
+class _MemoryWriter(Generic[T]):
+    def __init__(self) -> None:
+        self.items: list[T] = []
+        self.has_failed = False
+
+    def add(self, item: T) -> None:
+        """Keep a copy of one item."""
+        if isinstance(item, RunResults) and self.items:
+            names = cast("list[RunResults]", self.items)[0].keys()
+            if item.keys() != names:
+                self.has_failed = True
+                raise UsageError(f"Results of {names} cannot go on with those of {item.keys()}.")
+        self.items.append(deepcopy(item))
+
+
+def _iterations(value: Any, kind: type, source: str) -> Iterable[Any]:
+    if kind is RunResults and type(value) is RunResults:
+        counts = {len(iterations) for iterations in value.values()}
+        if len(counts) > 1:
+            raise FileError(f"{source} holds different numbers of iterations.", path=source)
+        return value.split()
+    items = value if type(value) is list else [value]
+    if kind is RunResults or any(type(item) is not dict for item in items):
+        raise _mismatch(value, kind, source)
+    return items
+
+
+def _copied(value: Any, kind: type[T], source: str) -> T:
+    if type(value) is kind or (kind not in (dict, list) and isinstance(value, kind)):
+        return deepcopy(value)
+    raise _mismatch(value, kind, source)
+
+
+def _mismatch(value: Any, kind: type, source: str) -> FileError:
+    message = f"{source} holds a {type(value).__name__}, not a {kind.__name__}."
+    return FileError(message, path=source)
+
+
+def _check_is_iterable(kind: type) -> None:
+    if kind not in (dict, RunResults):
+        raise UsageError(f"A {kind.__name__} does not consist of iterations.")
+
+
+def _key(path: str | PathLike[str]) -> str:
+    return str(PurePath(path))
+
+
+def _is_folder(path: str | PathLike[str]) -> bool:
+    return not PurePath(path).suffix

@@ -1,0 +1,86 @@
+"""How verdicts are saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of
+from polygraphy.adapters.files.metrics_codec import SavedMetricResult
+from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
+from polygraphy.domain.tolerance import Tolerance
+from polygraphy.logger import G_LOGGER
+
+__all__: list[str] = []
+
+_PER_SAMPLE = "per_sample"
+"""Every iteration is judged by itself; other versions can also judge the average of all."""
+
+
+@Encoder.register(Tolerance, marker="SimpleThreshold")
+def _encode_tolerance(tolerance: Tolerance) -> dict[str, Any]:
+    statistics = tolerance.check_error_stat
+    return {
+        "check_error_stat": statistics[0] if len(statistics) == 1 else statistics,
+        "atol": tolerance.atol,
+        "rtol": tolerance.rtol,
+    }
+
+
+@Decoder.register("SimpleThreshold")
+def _decode_tolerance(fields: dict[str, Any]) -> Tolerance:
+    return Tolerance(
+        check_error_stat=fields["check_error_stat"],
+        atol=fields["atol"],
+        rtol=fields["rtol"],
+        reason="saved with the results",
+    )
+
+
+@Encoder.register(OutputCompareResult)
+def _encode_output(result: OutputCompareResult) -> dict[str, Any]:
+    return dict(result.as_fields())
+
+
+@Decoder.register(OutputCompareResult)
+def _decode_output(fields: dict[str, Any]) -> OutputCompareResult:
+    metrics = {name: fields.get(name) for name in OutputCompareResult().metric_fields()}
+    (thresholds,) = all_of(Tolerance, [fields["thresholds"]])
+    return OutputCompareResult(**metrics, thresholds=thresholds, passed=fields["passed"])
+
+
+@Encoder.register(UncomparedResult)
+def _encode_uncompared(result: UncomparedResult) -> bool:
+    return False
+
+
+@Encoder.register(AccuracyResult)
+def _encode_result(result: AccuracyResult) -> dict[str, Any]:
+    return {"lst": list(result), "aggregation": _PER_SAMPLE}
+
+
+@Decoder.register(AccuracyResult)
+def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
+    aggregation = fields.get("aggregation", _PER_SAMPLE)
+    if aggregation != _PER_SAMPLE:
+        G_LOGGER.warning(
+            f"The accuracy results that are being loaded were judged by their {aggregation}. "
+            "Here, each iteration is judged by itself."
+        )
+    result = AccuracyResult(
+        ((first, second), all_of(dict, iterations)) for (first, second), iterations in fields["lst"]
+    )
+    for _, _, _, answer in result.outputs():  # All are of one function. Files do not name it.
+        if isinstance(answer, SavedMetricResult):
+            result.label = answer.function
+    return result
+
+
+@Encoder.register(AccuracyResults)
+def _encode_results(results: AccuracyResults) -> dict[str, Any]:
+    return {"lst": list(results)}
+
+
+@Decoder.register(AccuracyResults)
+def _decode_results(fields: dict[str, Any]) -> AccuracyResults:
+    return AccuracyResults(all_of(AccuracyResult, fields["lst"]))

@@ -1,0 +1,153 @@
+"""Arrays as the bytes of an ``.npy`` file, in pieces; nothing is ever pickled or unpickled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from io import BytesIO
+from itertools import chain
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.files.base64_text import (
+    Piece,
+    SlicedText,
+    decoded_length,
+    decoded_pieces,
+)
+from polygraphy.adapters.files.content_error import ContentError
+
+__all__ = ["array_from_bytes", "array_from_npy", "npy_pieces"]
+
+_Array = np.ndarray[Any, Any]
+
+_STRIDED_BUFFER_BYTES = 1 << 20
+"""How much of an array that is not contiguous is copied at a time."""
+
+_FIRST_LOOK_CHARACTERS = 512
+"""How much text is decoded to find the header; mostly it has 128 bytes."""
+
+_SHORT = 64 * 1024
+"""Text of at most this many characters is fetched at once."""
+
+_MAGIC_OF_VERSION_3 = b"\x93NUMPY\x03"
+
+_HEADER_READERS: dict[Any, Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def npy_pieces(array: _Array) -> Iterator[Piece]:
+    """Return an iterator over what `numpy.save` would write; contiguous arrays are not copied.
+
+    Raises:
+        ContentError: at the call, when the array holds Python objects.
+    """
+    if array.dtype.hasobject:
+        raise ContentError(
+            "an array of Python objects has no form in a file",
+            hint="Convert it, for instance strings with array.astype(str).",
+        )
+    array = np.asarray(array)
+    in_fortran_order = array.flags.f_contiguous and not array.flags.c_contiguous
+    fields = {
+        "descr": np.lib.format.dtype_to_descr(array.dtype),
+        "fortran_order": in_fortran_order,
+        "shape": array.shape,
+    }
+    stream = BytesIO()
+    try:
+        np.lib.format.write_array_header_1_0(stream, fields)
+    except ValueError:  # A structured type, of very many fields or with names beyond Latin-1.
+        np.lib.format.write_array(stream, array, version=(3, 0), allow_pickle=False)
+        return iter([stream.getvalue()])
+    return chain([stream.getvalue()], _data(array.T if in_fortran_order else array))
+
+
+def _data(array: _Array) -> Iterator[Piece]:
+    """Yield the bytes of the elements, of which those that differ in the last index are next."""
+    if array.nbytes == 0:
+        return
+    if array.flags.c_contiguous:
+        yield array.reshape(-1).view(np.uint8).data
+        return
+    at_once = max(_STRIDED_BUFFER_BYTES // array.itemsize, 1)
+    chunks: Any = np.nditer(
+        array, flags=["external_loop", "buffered"], buffersize=at_once, order="C"
+    )
+    for chunk in chunks:
+        yield chunk.tobytes()
+
+
+def array_from_npy(text: SlicedText) -> _Array:
+    """Return the array whose ``.npy`` bytes `text` is the base64 text of.
+
+    Raises:
+        ContentError: the text is damaged, or the array holds pickled objects.
+    """
+    if len(text) <= _SHORT:
+        text = text[:]
+    total = decoded_length(text)
+    head = b"".join(decoded_pieces(text[:_FIRST_LOOK_CHARACTERS]))
+    if head[:7] == _MAGIC_OF_VERSION_3:
+        return array_from_bytes(b"".join(decoded_pieces(text)))
+    data_start = _data_start(head)
+    if data_start > len(head):
+        head = b"".join(decoded_pieces(text[: -(-data_start // 3) * 4]))
+    shape, in_fortran_order, dtype = _parsed_header(head[:data_start])
+    nbytes = prod(shape) * dtype.itemsize
+    if nbytes != total - data_start:  # Asked before memory for what the header claims is taken.
+        raise ContentError(
+            f"an array is damaged: its header announces {nbytes} bytes, "
+            f"but there are {total - data_start}"
+        )
+    flat = np.empty(prod(shape), dtype)
+    if nbytes:
+        _fill(flat.view(np.uint8), text, data_start)
+    return flat.reshape(shape[::-1]).T if in_fortran_order else flat.reshape(shape)
+
+
+def _fill(raw: _Array, text: SlicedText, data_start: int) -> None:
+    """Decode text, from the byte `data_start` that it stands for, into an array of bytes."""
+    filled = 0
+    for piece in decoded_pieces(text, data_start):
+        raw[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+        filled += len(piece)
+
+
+def _data_start(head: bytes) -> int:
+    """Return where the header ends; its length follows six bytes of magic and two of version."""
+    size_bytes = 2 if head[6:7] == b"\x01" else 4
+    if head[:6] != b"\x93NUMPY" or len(head) < 8 + size_bytes:
+        raise ContentError("an array is damaged: it does not start as an .npy file does")
+    return 8 + size_bytes + int.from_bytes(head[8 : 8 + size_bytes], "little")
+
+
+@lru_cache(maxsize=256)  # NumPy's parser compiles Python.
+def _parsed_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, whether the array is in Fortran order, and the data type."""
+    stream = BytesIO(head)
+    try:
+        read = _HEADER_READERS[np.lib.format.read_magic(stream)]
+        shape, in_fortran_order, dtype = read(stream)
+    except Exception as error:  # Whatever a parser of Python literals raises.
+        raise ContentError(f"an array is damaged: {error}") from error
+    if dtype.hasobject:
+        raise ContentError("an array holds pickled Python objects, which are never loaded")
+    return shape, in_fortran_order, dtype
+
+
+def array_from_bytes(content: bytes) -> _Array:
+    """Return the array in an ``.npy`` file, or the first one in an ``.npz`` archive.
+
+    Raises:
+        ContentError: the content is damaged, or the array holds pickled objects.
+    """
+    try:
+        loaded = np.load(BytesIO(content), allow_pickle=False)
+        return np.asarray(loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]])
+    except Exception as error:  # zipfile, zlib and NumPy each have their own kinds.
+        raise ContentError(f"an array is damaged: {error}") from error

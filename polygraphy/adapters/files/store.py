@@ -1,0 +1,136 @@
+"""The store of this package: JSON files that other versions of Polygraphy read, and the reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from polygraphy.adapters.common.paths import ensure_parent, translated_os_errors
+from polygraphy.adapters.files import json_io
+from polygraphy.adapters.files.iterations import iterate_feeds, iterate_results
+from polygraphy.adapters.files.json_io import PathOrFile
+from polygraphy.adapters.files.kinds import description_of
+from polygraphy.adapters.files.writers import FeedFileWriter, FolderWriter, ResultsFileWriter
+from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.results import RunResults
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.store import ResultWriter
+
+__all__ = ["FileResultStore"]
+
+T = TypeVar("T")
+
+
+class FileResultStore:
+    """Saves to and loads from JSON files; implements the port `ResultStore`.
+
+    A path with an extension is one file. A path without one, or of a folder that is there, is a
+    folder of files ``0000000000.json``, ``0000000001.json``, ..., one per iteration.
+    """
+
+    def save(self, value: Any, dest: PathOrFile) -> None:
+        """Write `value` to one file, whole or not at all.
+
+        Raises:
+            FileError: the file cannot be written, or the value has no form in JSON.
+        """
+        G_LOGGER.info(f"Saving {description_of(type(value))} to {json_io.name_of(dest)}")
+        json_io.save(value, dest)
+
+    def load(self, source: PathOrFile, kind: type[T]) -> T:
+        """Read one file.
+
+        Raises:
+            FileError: it is missing, damaged, or does not hold a `kind`.
+        """
+        G_LOGGER.info(f"Loading {description_of(kind)} from {json_io.name_of(source)}")
+        return json_io.load(source, kind)
+
+    def dumps(self, value: Any) -> str:
+        """Return `value` as JSON text; FileError when it has no form in JSON."""
+        return json_io.dumps(value)
+
+    def loads(self, text: str, kind: type[T]) -> T:
+        """Read JSON text; FileError when it is damaged or does not hold a `kind`."""
+        return json_io.loads(text, kind)
+
+    def writer(self, dest: str | Path, kind: type[T]) -> AbstractContextManager[ResultWriter[T]]:
+        """Open a file or folder to write one item per iteration, in memory of a constant size.
+
+        Args:
+            dest: where to write. A file is replaced when the block ends without an error. A folder
+                must be empty, if it is there.
+            kind: `RunResults`, or `dict` for feed dictionaries.
+
+        Raises:
+            FileError: at the call, when it cannot be written there.
+            UsageError: the items are of another kind.
+        """
+        _check_is_iterable(kind)
+        path = Path(dest)
+        _check_is_free(path)
+        G_LOGGER.info(f"Saving {description_of(kind)} to {dest}")
+        if _is_folder(path):
+            return cast("AbstractContextManager[ResultWriter[T]]", FolderWriter.open(path))
+        opened = ResultsFileWriter.open(path) if kind is RunResults else FeedFileWriter.open(path)
+        return cast("AbstractContextManager[ResultWriter[T]]", opened)
+
+    def iterate(self, source: str | Path, kind: type[T]) -> Iterator[T]:
+        """Yield the items of a file or folder, one per iteration; only one is in memory.
+
+        Args:
+            source: a file, or a folder, whose files ``*.json`` are read in the order of their
+                names.
+            kind: `RunResults`, or `dict` for feed dictionaries.
+
+        Raises:
+            FileError: at the call, when what is there (in a folder the first file) is missing,
+                damaged or something else. While iterating, when a further file or an array is.
+            UsageError: the items are of another kind.
+        """
+        _check_is_iterable(kind)
+        path = Path(source)
+        items = iterate_results(path) if kind is RunResults else iterate_feeds(path)
+        return cast(
+            "Iterator[T]", _announced(items, f"Loading {description_of(kind)} from {source}")
+        )
+
+
+def _announced(items: Iterator[Any], message: str) -> Iterator[Any]:
+    """Log when the first item is asked for: files are checked long before they are used."""
+    G_LOGGER.info(message)
+    yield from items
+
+
+def _check_is_iterable(kind: type) -> None:
+    if kind not in (dict, RunResults):
+        message = f"A {kind.__name__} does not consist of iterations."
+        raise UsageError(message, hint="Save or load it as a whole.")
+
+
+def _is_folder(path: Path) -> bool:
+    is_device = path.exists() and not path.is_dir() and not path.is_file()  # As /dev/stdout.
+    return path.is_dir() or (not path.suffix and not is_device)
+
+
+def _check_is_free(path: Path) -> None:
+    """Complain about a folder that is not empty, or is none, before anything is computed for it."""
+    ensure_parent(path)
+    if not path.exists() or not _is_folder(path):
+        return
+    if not path.is_dir():
+        raise FileError(
+            f"{path} is a file, but a path without an extension names a folder.",
+            path=path,
+            hint="Add an extension such as .json, or name another folder.",
+        )
+    with translated_os_errors(path, "read the folder"):
+        content = next(path.iterdir(), None)
+    if content is not None:
+        raise FileError(
+            f"The folder {path} is not empty: {content.name} is in it.",
+            path=path,
+            hint="Empty it, or name another folder.",
+        )

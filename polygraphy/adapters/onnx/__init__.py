@@ -1,0 +1,1 @@
+"""ONNX models: loading them, and running them in the reference evaluator."""

@@ -1,0 +1,139 @@
+"""Loads ONNX models and turns them into bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.common.paths import readable_file, translated_os_errors
+from polygraphy.domain.errors import FileError, ModelError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = [
+    "BytesFromOnnx",
+    "OnnxFromBytes",
+    "OnnxFromPath",
+    "bytes_from_onnx",
+    "onnx_from_bytes",
+    "onnx_from_path",
+]
+
+bytes_from_onnx: Callable[..., bytes]
+onnx_from_bytes: Callable[..., ModelProto]
+onnx_from_path: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+
+
+@mod.export(funcify=True)
+class OnnxFromPath(BaseLoader):
+    """Loads an ONNX model from a file."""
+
+    def __init__(
+        self,
+        path: str,
+        external_data_dir: str | None = None,
+        ignore_external_data: bool | None = None,
+    ) -> None:
+        """Name the file.
+
+        Args:
+            path: the model.
+            external_data_dir: where the files with its weights are, if not beside it.
+            ignore_external_data: whether only the structure is loaded.
+        """
+        self._path = path
+        self._external_data_dir = external_data_dir
+        self._ignore_external_data = bool(ignore_external_data)
+
+    def call_impl(self) -> ModelProto:
+        """Load the model.
+
+        Raises:
+            FileError: the file, or a file with its weights, is missing or empty.
+            ModelError: the file is no ONNX model, or a truncated one.
+        """
+        path = readable_file(self._path, "Model")
+        G_LOGGER.info(f"Loading model: {path.absolute()}")
+        with translated_errors(path):
+            model: ModelProto = onnx.load(str(path), load_external_data=False)
+        _check_graph(model, path)
+        if not self._ignore_external_data:
+            _load_external_data(model, Path(self._external_data_dir or path.parent))
+        return model
+
+
+def _check_graph(model: ModelProto, source: object) -> None:
+    if not model.graph.node and not model.graph.output:
+        raise ModelError(f"ONNX model is invalid: {source} holds no graph.", path=source)
+
+
+def _load_external_data(model: ModelProto, folder: Path) -> None:
+    with translated_os_errors(folder, "read the external weights in"):
+        try:
+            onnx.external_data_helper.load_external_data_for_model(model, str(folder))
+        except onnx.checker.ValidationError as error:
+            raise FileError(
+                f"The external weights of the model cannot be read from {folder}: {error}",
+                path=folder,
+            ) from error
+
+
+@mod.export(funcify=True)
+class OnnxFromBytes(BaseLoader):
+    """Reads a serialised ONNX model."""
+
+    def __init__(self, serialized_onnx: Deferred[bytes]) -> None:
+        """Take the bytes, or a loader that makes them."""
+        self._serialized = serialized_onnx
+
+    def call_impl(self) -> ModelProto:
+        """Return the model; ModelError when the bytes are none."""
+        with translated_errors("the given bytes"):
+            model: ModelProto = onnx.load_from_string(evaluate(self._serialized))
+        _check_graph(model, "the given bytes")
+        return model
+
+
+@mod.export(funcify=True)
+class BytesFromOnnx(BaseLoader):
+    """Serialises an ONNX model."""
+
+    def __init__(self, model: Deferred[ModelProto]) -> None:
+        """Take the model, or a loader that makes it."""
+        self._model = model
+
+    def call_impl(self) -> bytes:
+        """Return the bytes; ModelError above 2 GiB, the limit of the format."""
+        model = evaluate(self._model)
+        try:
+            serialized: bytes = model.SerializeToString()
+        except Exception as error:  # protobuf's implementations differ in the class that they raise
+            raise ModelError(
+                f"The model cannot be serialised: {error}",
+                hint="Above 2 GiB, save it with external weights.",
+            ) from error
+        return serialized
+
+
+@contextmanager
+def translated_errors(source: object) -> Iterator[None]:
+    """Turn an error of protobuf inside the block into a ModelError that names the source."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "DecodeError":
+            raise
+        raise ModelError(
+            f"ONNX model is invalid: {source} is truncated, damaged, or no ONNX model at all."
+            f" ({error})",
+            path=source,
+            hint="Export or download it again.",
+        ) from error

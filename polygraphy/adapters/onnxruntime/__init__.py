@@ -1,0 +1,1 @@
+"""ONNX Runtime: sessions, the runner over them, and the evaluation of constants."""

@@ -1,0 +1,69 @@
+"""What ONNX Runtime raises, and what it is called here: the one place where the two meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from polygraphy.domain.errors import BackendError, InputError, ModelError, PolygraphyException
+
+__all__ = ["translated_errors"]
+
+_INVALID_MODEL = {"InvalidProtobuf", "InvalidGraph", "NoModel"}
+_HINTS = (
+    (
+        "is not a registered function/op",
+        "Unsupported operator: check its domain and opset, or register its library.",
+    ),
+    (
+        "Could not find an implementation",
+        "Unsupported operator: no provider in use implements it for these data types.",
+    ),
+    ("bad allocation", "Out of memory: use a smaller batch."),
+    ("Failed to allocate memory", "Out of memory: use a smaller batch."),
+)
+
+
+@contextmanager
+def translated_errors(doing: str, model: str = "") -> Iterator[None]:
+    """Turn an error of ONNX Runtime inside the block into one of ours that says what was being
+    done.
+
+    Its classes are recognised by module and name, so that nothing is imported to translate what
+    never happens.
+    """
+    try:
+        yield
+    except PolygraphyException:
+        raise
+    except Exception as error:
+        is_theirs = type(error).__module__.startswith("onnxruntime")
+        if not is_theirs and not isinstance(error, (RuntimeError, ValueError)):
+            raise
+        raise _translated(error, doing, model) from error
+
+
+def _translated(error: Exception, doing: str, model: str) -> PolygraphyException:
+    kind, text = type(error).__name__, _plain(str(error))
+    if kind in _INVALID_MODEL or "Protobuf parsing failed" in text:
+        return ModelError(
+            f"ONNX model is invalid: {model or 'the model'} is truncated, damaged, or no ONNX model"
+            f" at all. ({text})",
+            path=model or None,
+            hint="Export or download it again.",
+        )
+    if kind in ("InvalidArgument", "ValueError") and doing == "run":
+        return InputError(f"ONNX Runtime refuses the data: {text}")
+    hint = next((advice for sign, advice in _HINTS if sign in text), "")
+    return BackendError(
+        f"ONNX Runtime could not {doing} the model: {text}", backend="onnxruntime", hint=hint
+    )
+
+
+def _plain(text: str) -> str:
+    """Drop the code, such as ``[ONNXRuntimeError] : 7 : INVALID_PROTOBUF :``, in front of the
+    message.
+    """
+    parts = text.split(" : ", 3)
+    message = parts[3] if len(parts) == 4 and parts[0] == "[ONNXRuntimeError]" else text
+    return " ".join(message.split())

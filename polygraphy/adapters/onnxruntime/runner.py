@@ -1,0 +1,71 @@
+"""Runs models in ONNX Runtime."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import Deferred, evaluate
+from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
+from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.domain.metadata import TensorMetadata
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+__all__ = ["OnnxrtRunner"]
+
+_now = time.perf_counter
+
+
+@mod.export()
+class OnnxrtRunner(BaseRunner):
+    """Runs an ONNX Runtime session; arrays go in and come out as NumPy arrays."""
+
+    outputs_are_fresh = True
+
+    def __init__(self, sess: Deferred[InferenceSession], name: str | None = None) -> None:
+        """Wrap a session, or a loader that makes one when the runner is activated."""
+        super().__init__(name=name, prefix="onnxrt-runner")
+        self._session = sess
+        self.sess: InferenceSession | None = None
+        self._output_names: list[str] = []
+
+    def activate_impl(self) -> None:
+        """Make the session."""
+        self.sess = evaluate(self._session)
+        self._output_names = [output.name for output in self.sess.get_outputs()]
+        self._run = self.sess.run
+
+    def deactivate_impl(self) -> None:
+        """Let go of the session."""
+        self.sess = None
+        del self._run
+
+    def get_input_metadata_impl(self) -> TensorMetadata:
+        """Describe the session's inputs."""
+        assert self.sess is not None
+        types = OnnxrtDataTypes()
+        metadata = TensorMetadata()
+        for tensor in self.sess.get_inputs():
+            metadata.add(tensor.name, types.from_native(tensor.type), tensor.shape)
+        return metadata
+
+    def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Run the session once.
+
+        Returns:
+            One NumPy array per output; they belong to the caller.
+        """
+        names = self._output_names
+        start = _now()
+        try:
+            outputs = self._run(names, feed_dict)
+        except Exception:
+            with translated_errors("run"):
+                raise
+        self.inference_time = _now() - start
+        return dict(zip(names, outputs))

@@ -1,0 +1,118 @@
+"""ONNX Runtime sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.common.paths import readable_file
+from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession, SessionOptions
+
+__all__ = ["Provider", "SessionFromOnnx", "session_from_onnx", "session_options"]
+
+onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
+
+session_from_onnx: Callable[..., InferenceSession]
+Provider = Union[str, "tuple[str, dict[str, Any]]"]
+_LEVELS = {
+    "disable": "DISABLE_ALL",
+    "basic": "ENABLE_BASIC",
+    "extended": "ENABLE_EXTENDED",
+    "all": "ENABLE_ALL",
+}
+
+
+@mod.export(funcify=True)
+class SessionFromOnnx(BaseLoader):
+    """Makes an ONNX Runtime inference session from an ONNX model."""
+
+    def __init__(
+        self,
+        model_bytes: Deferred[bytes | str],
+        providers: Sequence[Provider] | None = None,
+        graph_optimization_level: str | None = None,
+    ) -> None:
+        """Describe the session.
+
+        Args:
+            model_bytes: a serialised model, the path of one, or a loader that makes either.
+            providers: execution providers in order of priority: names or unique parts of names in
+                any case, each alone or as ``(name, options)``; the CPU provider unless given.
+            graph_optimization_level: ``ENABLE_ALL``, ``ENABLE_EXTENDED``, ``ENABLE_BASIC`` or
+                ``DISABLE_ALL``; ONNX Runtime decides unless given.
+        """
+        self._model = model_bytes
+        self._providers = ["cpu"] if providers is None else list(providers)
+        self._graph_optimization_level = graph_optimization_level
+
+    def call_impl(self) -> InferenceSession:
+        """Make the session.
+
+        Raises:
+            FileError: the model file is missing or empty.
+            ModelError: the model is damaged.
+            UnknownNameError: a provider does not exist in this installation.
+            BackendError: ONNX Runtime cannot load the model.
+        """
+        providers = [
+            _matched(provider, onnxrt.get_available_providers()) for provider in self._providers
+        ]
+        options = session_options(self._graph_optimization_level)
+        model: Any = evaluate(self._model)
+        name = "the model"
+        if not isinstance(model, (bytes, bytearray, memoryview)):
+            name = model = str(readable_file(model, "Model"))
+        G_LOGGER.info(
+            "Creating ONNX-Runtime Inference Session with providers: "
+            f"{[provider if isinstance(provider, str) else provider[0] for provider in providers]}"
+        )
+        with translated_errors("load", name):
+            session: InferenceSession = onnxrt.InferenceSession(
+                model, sess_options=options, providers=providers
+            )
+        return session
+
+
+def session_options(graph_optimization_level: str | None) -> SessionOptions:
+    """Return options for a session that uses the cores this process may use, and reports through
+    exceptions only.
+    """
+    options: SessionOptions = onnxrt.SessionOptions()
+    options.intra_op_num_threads = _cores()
+    options.log_severity_level = 3  # What ONNX Runtime has to say arrives in its exceptions.
+    if graph_optimization_level is not None:
+        known = onnxrt.GraphOptimizationLevel.__members__
+        wanted = _LEVELS.get(graph_optimization_level.lower(), graph_optimization_level.upper())
+        name = wanted if wanted in known else f"ORT_{wanted}"
+        if name not in known:
+            raise UnknownNameError("Graph optimization level", graph_optimization_level, known)
+        options.graph_optimization_level = known[name]
+    return options
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _matched(provider: Provider, available: Sequence[str]) -> Provider:
+    wanted, options = (provider, None) if isinstance(provider, str) else provider
+    exact = [name for name in available if name.lower() == wanted.lower()]
+    matches = exact or [name for name in available if wanted.lower() in name.lower()]
+    if len(matches) > 1:
+        raise UsageError(
+            f"Execution provider {wanted!r} could be any of {', '.join(matches)}.",
+            hint="Write more of its name.",
+        )
+    if not matches:
+        raise UnknownNameError("Execution provider", wanted, available)
+    return matches[0] if options is None else (matches[0], options)

@@ -1,0 +1,1 @@
+"""Use cases: what a person wants done, told in terms of ports and domain objects."""

@@ -1,0 +1,146 @@
+"""The published face of the use cases around running and comparing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, overload
+
+from polygraphy.application import accuracy, inference, validation
+from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.results import RunResults
+from polygraphy.domain.synthesis import DataLoader
+from polygraphy.ports.runner import Runner
+
+__all__ = ["Comparator"]
+
+
+class Comparator:
+    """Runs models in several backends and compares what comes out."""
+
+    @overload
+    @staticmethod
+    def run(
+        runners: Sequence[Runner],
+        data_loader: Any = ...,
+        *,
+        streaming: Literal[True],
+        save_inputs_path: str | None = ...,
+        save_outputs_path: str | None = ...,
+    ) -> Iterator[RunResults]: ...
+    @overload
+    @staticmethod
+    def run(
+        runners: Sequence[Runner],
+        data_loader: Any = ...,
+        warm_up: int | None = ...,
+        save_inputs_path: str | None = ...,
+        save_outputs_path: str | None = ...,
+        streaming: Literal[False] | None = ...,
+    ) -> RunResults: ...
+    @staticmethod
+    def run(
+        runners: Sequence[Runner],
+        data_loader: Any = None,
+        warm_up: int | None = None,
+        save_inputs_path: str | None = None,
+        save_outputs_path: str | None = None,
+        streaming: bool | None = None,
+    ) -> RunResults | Iterator[RunResults]:
+        """Run every runner on the same data.
+
+        Args:
+            runners: what to run.
+            data_loader: an iterable of feed dictionaries, a callable that makes one, or None for
+                synthetic data (`DataLoader()`).
+            warm_up: how often the first iteration is run beforehand, untimed; not when streaming.
+            save_inputs_path: where the data are saved: a file, or without extension a folder.
+            save_outputs_path: where the results are saved, likewise.
+            streaming: whether all runners take one iteration at a time side by side, so that only
+                one is in memory.
+
+        Returns:
+            All results, or when streaming an iterator of results, one iteration each.
+
+        Raises:
+            UsageError: there are no data, or `warm_up` is asked for when streaming.
+            InputError: the data do not fit a model.
+            BackendError: a backend could not load or run a model.
+        """
+        data = DataLoader() if data_loader is None else data_loader
+        if callable(data):
+            data = data()
+        saving = {"save_inputs_path": save_inputs_path, "save_outputs_path": save_outputs_path}
+        if not streaming:
+            return inference.run_sequentially(runners, data, warm_up=warm_up or 0, **saving)
+        if warm_up:
+            raise UsageError(
+                "Runners that stream take turns, so they cannot be warmed up.",
+                hint="Run them in sequence.",
+            )
+        return inference.stream(runners, data, **saving)
+
+    @staticmethod
+    def default_comparisons(run_results: RunResults) -> list[tuple[int, int]]:
+        """Return the pairs that are compared unless others are given: each run with the next."""
+        return accuracy.default_comparisons(len(run_results))
+
+    @staticmethod
+    def compare_accuracy(
+        run_results: accuracy.Runs,
+        fail_fast: bool | None = None,
+        comparisons: Sequence[tuple[int, int]] | None = None,
+        compare_func: Any = None,
+        allow_missing_outputs: bool | None = None,
+    ) -> AccuracyResults:
+        """Compare runs pair by pair; the result is truthy when everything matched.
+
+        Args:
+            run_results: results, a stream of them, or a list of such.
+            fail_fast: whether to stop after the first iteration that fails.
+            comparisons: pairs of indices of runs; each run with the next unless given.
+            compare_func: a comparison function, or several, all of which must pass;
+                `SimpleCompareFunc()` unless given.
+            allow_missing_outputs: whether an output that one side lacks is left out instead of
+                failing.
+
+        Raises:
+            InconclusiveError: there is nothing to compare.
+        """
+        return accuracy.compare_accuracy(
+            run_results,
+            fail_fast=bool(fail_fast),
+            comparisons=comparisons,
+            compare_func=compare_func,
+            allow_missing_outputs=bool(allow_missing_outputs),
+        )
+
+    @staticmethod
+    def validate(
+        run_results: Any,
+        check_inf: bool | None = None,
+        check_nan: bool | None = None,
+        fail_fast: bool | None = None,
+    ) -> Any:
+        """Check outputs for NaN and infinity.
+
+        Args:
+            run_results: results, a stream of them, or a list of such.
+            check_inf: whether infinite elements fail; they do not unless asked.
+            check_nan: whether NaN fails; it does unless this is False.
+            fail_fast: whether to stop at the first output that fails.
+
+        Returns:
+            For results whether they are valid. For a stream the stream again, checked while it
+            passes, which raises CheckFailedError; for a list the list of what comes of its members.
+        """
+        how = {
+            "check_inf": bool(check_inf),
+            "check_nan": check_nan is not False,
+            "fail_fast": bool(fail_fast),
+        }
+        if isinstance(run_results, RunResults):
+            return validation.validate(run_results, **how)
+        if isinstance(run_results, list):
+            return [Comparator.validate(member, **how) for member in run_results]
+        return validation.validated_stream(run_results, **how)

@@ -1,0 +1,185 @@
+"""Runs models in several backends on the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from attrs import Factory, define
+
+from polygraphy.application.feeding import FeedFitter, Feeds
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.console import Console
+from polygraphy.ports.runner import Runner
+from polygraphy.ports.store import ResultStore, ResultWriter
+
+__all__ = ["run_sequentially", "stream"]
+
+Feed = Mapping[str, Any]
+
+
+@define
+class _Seat:
+    """One active runner, with what is remembered about it during a run."""
+
+    runner: Runner
+    fit: FeedFitter
+    keep: Callable[[Any], Any]
+    runtimes: list[float] = Factory(list)
+
+    def infer(self, feed: Feed) -> IterationResult:
+        outputs = self.runner.infer(self.fit(feed), check_inputs=False)
+        runtime = self.runner.last_inference_time()
+        if runtime is not None:
+            self.runtimes.append(runtime)
+        kept = {name: self.keep(array) for name, array in outputs.items()}
+        return IterationResult(kept, runtime, self.runner.name)
+
+
+def stream(
+    runners: Sequence[Runner],
+    data_loader: Iterable[Feed],
+    *,
+    save_inputs_path: str | None = None,
+    save_outputs_path: str | None = None,
+) -> Iterator[RunResults]:
+    """Run all runners side by side, one iteration at a time: only one iteration is in memory.
+
+    Nothing happens before the first result is asked for. Runners are active from then until the
+    last iteration has run.
+
+    Args:
+        runners: each is activated, fed and deactivated.
+        data_loader: yields one feed dictionary per iteration; asked once, so all runners see the
+            same data.
+        save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
+            folder.
+        save_outputs_path: likewise for the results.
+
+    Yields:
+        One RunResults per iteration, with one iteration of each runner.
+
+    Raises:
+        UsageError: there are no data.
+    """
+    console = resolve(Console)
+    feeds = Feeds(data_loader, console)  # A loader over files complains here, before all else.
+    with ExitStack() as saving:
+        save_feed = _writer(saving, save_inputs_path, dict)
+        save_results = _writer(saving, save_outputs_path, RunResults)
+        with ExitStack() as active:
+            seats = [_seated(active, runner, console) for runner in runners]
+            feeds.describe_model_inputs(runners)
+            index = 0
+            while True:
+                console.iteration_starting(index)
+                save_feed(feeds.current)
+                results = _one_iteration(seats, feeds.current, console, is_first=index == 0)
+                save_results(results)
+                index += 1
+                if not feeds.advance():
+                    break
+                try:
+                    yield results
+                except GeneratorExit:  # Whoever reads has seen enough: what ran is kept.
+                    return
+                del results  # Nothing of this iteration is held while the next one runs.
+    # The last results are handed over when memory is released and files are complete.
+    for seat in seats:
+        console.runner_completed(seat.runner.name, seat.runtimes)
+    yield results
+
+
+def run_sequentially(
+    runners: Sequence[Runner],
+    data_loader: Iterable[Feed],
+    *,
+    warm_up: int = 0,
+    save_inputs_path: str | None = None,
+    save_outputs_path: str | None = None,
+) -> RunResults:
+    """Run one runner after the other on all data, and keep all results.
+
+    Args:
+        runners: each is activated, fed and deactivated before the next one starts.
+        data_loader: yields one feed dictionary per iteration; its data are kept for the next
+            runner.
+        warm_up: how often the first iteration is run beforehand, untimed.
+        save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
+            folder.
+        save_outputs_path: likewise for the results.
+
+    Raises:
+        UsageError: there are no data.
+    """
+    console = resolve(Console)
+    feeds = Feeds(data_loader, console)
+    cached: list[Feed] = []
+    results = RunResults()
+    for runner in runners:
+        with ExitStack() as active:
+            seat = _seated(active, runner, console)
+            if not cached:
+                feeds.describe_model_inputs([runner])
+                cached = feeds.all_copied()
+            for _ in range(warm_up):
+                seat.infer(cached[0])
+            seat.runtimes.clear()
+            iterations = []
+            for index, feed in enumerate(cached):
+                step = _one_iteration([seat], feed, console, is_first=index == 0)
+                iterations += step[0][1]
+            results.append((runner.name, iterations))
+        console.runner_completed(runner.name, seat.runtimes)
+    with ExitStack() as saving:
+        save_feed = _writer(saving, save_inputs_path, dict)
+        save_results = _writer(saving, save_outputs_path, RunResults)
+        for feed in cached:
+            save_feed(feed)
+        for step in results.split() if save_outputs_path else ():
+            save_results(step)
+    return results
+
+
+def _seated(active: ExitStack, runner: Runner, console: Console) -> _Seat:
+    console.runner_activating(runner.name)
+    active.enter_context(runner)
+    keep = _as_is if getattr(runner, "outputs_are_fresh", False) else _copied
+    return _Seat(runner, FeedFitter(runner, console), keep)
+
+
+def _one_iteration(
+    seats: Sequence[_Seat], feed: Feed, console: Console, *, is_first: bool
+) -> RunResults:
+    results = RunResults()
+    for seat in seats:
+        name = seat.runner.name
+        if is_first:
+            console.inputs_described(name, TensorMetadata.from_feed_dict(seat.fit(feed)))
+        outputs = seat.infer(feed)
+        if is_first:
+            console.outputs_described(name, TensorMetadata.from_feed_dict(outputs))
+        results.append((name, [outputs]))
+    return results
+
+
+def _as_is(array: Any) -> Any:
+    return array
+
+
+def _copied(array: Any) -> Any:
+    return array.copy() if isinstance(array, np.ndarray) else array
+
+
+def _writer(saving: ExitStack, path: str | None, kind: type) -> Callable[[Any], None]:
+    """Open a writer that is committed when everything went well; without a path, return a function
+    that does nothing.
+    """
+    if path is None:
+        return lambda item: None
+    writer: ResultWriter[Any] = saving.enter_context(resolve(ResultStore).writer(path, kind))
+    return writer.add

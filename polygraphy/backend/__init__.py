@@ -1,0 +1,1 @@
+"""Backends, one module each: loaders, and the runner."""

@@ -1,0 +1,1 @@
+"""The command line: options as data, commands, help, exit codes."""

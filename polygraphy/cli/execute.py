@@ -1,0 +1,36 @@
+"""Runs a rendered program in this process, or saves it."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+
+__all__ = ["run", "save"]
+
+
+def run(source: str, name: str) -> None:
+    """Run a program as if it were the main script; tracebacks show its lines. Does not return: the
+    program exits.
+    """
+    filename = f"<polygraphy {name}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace = {"__name__": "__main__", "__file__": filename, "__builtins__": __builtins__}
+    exec(compile(source, filename, "exec"), namespace)
+
+
+def save(source: str, path: str) -> None:
+    """Write a program, formatted; ``-`` is standard output.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    from polygraphy.codegen.render import formatted
+
+    pretty = formatted(source)
+    if path == "-":
+        sys.stdout.write(pretty)
+        return
+    from polygraphy.ports.binding import resolve
+    from polygraphy.ports.text import TextFiles
+
+    resolve(TextFiles).write(path, pretty, executable=True)

@@ -1,0 +1,171 @@
+"""The text of help: rendered from plain descriptions, so that nothing needs to be imported that
+only running needs.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Description",
+    "command_help",
+    "describe",
+    "described",
+    "main_help",
+    "write_descriptions",
+]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from polygraphy.cli.command import Command
+
+    Entry = tuple[str, str]
+    Group = tuple[str, str, tuple[Entry, ...]]
+    Description = tuple[str, str, str, tuple[Group, ...]]
+
+_INDENT = 2
+_COLUMN = 26
+_LEAST_WIDTH = 60
+_MOST_WIDTH = 110
+
+
+def described(name: str) -> Description:
+    """Return what the help of a command says: as it was written when the package was built, else
+    from the declarations.
+    """
+    from importlib import import_module
+
+    try:
+        descriptions: dict[str, Description] = import_module(
+            "polygraphy.cli.described"
+        ).DESCRIPTIONS
+    except ImportError:
+        from polygraphy.cli.commands import load
+
+        return describe(load(name))
+    return descriptions[name]
+
+
+def write_descriptions(folder: object) -> None:
+    """Write the descriptions of all commands into a folder of the build, as the module
+    `described`.
+    """
+    from pathlib import Path
+
+    from polygraphy.cli.commands import COMMANDS, load
+
+    descriptions = {name: describe(load(name)) for name in COMMANDS}
+    text = (
+        '"""What the help of each command says; made from the declarations of the'
+        f' options."""\n\nDESCRIPTIONS = {descriptions!r}\n'
+    )
+    Path(str(folder), "described.py").write_text(text, encoding="utf-8")
+
+
+def describe(command: Command) -> Description:
+    """Return what the help of a command says: name, usage, description, and its groups of options
+    with their texts.
+    """
+    from polygraphy.cli.kinds import Ordered
+    from polygraphy.cli.option import options_of
+
+    groups = []
+    positional = ""
+    for group in command.groups:
+        title, _, text = (group.__doc__ or "").strip().partition(": ")
+        entries: list[tuple[str, str]] = []
+        for option in options_of(group):
+            metavar = _metavar(option.kind.metavar, option.kind.nargs)
+            if isinstance(option.kind, Ordered):
+                entries += option.kind.helps.items()
+            elif option.is_positional:
+                positional = f" {metavar}"
+                entries.append((option.kind.metavar, option.help))
+            else:
+                flags = ", ".join(option.flags)
+                entries.append((f"{flags} {metavar}".rstrip(), option.help))
+        groups.append((title, text, tuple(entries)))
+    return (
+        command.name,
+        f"polygraphy {command.name}{positional} [OPTION ...]",
+        command.description,
+        tuple(groups),
+    )
+
+
+def _metavar(metavar: str, nargs: object) -> str:
+    if nargs == 0:
+        return ""
+    return {"?": f"[{metavar}]", "+": f"{metavar} [...]", "*": f"[{metavar} ...]"}.get(
+        str(nargs), metavar
+    )
+
+
+def command_help(description: Description, width: int | None = None) -> str:
+    """Return the help of a command."""
+    width = width or _terminal_width()
+    _, usage, text, groups = description
+    lines = [f"usage: {usage}", "", *_wrapped(text, width, 0)]
+    for title, explanation, entries in groups:
+        lines += ["", *_wrapped(f"{title}: {explanation}" if explanation else title, width, 0)]
+        for flags, explained in entries:
+            lines += _entry(flags, explained, width)
+    lines += ["", *_entry("-h, --help", "Show this text and exit.", width)]
+    return "\n".join(lines) + "\n"
+
+
+def main_help(commands: dict[str, tuple[str, str]], version: str) -> str:
+    """Return the help of the program itself."""
+    width = _terminal_width()
+    lines = [
+        "usage: polygraphy [-h] [-v] COMMAND [OPTION ...]",
+        "",
+        *_wrapped(
+            f"Polygraphy {version}: run a model in several inference backends, compare what comes"
+            " out, and find out why it differs.",
+            width,
+            0,
+        ),
+        "",
+        "Commands:",
+    ]
+    for name, (_, text) in commands.items():
+        lines += _entry(name, text, width)
+    lines += ["", "Options:"]
+    lines += _entry("-h, --help", "Show this text and exit; after a command, its own.", width)
+    lines += _entry("-v, --version", "Show the version and exit.", width)
+    return "\n".join(lines) + "\n"
+
+
+def _entry(flags: str, text: str, width: int) -> list[str]:
+    """Return the lines of one option: flags to the left, text to the right, below each other where
+    the flags are long.
+    """
+    first = " " * _INDENT + flags
+    body = _wrapped(text, width, _COLUMN)
+    if len(first) + 2 > _COLUMN or not body:
+        return [first, *body]
+    return [first + body[0][len(first) :], *body[1:]]
+
+
+def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    lines: list[str] = []
+    line = ""
+    for word in text.split():
+        if line and indent + len(line) + 1 + len(word) > width:
+            lines.append(" " * indent + line)
+            line = ""
+        line = f"{line} {word}" if line else word
+    if line:
+        lines.append(" " * indent + line)
+    return lines
+
+
+def _terminal_width() -> int:
+    import os
+
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 0:
+        return max(_LEAST_WIDTH, int(columns))
+    try:
+        return max(_LEAST_WIDTH, min(_MOST_WIDTH, os.get_terminal_size().columns))
+    except OSError:
+        return _MOST_WIDTH

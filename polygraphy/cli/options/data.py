@@ -1,0 +1,47 @@
+"""Which input data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.cli.kinds import Integer, PerName, Range, Texts
+from polygraphy.cli.option import Options, option
+
+__all__ = ["DataOptions"]
+
+
+@frozen
+class DataOptions(Options):
+    """Data Loader: the input data, generated or loaded."""
+
+    seed: int | None = option(
+        "--seed",
+        kind=Integer(minimum=0),
+        help="Seed of the first iteration's data; each further iteration adds one. 1 unless given.",
+    )
+    val_range: Any = option(
+        "--val-range",
+        kind=PerName(Range(), "INPUT"),
+        help=(
+            "Smallest and largest value of generated data, both inclusive, for all inputs or per"
+            " input, as in --val-range [0,1] mask:[0,255]. [0,1] unless given."
+        ),
+    )
+    iterations: int | None = option(
+        "--iterations",
+        "--iters",
+        kind=Integer(minimum=1),
+        help="How often the model is run, each time on other generated data; 1 unless given.",
+    )
+    load_inputs: tuple[str, ...] = option(
+        "--load-inputs",
+        "--load-input-data",
+        kind=Texts("PATH"),
+        default=(),
+        help=(
+            "Load the input data from files or folders, as --save-inputs writes them, one after"
+            " another."
+        ),
+    )

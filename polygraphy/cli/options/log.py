@@ -1,0 +1,91 @@
+"""What is said, how, and where."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.errors import BadValue
+from polygraphy.cli.kinds import Choices, Count, Flag, PerName, Text
+from polygraphy.cli.option import Options, option
+
+__all__ = ["LogOptions", "severities"]
+
+LEVELS = (
+    "ULTRA_VERBOSE",
+    "SUPER_VERBOSE",
+    "EXTRA_VERBOSE",
+    "VERBOSE",
+    "INFO",
+    "START",
+    "FINISH",
+    "WARNING",
+    "ERROR",
+    "CRITICAL",
+)
+_INFO = LEVELS.index("INFO")
+
+
+class _Level(Text):
+    """The name of a log level, in any case."""
+
+    def parse(self, words: object) -> str:
+        """Return the name in capitals."""
+        name = str(words[0]).upper()  # type: ignore[index]
+        if name not in LEVELS:
+            raise BadValue(f"{name!r} is no log level; there is {', '.join(LEVELS)}")
+        return name
+
+
+@frozen
+class LogOptions(Options):
+    """Logging: how much is said, how, and where."""
+
+    verbose: int = option(
+        "-v",
+        "--verbose",
+        kind=Count(),
+        default=0,
+        help="Say more; may repeat, as in -vv, up to four times.",
+    )
+    quiet: int = option("-q", "--quiet", kind=Count(), default=0, help="Say less; may repeat.")
+    extra_verbose: bool = option("--extra-verbose", kind=Flag(), help="Say as much as with -vv.")
+    verbosity: object = option(
+        "--verbosity",
+        kind=PerName(_Level("LEVEL"), "PATH"),
+        help="Log level by name, for all modules or per path within the package, as in "
+        "--verbosity INFO adapters/onnxruntime:VERBOSE. Outranks -v and -q.",
+    )
+    silent: bool = option("--silent", kind=Flag(), help="Say nothing but what is critical.")
+    log_format: tuple[str, ...] = option(
+        "--log-format",
+        kind=Choices("timestamp", "line-info", "no-colors"),
+        default=(),
+        help="What log lines look like.",
+    )
+    log_file: str | None = option(
+        "--log-file", kind=Text("PATH"), help="Write the log to this file as well."
+    )
+
+
+def severities(options: LogOptions) -> dict[str, str]:
+    """Return log levels by path within the package, ``""`` for all others; empty when nothing was
+    asked for.
+
+    The most specific wins: `--silent`, then `--verbosity`, then `-v`, `-q` and `--extra-verbose`,
+    of which the highest level counts.
+    """
+    if options.silent:
+        return {"": "CRITICAL"}
+    more = max(options.verbose, 2 if options.extra_verbose else 0)
+    named = options.verbosity if isinstance(options.verbosity, dict) else {"": options.verbosity}
+    chosen = {path: level for path, level in named.items() if level is not None}
+    if "" not in chosen and more != options.quiet:
+        chosen[""] = _stepped(more - options.quiet)
+    return dict(sorted(chosen.items()))
+
+
+def _stepped(steps: int) -> str:
+    """Return the level `steps` above INFO in detail, or below it where negative."""
+    if steps < -4:
+        return "CRITICAL"
+    return LEVELS[max(0, min(len(LEVELS) - 1, _INFO - steps))]

@@ -1,0 +1,22 @@
+"""What becomes of the rendered program."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.kinds import Text
+from polygraphy.cli.option import Options, option
+
+__all__ = ["ScriptOptions"]
+
+
+@frozen
+class ScriptOptions(Options):
+    """Program: the Python program that the command stands for."""
+
+    gen_script: str | None = option(
+        "--gen-script",
+        "--gen",
+        kind=Text("PATH"),
+        help="Save the program instead of running it; - is standard output.",
+    )

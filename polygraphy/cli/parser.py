@@ -1,0 +1,134 @@
+"""Turns words into option groups."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from polygraphy.cli.command import Command, Values
+from polygraphy.cli.errors import BadValue, CommandLineError
+from polygraphy.cli.kinds import Flag, Ordered
+from polygraphy.cli.option import Option, Options, options_of
+
+__all__ = ["HelpRequested", "parse"]
+
+
+class HelpRequested(Exception):
+    """The user asked for help."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise CommandLineError(f"{message}.", self.prog)
+
+
+class _Help(argparse.Action):
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        raise HelpRequested
+
+
+class _Words(argparse.Action):
+    """Collects the words of an option; an option that is given again replaces its words, as is
+    usual.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: Any,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        words = values if isinstance(values, list) else [] if values is None else [values]
+        setattr(namespace, self.dest, words)
+
+
+class _AppendFlag(argparse.Action):
+    """Collects the spellings of a flag that takes no words, in order."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: Any,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(
+            namespace,
+            self.dest,
+            [*(getattr(namespace, self.dest) or []), self.const or option_string],
+        )
+
+
+def parse(command: Command, words: Sequence[str]) -> Values:
+    """Return the option groups that the words of a command line stand for.
+
+    Raises:
+        CommandLineError: an option does not exist, lacks its value or has one that it cannot take.
+        HelpRequested: one of the words is -h or --help.
+    """
+    prog = f"polygraphy {command.name}"
+    parser = _Parser(prog=prog, add_help=False, usage=argparse.SUPPRESS)
+    parser.add_argument("-h", "--help", action=_Help, nargs=0)
+    declared = {group: options_of(group) for group in command.groups}
+    for group, options in declared.items():
+        for option in options:
+            _add(parser, f"{group.__name__}.{option.name}", option)
+    namespace, unknown = parser.parse_known_args(list(words))
+    if unknown:
+        raise CommandLineError(_unknown(unknown, declared.values()), prog)
+    return Values(
+        {
+            group: group(**_values(namespace, group, options, prog))
+            for group, options in declared.items()
+        }
+    )
+
+
+def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
+    kind = option.kind
+    if option.is_positional:
+        parser.add_argument(dest, action=_Words, nargs=kind.nargs)
+    elif isinstance(kind, Ordered):
+        for flag in option.flags:
+            parser.add_argument(flag, dest=dest, action=_AppendFlag, nargs=0, const=flag)
+    elif isinstance(kind, Flag):
+        parser.add_argument(*option.flags, dest=dest, action=_AppendFlag, nargs=0)
+    else:
+        parser.add_argument(*option.flags, dest=dest, action=_Words, nargs=kind.nargs)
+
+
+def _values(
+    namespace: Any, group: type[Options], options: Sequence[Option], prog: str
+) -> dict[str, Any]:
+    values = {}
+    for option in options:
+        words = getattr(namespace, f"{group.__name__}.{option.name}")
+        if words is None or words == []:
+            continue
+        try:
+            values[option.name] = option.kind.parse(words)
+        except BadValue as error:
+            raise CommandLineError(f"argument {option.label}: {error}.", prog) from None
+    return values
+
+
+def _unknown(words: Sequence[str], groups: Any) -> str:
+    """Say which words are not understood, and what may have been meant."""
+    flags = [flag for options in groups for option in options for flag in option.flags]
+    wrong = [word for word in words if word.startswith("-")]
+    if not wrong:
+        return (
+            f"unrecognized arguments: {' '.join(words)}. One model is taken, and every flag comes"
+            " with its dashes."
+        )
+    advice = []
+    for word in wrong:
+        matches = get_close_matches(word.partition("=")[0], flags, n=2, cutoff=0.6)
+        advice.append(
+            f"{word} does not exist"
+            + (f"; did you mean {' or '.join(matches)}?" if matches else ".")
+        )
+    return " ".join(advice)

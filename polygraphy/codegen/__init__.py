@@ -1,0 +1,1 @@
+"""Renders programs: from plain values, through Jinja2 templates, to Python source."""

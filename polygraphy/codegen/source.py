@@ -1,0 +1,88 @@
+"""Values as Python source: the only way for anything from outside into a program.
+
+A template may write two kinds of things. What was made here is `Source` and goes into the program
+as it is; a number or a container is written as a literal; a bare string is refused, because nobody
+can tell whether it is code or data.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Undefined
+from markupsafe import Markup
+
+__all__ = ["Source", "finalize", "literal"]
+
+Source = Markup
+"""Text that is known to be Python source. Jinja2 never touches such text, and macros return it."""
+
+_SAFE_EXPONENT = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-])0*(\d+)$")
+
+
+def literal(value: Any) -> Source:
+    """Return the literal of a checked value: evaluating it gives an equal value of the same type.
+
+    Raises:
+        TypeError: `value` is, or contains, something that has no literal.
+    """
+    return Source(_literal(value))
+
+
+def _literal(value: Any) -> str:
+    kind = type(value)
+    if value is None or kind in (bool, int, bytes):
+        return repr(value)
+    if isinstance(value, Markup):
+        raise TypeError("Source is not a value.")
+    if isinstance(value, str):
+        return repr(str(value))
+    if kind is float:
+        return _float(value)
+    if kind is list:
+        return f"[{', '.join(map(_literal, value))}]"
+    if kind is tuple:
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, Mapping):
+        return (
+            "{"
+            + ", ".join(f"{_literal(key)}: {_literal(item)}" for key, item in value.items())
+            + "}"
+        )
+    raise TypeError(f"A {kind.__name__} has no literal: {value!r}")
+
+
+def _float(value: float) -> str:
+    """Return the shortest common spelling: ``1e-3`` and ``1e-5``, but ``0.05``."""
+    if not math.isfinite(value):
+        return f'float("{value}")'
+    plain = repr(value)
+    scientific = f"{value:.16e}"
+    for digits in range(17):
+        scientific = f"{value:.{digits}e}"
+        if float(scientific) == value:
+            break
+    match = _SAFE_EXPONENT.match(scientific)
+    if match is None:
+        return plain
+    sign = "-" if match[2] == "-" else ""
+    short = f"{match[1]}e{sign}{match[3]}"
+    return short if len(short) < len(plain) else plain
+
+
+def finalize(value: Any) -> Source:
+    """Let a value into a program; the hook through which everything passes that a template writes.
+
+    Raises:
+        TypeError: `value` is a bare string, or has no literal.
+    """
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, Undefined):
+        str(value)  # Raises what StrictUndefined has to say.
+    if isinstance(value, str):
+        raise TypeError(f"A template wrote the bare string {value!r}: make it a literal.")
+    return literal(value)

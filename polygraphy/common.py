@@ -1,0 +1,5 @@
+"""Descriptions of tensors."""
+
+from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
+
+__all__ = ["BoundedShape", "MetadataTuple", "TensorMetadata"]

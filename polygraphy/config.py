@@ -1,0 +1,78 @@
+"""Settings from the environment, read once, when this module is imported.
+
+Code reads them through the module (`config.AUTOINSTALL_DEPS`), so that a program may change them.
+A switch is on when its variable is set to anything other than `0`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = [
+    "ARRAY_SWAP_THRESHOLD_MB",
+    "ASK_BEFORE_INSTALL",
+    "AUTOINSTALL_DEPS",
+    "EXIT_CODES",
+    "INSTALL_CMD",
+    "INTERNAL_CORRECTNESS_CHECKS",
+    "USE_TENSORRT_RTX",
+]
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "0") != "0"
+
+
+def _ignored(variable: str, expected: str, default: object) -> None:
+    # Nobody can catch an error raised here, at import: a bad value costs a line, not a traceback.
+    from polygraphy.logger import G_LOGGER
+
+    G_LOGGER.warning(
+        f"{variable}={os.environ[variable]!r} in the environment is ignored: "
+        f"expected {expected}. Using {default!r}."
+    )
+
+
+def _integer(variable: str, default: int) -> int:
+    try:
+        return int(os.environ.get(variable, default))
+    except ValueError:
+        _ignored(variable, "an integer", default)
+        return default
+
+
+def _choice(variable: str, choices: tuple[str, ...]) -> str:
+    """Return the variable's value if it is one of `choices`, the first of which is the default."""
+    value = os.environ.get(variable, choices[0])
+    if value in choices:
+        return value
+    _ignored(variable, "one of " + ", ".join(map(repr, choices)), choices[0])
+    return choices[0]
+
+
+INTERNAL_CORRECTNESS_CHECKS: bool = _is_on("POLYGRAPHY_INTERNAL_CORRECTNESS_CHECKS")
+"""Check the package's own assumptions (see `Logger.internal_error`), at some cost."""
+
+AUTOINSTALL_DEPS: bool = _is_on("POLYGRAPHY_AUTOINSTALL_DEPS")
+"""Install a lazily imported module that is missing or too old, when it is first used."""
+
+ASK_BEFORE_INSTALL: bool = _is_on("POLYGRAPHY_ASK_BEFORE_INSTALL")
+"""Ask before each automatic installation."""
+
+INSTALL_CMD: list[str] = os.environ.get("POLYGRAPHY_INSTALL_CMD", "").split() or [
+    sys.executable,
+    "-m",
+    "pip",
+    "install",
+]
+"""The command that installs a package, split at white space; the packages are appended to it."""
+
+ARRAY_SWAP_THRESHOLD_MB: int = _integer("POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB", -1)
+"""Result arrays larger than this many MiB are moved to disk: 0 for all, negative for none."""
+
+USE_TENSORRT_RTX: bool = _is_on("POLYGRAPHY_USE_TENSORRT_RTX")
+"""Use TensorRT-RTX where TensorRT is meant."""
+
+EXIT_CODES: str = _choice("POLYGRAPHY_EXIT_CODES", ("", "legacy"))
+"""Exit codes of the command line: `""` for this package's table, `"legacy"` for 0, 1 and 2 only."""

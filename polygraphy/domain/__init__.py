@@ -1,0 +1,3 @@
+"""What the problem is made of: values, rules and arithmetic. Nothing here knows a backend, a file
+or a terminal.
+"""

@@ -1,0 +1,134 @@
+"""The verdict about pairs of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Union
+
+from attrs import frozen
+
+from polygraphy.domain.compare.result import OutputCompareResult
+from polygraphy.domain.keyed_list import KeyedList
+from polygraphy.domain.results import IterationResult
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.store import ResultStore
+
+__all__ = ["AccuracyResult", "AccuracyResults", "PairResult", "WorstOutput"]
+
+PathOrFile = Union[str, "Path", IO[Any]]
+RunnerPair = tuple[str, str]
+
+
+@frozen
+class PairResult:
+    """One iteration of two runs, compared by one function.
+
+    `results` maps output names to answers that are truthy when the output passed; `outputs` are the
+    two runs' outputs.
+    """
+
+    runners: RunnerPair
+    iteration: int
+    label: str
+    results: Mapping[str, Any]
+    outputs: tuple[IterationResult, IterationResult]
+
+    @property
+    def mismatched(self) -> list[str]:
+        """Names of the outputs that failed."""
+        return [name for name, result in self.results.items() if not result]
+
+
+@frozen
+class WorstOutput:
+    """The output that exceeds its tolerance the most: by `excess` times, infinite for NaN."""
+
+    runners: RunnerPair
+    iteration: int
+    name: str
+    result: OutputCompareResult
+    excess: float
+
+
+class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
+    """What one comparison function found: per pair of runners, per iteration, an answer per output.
+
+    Truthy when every output of every iteration of every pair passed, and at least one was compared.
+
+    Attributes:
+        label: name of the comparison function.
+    """
+
+    key_description = "Pair of runners"
+    label = "simple"
+
+    def __bool__(self) -> bool:
+        answers = [
+            answer
+            for _, iterations in self
+            for answers in iterations
+            for answer in answers.values()
+        ]
+        return bool(answers) and all(answers)
+
+    def stats(self, runner_pair: RunnerPair | None = None) -> tuple[int, int, int]:
+        """Count the iterations of a pair (the first unless given): ``(matched, mismatched,
+        total)``.
+        """
+        iterations = self[self.keys()[0] if runner_pair is None else runner_pair]
+        matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
+        return matched, len(iterations) - matched, len(iterations)
+
+    def percentage(self, runner_pair: RunnerPair | None = None) -> float:
+        """Return the share of iterations that matched, in percent; 100 when there is none."""
+        matched, _, total = self.stats(runner_pair)
+        return 100.0 * matched / total if total else 100.0
+
+    def output_names(self) -> list[str]:
+        """Return the names of all outputs that were compared, each once."""
+        names = (name for _, iterations in self for answers in iterations for name in answers)
+        return list(dict.fromkeys(names))
+
+    def outputs(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
+        """Yield every answer with its pair, iteration and output name."""
+        for pair, iterations in self:
+            for iteration, answers in enumerate(iterations):
+                for name, answer in answers.items():
+                    yield pair, iteration, name, answer
+
+    def worst(self) -> WorstOutput | None:
+        """Return the output that exceeds its tolerance the most, or comes closest to it; None
+        without metrics.
+        """
+        candidates = [
+            WorstOutput(pair, iteration, name, answer, answer.excess)
+            for pair, iteration, name, answer in self.outputs()
+            if isinstance(answer, OutputCompareResult)
+        ]
+        return max(candidates, key=lambda candidate: candidate.excess, default=None)
+
+
+class AccuracyResults(list[AccuracyResult]):
+    """What several comparison functions found; truthy when all of them passed."""
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 and all(self)
+
+    def save(self, dest: PathOrFile) -> None:
+        """Write the verdicts to one file, whole or not at all."""
+        resolve(ResultStore).save(self, dest)
+
+    @classmethod
+    def load(cls, source: PathOrFile) -> AccuracyResults:
+        """Read verdicts; FileError when the file is missing, damaged or holds something else."""
+        return resolve(ResultStore).load(source, AccuracyResults)
+
+    def to_json(self) -> str:
+        """Return the verdicts as JSON text."""
+        return resolve(ResultStore).dumps(self)
+
+    @staticmethod
+    def from_json(text: str) -> AccuracyResults:
+        """Read verdicts from JSON text."""
+        return resolve(ResultStore).loads(text, AccuracyResults)

@@ -1,0 +1,272 @@
+"""The difference of two arrays of one shape, of which as much is computed as is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
+from polygraphy.domain.arithmetic.mismatches import Formula, Limit, MismatchRow
+from polygraphy.domain.arithmetic.ordering import Ordered, order
+from polygraphy.domain.arithmetic.pair import Channel, DifferenceStream, Pair
+from polygraphy.domain.arithmetic.summary import (
+    QUANTILES,
+    Summary,
+    checked,
+    summarize_stream,
+)
+from polygraphy.domain.arithmetic.survey import Extent, survey
+from polygraphy.domain.arithmetic.widen import Array, Index, unravel
+
+__all__ = ["Difference", "Element", "Mismatches"]
+
+
+@frozen
+class Element:
+    """One element of a comparison: where it is, the two values, and their differences."""
+
+    index: Index
+    value: Any
+    reference: Any
+    absolute: float
+    relative: float
+
+
+@frozen
+class Mismatches:
+    """The elements that differ by more than a `Limit` allows."""
+
+    size: int
+    """Elements compared."""
+    count: int
+    """Elements that mismatch."""
+    nan: int
+    """Elements whose difference is NaN."""
+    first: Element | None
+    """The first mismatch in C order."""
+    worst: Element | None
+    """The mismatch that exceeds its tolerance by the greatest amount, the first of equals.
+
+    Differences that are NaN or infinite exceed everything else.
+    """
+
+
+class Difference:
+    """The absolute and the relative difference of an array from a reference.
+
+    Nothing is computed before it is asked for, what was computed is kept, and no array of the size
+    of the operands is ever made, unless that is the size of a block or less. What the differences
+    are for each dtype, and for NaN, infinity and zero, is said in `kernels`. The operands are
+    never written to; they must not change while this object is used.
+
+    Two views are offered. The metrics (`max_abs` and its like) are for judging: they are NaN if any
+    difference is NaN, and 0 for empty arrays. The summaries are for looking at: they leave NaN out
+    and count it. The metrics take infinite differences as they are.
+    """
+
+    def __init__(
+        self,
+        value: Array,
+        reference: Array,
+        *,
+        infinities_equal: bool = False,
+        threads: int = 1,
+    ) -> None:
+        """Compare `value` with `reference`, the second operand of every formula.
+
+        Parameters:
+            infinities_equal: infinities of one sign differ by 0, not by NaN.
+            threads: most threads to use, and only for large arrays; no result depends on it.
+
+        Raises:
+            ValueError: if the shapes differ.
+        """
+        self._pair = Pair(value, reference, infinities_equal)
+        self._threads = threads
+        self._extents: dict[Channel, Extent] = {}
+        self._mismatches: dict[Limit, Mismatches] = {}
+        self._summaries: dict[Channel, Summary] = {}
+        self._ordered: dict[Channel, Ordered] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the operands."""
+        return self._pair.shape
+
+    @property
+    def size(self) -> int:
+        """The number of differences."""
+        return self._pair.size
+
+    # Verdicts
+
+    def mismatches(self, atol: float, rtol: float, formula: Formula = "either") -> Mismatches:
+        """The elements that differ by more than a tolerance; see `Limit` for the formulas.
+
+        The first call makes the one pass that also finds the largest and the mean differences.
+
+        Raises:
+            ValueError: for a tolerance that is negative or NaN, or an unknown formula.
+        """
+        limit = Limit(atol, rtol, formula)
+        if limit not in self._mismatches:
+            self._mismatches[limit] = self._find_mismatches(limit)
+        return self._mismatches[limit]
+
+    def element(self, position: int) -> Element:
+        """The values and the differences at a C-order position."""
+        absolute, relative = self._pair.differences_at(position)
+        return Element(
+            index=unravel(position, self.shape),
+            value=self._pair.value.item(position),
+            reference=self._pair.reference.item(position),
+            absolute=absolute,
+            relative=relative,
+        )
+
+    def max_abs(self) -> float:
+        """The largest absolute difference."""
+        return self._extent("absolute").max()
+
+    def max_rel(self) -> float:
+        """The largest relative difference."""
+        return self._extent("relative").max()
+
+    def mean_abs(self) -> float:
+        """The mean absolute difference."""
+        return self._extent("absolute").mean(self.size)
+
+    def mean_rel(self) -> float:
+        """The mean relative difference."""
+        return self._extent("relative").mean(self.size)
+
+    def median_abs(self) -> float:
+        """The median absolute difference."""
+        return self._order_statistic("absolute", None)
+
+    def median_rel(self) -> float:
+        """The median relative difference."""
+        return self._order_statistic("relative", None)
+
+    def quantile_abs(self, probability: float) -> float:
+        """The quantile of the absolute differences, for a probability from 0 to 1."""
+        return self._order_statistic("absolute", probability)
+
+    def quantile_rel(self, probability: float) -> float:
+        """The quantile of the relative differences, for a probability from 0 to 1."""
+        return self._order_statistic("relative", probability)
+
+    # Statistics
+
+    def absolute(self, quantiles: Iterable[float] = QUANTILES) -> Summary:
+        """A summary of the absolute differences."""
+        return self._summarize(("absolute",), checked(quantiles))[0]
+
+    def relative(self, quantiles: Iterable[float] = QUANTILES) -> Summary:
+        """A summary of the relative differences."""
+        return self._summarize(("relative",), checked(quantiles))[0]
+
+    def summaries(self, quantiles: Iterable[float] = QUANTILES) -> tuple[Summary, Summary]:
+        """`absolute` and `relative` in one pass, which is cheaper than one after the other."""
+        absolute, relative = self._summarize(("absolute", "relative"), checked(quantiles))
+        return absolute, relative
+
+    def absolute_histogram(self, bins: int = 10) -> Histogram:
+        """The distribution of the finite absolute differences over their own range."""
+        stream = DifferenceStream(self._pair, "absolute")
+        return stream_histogram(stream, bins, None, self._threads)
+
+    def relative_histogram(self, bins: int = 10) -> Histogram:
+        """The distribution of the finite relative differences over their own range."""
+        stream = DifferenceStream(self._pair, "relative")
+        return stream_histogram(stream, bins, None, self._threads)
+
+    # What is computed once
+
+    def _find_mismatches(self, limit: Limit) -> Mismatches:
+        found = [row for row in self._mismatch_rows(limit) if row.far]
+        first = worst = None
+        if found:
+            first = self.element(found[0].first)
+            worst = self.element(max(found, key=lambda row: row.excess).worst)
+        return Mismatches(
+            size=self.size,
+            count=sum(row.far for row in found),
+            nan=self._extents["absolute"].nan,
+            first=first,
+            worst=worst,
+        )
+
+    def _mismatch_rows(self, limit: Limit) -> list[MismatchRow]:
+        known = self._extents.get("absolute")
+        if known is not None and not known.nan and limit.covers(known.peak):
+            return []
+        return self._survey(("absolute", "relative"), limit)
+
+    def _survey(self, channels: Iterable[Channel], limit: Limit | None) -> list[MismatchRow]:
+        unknown = [channel for channel in channels if channel not in self._extents]
+        found = survey(self._pair, unknown, limit, self._threads)
+        self._extents |= found.extents
+        return found.rows
+
+    def _extent(self, channel: Channel) -> Extent:
+        if channel not in self._extents:
+            self._survey((channel,), None)
+        return self._extents[channel]
+
+    def _order_statistic(self, channel: Channel, probability: float | None) -> float:
+        """A quantile for judging; the median if `probability` is None."""
+        quantiles = () if probability is None else checked((probability,))
+        if not self.size:
+            return 0.0
+        extent = self._extents.get(channel)
+        if extent is not None and extent.nan:
+            return math.nan
+        known = self._order(channel, quantiles, median=probability is None)
+        if known.valid < self.size:
+            return math.nan
+        return known.median if probability is None else known.quantiles[probability]
+
+    def _order(self, channel: Channel, quantiles: Iterable[float], *, median: bool) -> Ordered:
+        """All order statistics known of a channel, at least those asked for."""
+        known = self._ordered.get(channel)
+        lacking = tuple(q for q in quantiles if known is None or q not in known.quantiles)
+        median = median and (known is None or math.isnan(known.median))
+        if known is None or lacking or median:
+            stream = DifferenceStream(self._pair, channel)
+            found = order(stream, lacking, self._threads, median=median)[0]
+            if known is not None:
+                found = Ordered(
+                    found.valid,
+                    found.median if median else known.median,
+                    {**known.quantiles, **found.quantiles},
+                )
+            self._ordered[channel] = known = found
+        return known
+
+    def _summarize(
+        self, channels: tuple[Channel, ...], quantiles: tuple[float, ...]
+    ) -> list[Summary]:
+        unknown = [channel for channel in channels if channel not in self._summaries]
+        if unknown:
+            stream = DifferenceStream(self._pair, *unknown)
+            for channel, summary in zip(
+                unknown, summarize_stream(stream, quantiles, self._threads), strict=True
+            ):
+                self._summaries[channel] = summary
+                self._ordered[channel] = Ordered(
+                    summary.size - summary.nan, summary.median, summary.quantiles
+                )
+        return [self._with_quantiles(self._summaries[c], c, quantiles) for c in channels]
+
+    def _with_quantiles(
+        self, summary: Summary, channel: Channel, quantiles: tuple[float, ...]
+    ) -> Summary:
+        if tuple(summary.quantiles) == quantiles:
+            return summary
+        known = self._order(channel, quantiles, median=False).quantiles
+        return attrs.evolve(summary, quantiles={q: known[q] for q in quantiles})

@@ -1,0 +1,167 @@
+"""How values are distributed over bins of equal width."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.arithmetic import blocks
+from polygraphy.domain.arithmetic.scratch import Scratch
+from polygraphy.domain.arithmetic.streams import ArrayStream, Stream
+from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Kind, Reals, convert
+
+__all__ = ["Histogram", "histogram", "joint_range", "stream_histogram"]
+
+SORTED_FROM = 24
+"""With so many bins it is faster to sort a block than to count it once for each edge."""
+
+
+@frozen
+class Histogram:
+    """Counts of values in bins of equal width; the last bin includes its right edge."""
+
+    counts: tuple[int, ...]
+    edges: tuple[float, ...]
+    """Ascending, one more than there are bins."""
+    nonfinite: int
+    """Elements left out because they are NaN or infinite."""
+    outside: int
+    """Finite elements left out because they are outside the range."""
+
+
+def histogram(
+    values: Array,
+    bins: int = 10,
+    range: tuple[float, float] | None = None,
+    *,
+    threads: int = 1,
+) -> Histogram:
+    """Count the elements of an array in bins of equal width.
+
+    Elements are compared with the edges as float64. Complex numbers count by their modulus; dtypes
+    that are no numbers, such as strings, count as not finite.
+
+    Parameters:
+        range: the outer edges, lower first; by default the least and the greatest finite element
+            (half a unit to both sides of it if these are equal; 0 to 1 if there are none).
+
+    Raises:
+        ValueError: for no bins, or a range that is not finite or not ascending.
+    """
+    flat = Flat(values)
+    if flat.kind is Kind.OTHER:
+        edges = _edges(range or (0.0, 1.0), bins)
+        return Histogram((0,) * bins, tuple(edges.tolist()), flat.size, 0)
+    return stream_histogram(ArrayStream(flat), bins, range, threads)
+
+
+def joint_range(a: Array, b: Array, *, threads: int = 1) -> tuple[float, float] | None:
+    """The least and the greatest finite element of two arrays; None if nothing is finite.
+
+    The arrays may differ in shape and dtype.
+    """
+    ranges = [
+        _finite_range(ArrayStream(flat), threads)
+        for flat in (Flat(a), Flat(b))
+        if flat.kind is not Kind.OTHER
+    ]
+    known = [bounds for bounds in ranges if bounds is not None]
+    if not known:
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def stream_histogram(
+    stream: Stream, bins: int, bounds: tuple[float, float] | None, threads: int = 1
+) -> Histogram:
+    """The histogram of the first channel of a stream; see `histogram`."""
+    if bounds is None:
+        bounds = _finite_range(stream, threads) or (0.0, 1.0)
+    edges = _edges(bounds, bins)
+    count = _count_sorted if bins >= SORTED_FROM else _count_each
+
+    def make(scratch: Scratch) -> Callable[[int, int], list[int]]:
+        reader = stream.reader(scratch)
+        room = scratch.floats()
+        # In float32, an edge would be rounded.
+        return lambda start, stop: count(convert(reader.load(start, stop)[0], room), edges)
+
+    below = [sum(column) for column in zip(*blocks.scan(stream.size, make, threads), strict=True)]
+    # Of each block: below each edge, below or at the last one, finite.
+    below = below or [0] * (edges.size + 2)
+    *inner, last, finite = below
+    steps = [*inner[:-1], last]
+    counts = tuple(high - low for low, high in itertools.pairwise(steps))
+    return Histogram(
+        counts,
+        tuple(edges.tolist()),
+        nonfinite=stream.size - finite,
+        outside=finite - sum(counts),
+    )
+
+
+def _edges(bounds: tuple[float, float], bins: int) -> Floats:
+    if bins < 1:
+        raise ValueError(f"a histogram needs at least one bin, not {bins}")
+    low, high = (float(bound) for bound in bounds)
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise ValueError(f"a histogram needs a finite, ascending range, not {bounds}")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    if math.isinf(high - low):
+        # Each half of the range is within float64, the whole is not.
+        steps = np.linspace(0.0, 1.0, bins + 1)
+        return low * (1 - steps) + high * steps
+    return np.linspace(low, high, bins + 1)
+
+
+def _finite_range(stream: Stream, threads: int) -> tuple[float, float] | None:
+    """The least and the greatest finite element of the first channel."""
+
+    def make(scratch: Scratch) -> Callable[[int, int], tuple[float, float] | None]:
+        reader = stream.reader(scratch)
+        return lambda start, stop: _block_range(reader.load(start, stop)[0])
+
+    ranges = [found for found in blocks.scan(stream.size, make, threads) if found is not None]
+    if not ranges:
+        return None
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _block_range(block: Reals) -> tuple[float, float] | None:
+    low, high = float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
+    if math.isfinite(low) and math.isfinite(high):
+        return low, high
+    finite = block.compress(np.isfinite(block))
+    if not finite.size:
+        return None
+    return float(np.minimum.reduce(finite)), float(np.maximum.reduce(finite))
+
+
+def _count_each(block: Floats, edges: Floats) -> list[int]:
+    """How many elements of a block are below each edge, at most the last one, and finite.
+
+    Minus infinity is left out of all counts.
+    """
+    below = np.empty(block.size, np.bool_)
+    least = -np.finfo(np.float64).max
+    beneath = int(np.count_nonzero(np.less(block, least, out=below)))
+    counts = [int(np.count_nonzero(np.less(block, edge, out=below))) for edge in edges.tolist()]
+    counts.append(int(np.count_nonzero(np.less_equal(block, edges.item(-1), out=below))))
+    counts.append(int(np.count_nonzero(np.less_equal(block, -least, out=below))))
+    return [count - beneath for count in counts]
+
+
+def _count_sorted(block: Floats, edges: Floats) -> list[int]:
+    """The same, by sorting the block in place."""
+    ordered = block
+    ordered.sort()
+    beneath = int(ordered.searchsorted(-np.inf, "right"))
+    counts = ordered.searchsorted(edges, "left").tolist()
+    counts.append(int(ordered.searchsorted(edges.item(-1), "right")))
+    counts.append(int(ordered.searchsorted(np.inf, "left")))
+    return [count - beneath for count in counts]

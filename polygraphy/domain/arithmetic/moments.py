@@ -1,0 +1,163 @@
+"""What one pass over a block tells about its values, and how blocks are put together.
+
+Variances keep their digits however large the mean is: within a block the two-pass formula is used
+where the fast one would lose more than 4 bits, and blocks are put together as Chan, Golub and
+LeVeque do ("Algorithms for computing the sample variance", 1983).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from polygraphy.domain.arithmetic.sums import block_sum, exact_sum, inner
+from polygraphy.domain.arithmetic.widen import Array, Floats, Reals, convert
+
+__all__ = ["Row", "combine", "describe", "describe_wide"]
+
+
+class Row(NamedTuple):
+    """What a pass keeps of one block.
+
+    `finite` elements have the `mean`, the sum of squared deviations `squares`, and the mean
+    absolute value `magnitude`. `low` and `high` are the extremes of what is not NaN, infinities
+    included (NaN if there is nothing else). The rest are counts.
+    """
+
+    finite: int
+    mean: float
+    squares: float
+    magnitude: float
+    low: float
+    high: float
+    nan: int
+    posinf: int
+    neginf: int
+    zeros: int
+
+
+def describe(block: Reals, low: float, high: float, room: Floats, spare: Floats) -> Row:
+    """Describe one block.
+
+    Parameters:
+        block: shape ``(n,)``, n > 0.
+        low, high: the extremes of the block, at least one of them NaN if an element is. So these
+            two numbers tell whether all elements are finite.
+        room, spare: scratch memory, at least n elements each.
+    """
+    if math.isfinite(low) and math.isfinite(high):
+        return _describe_finite(block, low, high, room, spare)
+    nan = int(np.count_nonzero(np.isnan(block)))
+    finite = block.compress(np.isfinite(block))
+    posinf = int(np.count_nonzero(block == np.inf))
+    row = _EMPTY
+    if finite.size:
+        bounds = float(np.minimum.reduce(finite)), float(np.maximum.reduce(finite))
+        row = _describe_finite(finite, *bounds, room, spare)
+    return row._replace(
+        low=float(np.fmin.reduce(block)),
+        high=float(np.fmax.reduce(block)),
+        nan=nan,
+        posinf=posinf,
+        neginf=block.size - nan - posinf - finite.size,
+    )
+
+
+_EMPTY = Row(0, 0.0, 0.0, 0.0, math.nan, math.nan, 0, 0, 0, 0)
+
+
+def _describe_finite(block: Reals, low: float, high: float, room: Floats, spare: Floats) -> Row:
+    spare = spare[: block.size]
+    values = block if block.dtype == np.float64 else convert(block, room)
+    mean = _mean(values, spare)
+    one_sign = low >= 0 or high <= 0
+    magnitude = abs(mean) if one_sign else _mean(np.abs(values, out=spare), spare)
+    zeros = 0
+    if low <= 0 <= high:
+        zeros = int(np.count_nonzero(np.equal(block, 0)))
+    squares = _squared_deviations(values, mean, spare)
+    return Row(block.size, mean, squares, magnitude, low, high, 0, 0, 0, zeros)
+
+
+def _squared_deviations(values: Array, mean: float, spare: Floats) -> float:
+    """The sum of squared deviations from the mean."""
+    total = inner(values, values)
+    squares = total - values.size * mean * mean
+    # Unless the mean is far larger than the spread, few digits cancel in that difference.
+    if squares > total / 16:
+        return squares
+    deviations = np.subtract(values, mean, out=spare)
+    return inner(deviations, deviations)
+
+
+def _mean(block: Array, scratch: Floats) -> float:
+    mean = block_sum(block) / block.size
+    if math.isfinite(mean):
+        return mean
+    # The sum is beyond float64, although the mean cannot be.
+    return block_sum(np.multiply(block, 1 / block.size, out=scratch))
+
+
+def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) -> Row:
+    """Describe a block of int64 or uint64, whose values float64 may not hold.
+
+    The extremes are exact Python integers. Deviations are formed in integers before they are
+    rounded, from the smallest element of the block: unsigned subtraction cannot wrap there. The
+    mean of the row is relative to `origin`, so that it keeps its digits too.
+
+    Parameters:
+        block: shape ``(n,)``, n > 0, native byte order.
+        floats: the block rounded to float64; at least n elements.
+        scratch: at least n elements.
+    """
+    low, high = int(np.minimum.reduce(block)), int(np.maximum.reduce(block))
+    least = np.array(low, block.dtype).view(np.uint64)
+    above = scratch[: block.size]
+    np.copyto(above, block.view(np.uint64) - least, casting="unsafe")
+    mean = block_sum(above) / block.size
+    above -= mean
+    squares = inner(above, above)
+    magnitude = _mean(np.abs(floats[: block.size], out=above), above)
+    zeros = int(np.count_nonzero(np.equal(block, 0))) if low <= 0 <= high else 0
+    return Row(block.size, (low - origin) + mean, squares, magnitude, low, high, 0, 0, 0, zeros)
+
+
+def combine(rows: Sequence[Row]) -> Row:
+    """Describe several blocks as one, from a row for each of them; there is at least one.
+
+    A sum or a square that float64 cannot hold gives an infinite result.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    count = sum(row.finite for row in rows)
+    mean = _average([(row.mean, row.finite) for row in rows], count)
+    within = exact_sum(row.squares for row in rows)
+    between = exact_sum(row.finite * _square(row.mean - mean) for row in rows if row.finite)
+    return Row(
+        finite=count,
+        mean=mean,
+        squares=within + between,
+        magnitude=_average([(row.magnitude, row.finite) for row in rows], count),
+        low=min((row.low for row in rows if not math.isnan(row.low)), default=math.nan),
+        high=max((row.high for row in rows if not math.isnan(row.high)), default=math.nan),
+        nan=sum(row.nan for row in rows),
+        posinf=sum(row.posinf for row in rows),
+        neginf=sum(row.neginf for row in rows),
+        zeros=sum(row.zeros for row in rows),
+    )
+
+
+def _average(means: Sequence[tuple[float, int]], count: int) -> float:
+    """The mean of `count` values from the means of parts of them."""
+    if not count:
+        return 0.0
+    mean = exact_sum(mean * part for mean, part in means) / count
+    return mean if math.isfinite(mean) else exact_sum(mean * (part / count) for mean, part in means)
+
+
+def _square(value: float) -> float:
+    # `value ** 2` raises OverflowError where the product is infinite.
+    return value * value

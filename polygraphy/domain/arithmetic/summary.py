@@ -1,0 +1,223 @@
+"""The statistics of an array that people look at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.arithmetic import blocks
+from polygraphy.domain.arithmetic.moments import Row, combine
+from polygraphy.domain.arithmetic.ordering import (
+    MEDIAN,
+    Ordered,
+    collect,
+    finish,
+    fits,
+    sort_channel,
+    start_searches,
+)
+from polygraphy.domain.arithmetic.scratch import Scratch, borrowed
+from polygraphy.domain.arithmetic.selection import Search, Tally
+from polygraphy.domain.arithmetic.streams import ArrayStream, Reader, Stream
+from polygraphy.domain.arithmetic.widen import Array, Flat, Index, Kind, unravel
+
+__all__ = ["QUANTILES", "Summary", "checked", "summarize", "summarize_stream"]
+
+QUANTILES = (0.9, 0.95, 0.99)
+"""The quantiles of a summary, unless others are asked for."""
+
+
+@frozen
+class Summary:
+    """Statistics of the elements of an array.
+
+    `mean`, `std`, `var` (of the population) and `avg_magnitude`, the mean of the absolute values,
+    are those of the finite elements. `min`, `max`, `median` and `quantiles` are those of all
+    elements but NaN, so they may be infinite; they are exact. `argmin` and `argmax` index the
+    first occurrence in C order. What does not exist, as in an array that is empty or all NaN, is
+    NaN, or None for an index.
+
+    `min` and `max` of integers are integers. Complex numbers are summarised by their modulus. Of
+    dtypes that are no numbers, such as strings, only the size is known.
+    """
+
+    size: int
+    nan: int
+    posinf: int
+    neginf: int
+    zeros: int
+    mean: float
+    std: float
+    var: float
+    median: float
+    min: float
+    argmin: Index | None
+    max: float
+    argmax: Index | None
+    avg_magnitude: float
+    quantiles: Mapping[float, float]
+    """Probability to quantile, interpolated linearly between the two nearest elements."""
+
+
+def summarize(
+    values: Array, *, quantiles: Iterable[float] = QUANTILES, threads: int = 1
+) -> Summary:
+    """Summarise an array of any dtype, shape and layout.
+
+    The scratch memory does not grow with the size of the array.
+
+    Parameters:
+        quantiles: probabilities, each from 0 to 1.
+        threads: most threads to use; the result does not depend on it.
+
+    Raises:
+        ValueError: for a probability outside 0 to 1.
+    """
+    flat = Flat(values)
+    probabilities = checked(quantiles)
+    if flat.kind is Kind.OTHER:
+        return _describe_nothing(flat.size, probabilities)
+    return summarize_stream(ArrayStream(flat), probabilities, threads)[0]
+
+
+def checked(quantiles: Iterable[float]) -> tuple[float, ...]:
+    """The probabilities as a tuple; ValueError if one is not from 0 to 1."""
+    probabilities = tuple(quantiles)
+    for probability in probabilities:
+        if not 0 <= probability <= 1:
+            raise ValueError(f"a quantile needs a probability from 0 to 1, not {probability!r}")
+    return probabilities
+
+
+def summarize_stream(stream: Stream, quantiles: Sequence[float], threads: int = 1) -> list[Summary]:
+    """A summary of each channel of a stream, in one pass (but for bad luck, see `selection`)."""
+    if not stream.size:
+        return [_describe_nothing(0, quantiles) for _ in range(stream.channels)]
+    if fits(stream.size):
+        return _summarize_block(stream, quantiles)
+    searches = start_searches(stream, (MEDIAN, *quantiles))
+    passed = blocks.scan(stream.size, _surveyor(stream, searches), threads)
+    rows = [[block[i][0] for block in passed] for i in range(stream.channels)]
+    pending = []
+    for i, search in enumerate(searches):
+        valid = stream.size - sum(row.nan for row in rows[i])
+        if not search.settle([block[i][1] for block in passed], valid):
+            pending.append(i)
+    finish(stream, searches, pending, threads)
+    with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
+        reader = stream.reader(scratch)
+        return [
+            _assemble(stream, reader, i, rows[i], collect(search, quantiles))
+            for i, search in enumerate(searches)
+        ]
+
+
+def _summarize_block(stream: Stream, quantiles: Sequence[float]) -> list[Summary]:
+    with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
+        reader = stream.reader(scratch)
+        ordered = scratch.floats()[: stream.size]
+        summaries = []
+        for i, channel in enumerate(reader.load(0, stream.size)):
+            statistics = sort_channel(channel, quantiles, ordered)
+            row = reader.describe(i, (ordered.item(0), ordered.item(-1)))
+            summaries.append(_assemble(stream, reader, i, [row], statistics, reload=False))
+        return summaries
+
+
+def _surveyor(
+    stream: Stream, searches: Sequence[Search]
+) -> Callable[[Scratch], Callable[[int, int], list[tuple[Row, tuple[int, ...]]]]]:
+    """Workers that describe each channel of a block and count it for its search."""
+
+    def make(scratch: Scratch) -> Callable[[int, int], list[tuple[Row, tuple[int, ...]]]]:
+        reader = stream.reader(scratch)
+        tallies = [Tally(search, scratch) for search in searches]
+
+        def survey(start: int, stop: int) -> list[tuple[Row, tuple[int, ...]]]:
+            channels = reader.load(start, stop)
+            return [
+                (reader.describe(i), tally(channel))
+                for i, (channel, tally) in enumerate(zip(channels, tallies, strict=True))
+            ]
+
+        return survey
+
+    return make
+
+
+def _assemble(
+    stream: Stream,
+    reader: Reader,
+    channel: int,
+    rows: Sequence[Row],
+    ordered: Ordered,
+    *,
+    reload: bool = True,
+) -> Summary:
+    """Put a summary together; without `reload` the reader holds the only block."""
+    whole = combine(rows)
+    mean = var = avg_magnitude = math.nan
+    if whole.finite:
+        mean = stream.origin + whole.mean
+        var = whole.squares / whole.finite
+        avg_magnitude = whole.magnitude
+    argmin = argmax = None
+    if whole.finite or whole.posinf or whole.neginf:
+        argmin = _locate(stream, reader, channel, whole.low, [row.low for row in rows], reload)
+        argmax = _locate(stream, reader, channel, whole.high, [row.high for row in rows], reload)
+    return Summary(
+        size=stream.size,
+        nan=whole.nan,
+        posinf=whole.posinf,
+        neginf=whole.neginf,
+        zeros=whole.zeros,
+        mean=mean,
+        std=math.sqrt(var),
+        var=var,
+        median=ordered.median,
+        min=int(whole.low) if stream.integral else whole.low,
+        argmin=argmin,
+        max=int(whole.high) if stream.integral else whole.high,
+        argmax=argmax,
+        avg_magnitude=avg_magnitude,
+        quantiles=ordered.quantiles,
+    )
+
+
+def _locate(
+    stream: Stream,
+    reader: Reader,
+    channel: int,
+    extreme: float,
+    extremes: Sequence[float],
+    reload: bool,
+) -> Index:
+    """The index of the first occurrence of an extreme, from the extreme of each block."""
+    start = extremes.index(extreme) * blocks.BLOCK
+    if reload:
+        reader.load(start, min(start + blocks.BLOCK, stream.size))
+    return unravel(start + reader.find(channel, extreme), stream.shape)
+
+
+def _describe_nothing(size: int, quantiles: Sequence[float]) -> Summary:
+    nan = math.nan
+    return Summary(
+        size=size,
+        nan=0,
+        posinf=0,
+        neginf=0,
+        zeros=0,
+        mean=nan,
+        std=nan,
+        var=nan,
+        median=nan,
+        min=nan,
+        argmin=None,
+        max=nan,
+        argmax=None,
+        avg_magnitude=nan,
+        quantiles=dict.fromkeys(quantiles, nan),
+    )

@@ -1,0 +1,107 @@
+"""The pass that a verdict needs: mismatches, and the largest and the mean differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from polygraphy.domain.arithmetic import blocks
+from polygraphy.domain.arithmetic.kernels import Kernel
+from polygraphy.domain.arithmetic.mismatches import Limit, MismatchFinder, MismatchRow
+from polygraphy.domain.arithmetic.pair import Channel, Pair
+from polygraphy.domain.arithmetic.scratch import Scratch
+from polygraphy.domain.arithmetic.sums import block_sum, exact_sum
+from polygraphy.domain.arithmetic.widen import Floats
+
+__all__ = ["Extent", "Survey", "survey"]
+
+
+class Extent(NamedTuple):
+    """How far differences go: of one block, or of all."""
+
+    nan: int
+    """Differences that are NaN."""
+    infinite: int
+    """Differences that are infinite."""
+    peak: float
+    """The largest that is not NaN; 0 if there is none."""
+    total: float
+    """The sum of the finite ones."""
+
+    def max(self) -> float:
+        """The largest difference; NaN if any is."""
+        return math.nan if self.nan else self.peak
+
+    def mean(self, size: int) -> float:
+        """The mean of `size` differences; NaN if any is, 0 if there are none."""
+        if self.nan or not size:
+            return math.nan if self.nan else 0.0
+        return math.inf if self.infinite else self.total / size
+
+
+class Survey(NamedTuple):
+    """What a pass found: an extent for each channel asked for, and rows of mismatches."""
+
+    extents: dict[Channel, Extent]
+    rows: list[MismatchRow]
+
+
+def survey(
+    pair: Pair, channels: Collection[Channel], limit: Limit | None = None, threads: int = 1
+) -> Survey:
+    """Survey the differences of a pair in one pass.
+
+    Without a limit no mismatches are looked for, and `rows` is empty.
+    """
+
+    def make(scratch: Scratch) -> Callable[[int, int], tuple[list[Extent], MismatchRow | None]]:
+        load = pair.loader(scratch)
+        finder = MismatchFinder(limit, scratch) if limit else None
+
+        def visit(start: int, stop: int) -> tuple[list[Extent], MismatchRow | None]:
+            kernel = load(start, stop)
+            extents = [_measure(kernel, channel) for channel in channels]
+            return extents, finder(kernel) if finder else None
+
+        return visit
+
+    visited = blocks.scan(pair.size, make, threads) if pair.size else []
+    return Survey(
+        {
+            channel: _merge(extents[i] for extents, _ in visited)
+            for i, channel in enumerate(channels)
+        },
+        [row for _, row in visited if row is not None],
+    )
+
+
+def _measure(kernel: Kernel, channel: Channel) -> Extent:
+    if channel == "absolute":
+        return _extent(kernel.absolute, kernel.peak)
+    relative = kernel.relative()
+    return _extent(relative, kernel.relative_peak)
+
+
+def _extent(block: Floats, peak: float) -> Extent:
+    if math.isfinite(peak):
+        return Extent(0, 0, peak, block_sum(block))
+    nan = int(np.count_nonzero(np.isnan(block))) if math.isnan(peak) else 0
+    finite = block.compress(np.isfinite(block))
+    infinite = block.size - nan - finite.size
+    largest = math.inf if infinite else float(np.maximum.reduce(finite, initial=0.0))
+    return Extent(nan, infinite, largest, block_sum(finite))
+
+
+def _merge(extents: Iterable[Extent]) -> Extent:
+    listed = list(extents)
+    if len(listed) == 1:
+        return listed[0]
+    return Extent(
+        sum(extent.nan for extent in listed),
+        sum(extent.infinite for extent in listed),
+        max((extent.peak for extent in listed), default=0.0),
+        exact_sum(extent.total for extent in listed),
+    )

@@ -1,0 +1,318 @@
+"""What a comparison function answers about one output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf, isnan
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.arithmetic import Difference, Mismatches
+from polygraphy.domain.tolerance import Tolerance
+
+__all__ = ["CompareResult", "ComparedTensor", "OutputCompareResult", "UncomparedResult"]
+
+
+@frozen
+class ComparedTensor:
+    """One side of a comparison, for the record."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def of(name: str, array: np.ndarray[Any, Any]) -> ComparedTensor:
+        """Describe an array."""
+        return ComparedTensor(name, str(array.dtype), array.shape)
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (dtype={self.dtype}, shape={self.shape})"
+
+
+class CompareResult:
+    """The answer about one output: truthy when it passed.
+
+    Attributes:
+        thresholds: what the output was held to.
+        tensor0: the output of the first run, for the record; None when the result was loaded.
+        tensor1: the output of the second run.
+    """
+
+    def __init__(self, thresholds: Tolerance | None = None) -> None:
+        self.thresholds = thresholds
+        self.tensor0: ComparedTensor | None = None
+        self.tensor1: ComparedTensor | None = None
+
+    @property
+    def output0_name(self) -> str | None:
+        """Name of the output in the first run."""
+        return self.tensor0.name if self.tensor0 else None
+
+    @property
+    def output1_name(self) -> str | None:
+        """Name of the output in the second run."""
+        return self.tensor1.name if self.tensor1 else None
+
+    def set_thresholds(self, thresholds: Tolerance) -> None:
+        """Hold the same metrics to other thresholds."""
+        self.thresholds = thresholds
+
+    def metric_fields(self) -> tuple[str, ...]:
+        """Name the metrics."""
+        return ()
+
+    def metric_values(self) -> dict[str, float | None]:
+        """Return the metrics by name; None where one was not computed."""
+        return {}
+
+    def settle(self) -> None:
+        """Compute what the result promises and let go of the arrays behind it."""
+
+    def __bool__(self) -> bool:
+        raise NotImplementedError
+
+
+class UncomparedResult(CompareResult):
+    """A failure without metrics: the output is missing on one side, or the shapes differ.
+
+    Attributes:
+        reason: what was found and what was expected, in a sentence.
+        is_missing: whether one side does not have the output at all.
+    """
+
+    def __init__(self, reason: str, *, is_missing: bool = False) -> None:
+        super().__init__()
+        self.reason = reason
+        self.is_missing = is_missing
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"UncomparedResult({self.reason!r})"
+
+
+_STATISTICS = ("max", "mean", "median", "quantile")
+_FIELDS = tuple(
+    f"{statistic}_{kind}" for statistic in _STATISTICS for kind in ("absdiff", "reldiff")
+)
+
+
+class OutputCompareResult(CompareResult):
+    """The differences of one output, and whether they are tolerable.
+
+    Each metric is computed when it is first read, as long as the arrays are at hand; `settle`
+    computes all and lets the arrays go. The metrics are ``max_absdiff``, ``max_reldiff``, and
+    likewise ``mean_*``, ``median_*`` and ``quantile_*``; absolute ones are in the output's own
+    unit, relative ones are of the magnitude of the second run's value. A quantile is only there if
+    it was checked.
+    """
+
+    def __init__(
+        self,
+        max_absdiff: float | None = None,
+        max_reldiff: float | None = None,
+        mean_absdiff: float | None = None,
+        mean_reldiff: float | None = None,
+        median_absdiff: float | None = None,
+        median_reldiff: float | None = None,
+        quantile_absdiff: float | None = None,
+        quantile_reldiff: float | None = None,
+        thresholds: Tolerance | None = None,
+        passed: bool | None = None,
+    ) -> None:
+        """Take known metrics, as they were saved; `passed` is the saved verdict where metrics
+        cannot tell (``elemwise``).
+        """
+        super().__init__(thresholds)
+        given = (
+            max_absdiff, max_reldiff, mean_absdiff, mean_reldiff,
+            median_absdiff, median_reldiff, quantile_absdiff, quantile_reldiff,
+        )  # fmt: skip
+        self._metrics: dict[str, float | None] = dict(zip(_FIELDS, given))
+        self._passed = passed
+        self._mismatches: Mismatches | None = None
+        self.quantile: float | None = None
+        self.difference: Difference | None = None
+        self.arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        names: tuple[str, str],
+        arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+        difference: Difference,
+        tolerance: Tolerance,
+        quantile: float,
+    ) -> OutputCompareResult:
+        """Judge the `difference` of two arrays of the same shape."""
+        result = cls(thresholds=tolerance)
+        result._metrics = {}
+        result.tensor0 = ComparedTensor.of(names[0], arrays[0])
+        result.tensor1 = ComparedTensor.of(names[1], arrays[1])
+        result.arrays = arrays
+        result.difference = difference
+        result.quantile = quantile if "quantile" in tolerance.check_error_stat else None
+        return result
+
+    def _metric(self, field: str) -> float | None:
+        if field not in self._metrics:
+            self._metrics[field] = self._computed(field)
+        return self._metrics[field]
+
+    def _computed(self, field: str) -> float | None:
+        if self.difference is None:
+            return None
+        metric: Callable[..., float] = getattr(self.difference, field.removesuffix("diff"))
+        if not field.startswith("quantile"):
+            return metric()
+        return None if self.quantile is None else metric(self.quantile)
+
+    max_absdiff = property(
+        lambda self: self._metric("max_absdiff"), doc="Largest absolute difference."
+    )
+    max_reldiff = property(
+        lambda self: self._metric("max_reldiff"), doc="Largest relative difference."
+    )
+    mean_absdiff = property(
+        lambda self: self._metric("mean_absdiff"), doc="Mean absolute difference."
+    )
+    mean_reldiff = property(
+        lambda self: self._metric("mean_reldiff"), doc="Mean relative difference."
+    )
+    median_absdiff = property(
+        lambda self: self._metric("median_absdiff"), doc="Median absolute difference."
+    )
+    median_reldiff = property(
+        lambda self: self._metric("median_reldiff"), doc="Median relative difference."
+    )
+    quantile_absdiff = property(
+        lambda self: self._metric("quantile_absdiff"),
+        doc="The checked quantile of the absolute difference.",
+    )
+    quantile_reldiff = property(
+        lambda self: self._metric("quantile_reldiff"),
+        doc="The checked quantile of the relative difference.",
+    )
+
+    def metric_fields(self) -> tuple[str, ...]:
+        """Name the metrics."""
+        return _FIELDS
+
+    def metric_values(self) -> dict[str, float | None]:
+        """Return all metrics by name, computing those that were not needed so far."""
+        return {field: self._metric(field) for field in _FIELDS}
+
+    @property
+    def mismatches(self) -> Mismatches | None:
+        """Where and how many elements differ by more than is tolerated; None when the result was
+        loaded.
+        """
+        if self._mismatches is None and self.difference is not None and self.thresholds is not None:
+            self._mismatches = self.difference.mismatches(
+                self.thresholds.atol, self.thresholds.rtol
+            )
+        return self._mismatches
+
+    @property
+    def passed(self) -> bool:
+        """Whether every checked statistic is within tolerance; NaN never is."""
+        if self._passed is None:
+            self._passed = all(
+                self.allows(statistic) for statistic in self.tolerance.check_error_stat
+            )
+        return self._passed
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What the output was held to: the thresholds, or the default ones where none were kept."""
+        return self.thresholds or Tolerance()
+
+    def allows(self, statistic: str) -> bool:
+        """Judge one of the checked statistics."""
+        if statistic == "elemwise" and self.difference is None and self._mismatches is None:
+            self.tolerance.passed({})  # Says that metrics alone cannot tell.
+        if statistic != "elemwise":
+            fields = (f"{statistic}_absdiff", f"{statistic}_reldiff")
+            return self.tolerance.allows(
+                statistic, {field: self._metric(field) for field in fields}
+            )
+        mismatches = self.mismatches
+        return mismatches is not None and mismatches.count == 0
+
+    def required(self, statistic: str) -> tuple[float | None, float | None]:
+        """Return the absolute and the relative tolerance, either of which would let this statistic
+        pass.
+        """
+        name = "max" if statistic == "elemwise" else statistic
+        return self._metric(f"{name}_absdiff"), self._metric(f"{name}_reldiff")
+
+    @property
+    def excess(self) -> float:
+        """How many times the tolerance is needed; at most 1 when the output passed, infinite when
+        no tolerance would do.
+        """
+        if self.passed:
+            return min(1.0, max(map(self._bound, self.tolerance.check_error_stat)))
+        return max(map(self._excess_of, self.tolerance.check_error_stat))
+
+    def _excess_of(self, statistic: str) -> float:
+        if statistic != "elemwise":
+            return self._bound(statistic)
+        worst = self.mismatches.worst if self.mismatches is not None else None
+        if worst is None:
+            return self._bound(statistic)
+        return self._ratio(worst.absolute, worst.relative)
+
+    def _bound(self, statistic: str) -> float:
+        """Return the excess of a statistic; of single elements at most this: the maxima may be of
+        different ones.
+        """
+        return self._ratio(*self.required(statistic))
+
+    def _ratio(self, absolute: float | None, relative: float | None) -> float:
+        return min(_ratio(absolute, self.tolerance.atol), _ratio(relative, self.tolerance.rtol))
+
+    def set_thresholds(self, thresholds: Tolerance) -> None:
+        """Hold the same differences to other thresholds."""
+        super().set_thresholds(thresholds)
+        self._passed = self._mismatches = None
+
+    def settle(self) -> None:
+        """Compute every metric and the verdict, and let go of the arrays."""
+        self.metric_values()
+        _ = self.passed
+        self.difference = self.arrays = None
+
+    def as_fields(self) -> Mapping[str, Any]:
+        """Return what is saved of the result; the verdict only where metrics alone cannot give
+        it.
+        """
+        keeps_verdict = "elemwise" in self.tolerance.check_error_stat
+        return {
+            **self.metric_values(),
+            "thresholds": self.thresholds,
+            "passed": self.passed if keeps_verdict else None,
+        }
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{field}={value!r}" for field, value in self.metric_values().items())
+        return (
+            f"OutputCompareResult({metrics}, thresholds={self.thresholds!r},"
+            f" passed={self.passed!r})"
+        )
+
+
+def _ratio(needed: float | None, allowed: float) -> float:
+    """Return `needed` as a multiple of what is `allowed`."""
+    if needed is None or isnan(needed):
+        return inf
+    if allowed == 0:
+        return inf if needed > 0 else 0.0
+    return needed / allowed

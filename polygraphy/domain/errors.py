@@ -1,0 +1,159 @@
+"""Every error of this package, one tree.
+
+::
+
+    PolygraphyException                  3   anything that stops a run
+    ├── UsageError                       2   what the caller asked for cannot be meant
+    │   ├── UnknownNameError             2   a name that the model, the data or a script does not
+    have
+    │   └── InputError                   2   data that do not fit the model (also ValueError)
+    ├── CheckFailedError                 1   a check ran and said no: accuracy, validation, lint
+    ├── FileError                        3   a file is missing, empty, damaged or cannot be written
+    │   └── ModelError                   3   a file that is not the model that it should be
+    ├── BackendError                     3   a backend could not load, build or run
+    │   └── MissingDependencyError       3   an optional package is not installed (also ImportError)
+    ├── DataTypeConversionException      3   a data type that the other side does not have
+    └── InconclusiveError                4   neither passed nor failed
+
+    PolygraphyInternalException              a defect of this package, never a mistake of its user
+
+The number is the exit code with which a program ends when it meets the error (`exit_code`). An
+error says what was expected, what was found and, in `hint`, what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+__all__ = [
+    "BackendError",
+    "CheckFailedError",
+    "DataTypeConversionException",
+    "FileError",
+    "InconclusiveError",
+    "InputError",
+    "MissingDependencyError",
+    "ModelError",
+    "PolygraphyException",
+    "PolygraphyInternalException",
+    "UnknownNameError",
+    "UsageError",
+    "close_matches",
+]
+
+
+class PolygraphyException(Exception):
+    """Anything that stops a run. `hint` says what to do about it, in one sentence."""
+
+    exit_code = 3
+
+    def __init__(self, message: object = "", *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message} {self.hint}" if self.hint else message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let errors cross to another process, whatever their constructors take."""
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(
+    kind: type[PolygraphyException], args: tuple[Any, ...], fields: dict[str, Any]
+) -> PolygraphyException:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(fields)
+    return error
+
+
+class UsageError(PolygraphyException):
+    """A flag, a value or a combination of them that cannot be meant."""
+
+    exit_code = 2
+
+
+class UnknownNameError(UsageError):
+    """A name that does not exist; `name`, `known` and `matches` tell which, what there is, and what
+    was meant.
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+        self.name = name
+        self.known = tuple(known)
+        self.matches = close_matches(name, self.known)
+        listed = ", ".join(repr(known_name) for known_name in self.known) or "none"
+        if self.matches and not hint:
+            hint = "Did you mean " + " or ".join(repr(match) for match in self.matches) + "?"
+        super().__init__(f"{what} {name!r} does not exist. There is: {listed}.", hint=hint)
+
+
+class InputError(UsageError, ValueError):
+    """Data that do not fit the model: a name, a data type or a shape."""
+
+
+class CheckFailedError(PolygraphyException):
+    """A check ran to its end and said no."""
+
+    exit_code = 1
+
+
+class FileError(PolygraphyException):
+    """A file is missing, empty, damaged or cannot be written. `path` is the file."""
+
+    def __init__(self, message: object, *, path: object = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class ModelError(FileError):
+    """A file that is not the model that it should be."""
+
+
+class BackendError(PolygraphyException):
+    """A backend could not load, build or run. `backend` is its name."""
+
+    def __init__(self, message: object, *, backend: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.backend = backend
+
+
+class MissingDependencyError(BackendError, ImportError):
+    """An optional package is not installed. `install` is the one command that installs it."""
+
+    def __init__(self, message: object, *, module: str = "", install: str = "") -> None:
+        super().__init__(message, backend=module)
+        self.module = module
+        self.install = install
+
+
+class DataTypeConversionException(PolygraphyException):
+    """A data type that the other side does not have."""
+
+
+class InconclusiveError(PolygraphyException):
+    """Neither passed nor failed: there was nothing to judge, or too little."""
+
+    exit_code = 4
+
+
+class PolygraphyInternalException(Exception):
+    """A defect of this package, never a mistake of its user."""
+
+    exit_code = 3
+
+
+def close_matches(
+    name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.6
+) -> tuple[str, ...]:
+    """Return at most `limit` of the `known` names that `name` may be a misspelling of, best
+    first.
+    """
+    lowered = {candidate.lower(): candidate for candidate in known}
+    return tuple(
+        lowered[match] for match in get_close_matches(name.lower(), lowered, limit, cutoff)
+    )

@@ -1,0 +1,147 @@
+"""What runners produced: outputs per iteration, iterations per runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Union
+
+import numpy as np
+
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.keyed_list import KeyedList
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.store import ResultStore
+
+__all__ = ["IterationResult", "RunResults"]
+
+PathOrFile = Union[str, "Path", IO[Any]]
+
+
+class IterationResult(dict[str, Any]):
+    """Outputs of one inference: a dictionary from names to arrays.
+
+    Attributes:
+        runtime: how long the inference took, in seconds; None when nobody measured.
+        runner_name: who produced it.
+    """
+
+    def __init__(
+        self,
+        outputs: Mapping[str, Any] | None = None,
+        runtime: float | None = None,
+        runner_name: str | None = None,
+    ) -> None:
+        super().__init__(outputs or {})
+        self.runtime = runtime
+        self.runner_name = "custom_runner" if runner_name is None else runner_name
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self.keys() == other.keys() and all(
+            _same_array(array, other[name]) for name, array in self.items()
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return (
+            f"IterationResult({dict(self)!r}, runtime={self.runtime!r},"
+            f" runner_name={self.runner_name!r})"
+        )
+
+
+def _same_array(left: Any, right: Any) -> bool:
+    a, b = np.asarray(left), np.asarray(right)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool((a == b).all()) if a.dtype == object else a.tobytes() == b.tobytes()
+
+
+class RunResults(KeyedList[str, IterationResult]):
+    """Results of several runners: a list of ``(runner name, iterations)``, which also answers to
+    names.
+
+    Names may repeat (a model run twice by the same runner); looking up a name finds its first run.
+    """
+
+    key_description = "Runner"
+
+    def add(
+        self,
+        out_list: Sequence[Mapping[str, Any]],
+        runtime: float | None = None,
+        runner_name: str | None = None,
+    ) -> None:
+        """Add a run made elsewhere, in place of one of the same name: one dictionary of output
+        arrays per iteration.
+
+        Args:
+            out_list: per iteration a dictionary from output names to arrays.
+            runtime: seconds per iteration.
+            runner_name: who produced it.
+        """
+        iterations = [IterationResult(outputs, runtime, runner_name) for outputs in out_list]
+        self["custom_runner" if runner_name is None else runner_name] = iterations
+
+    def split(self) -> Iterator[RunResults]:
+        """Yield one RunResults per iteration, each with one iteration of every runner.
+
+        Raises:
+            UsageError: the runners have different numbers of iterations.
+        """
+        counts = {name: len(iterations) for name, iterations in self}
+        if len(set(counts.values())) > 1:
+            raise UsageError(f"Runners have different numbers of iterations: {counts}.")
+        for index in range(next(iter(counts.values()), 0)):
+            yield RunResults((name, [iterations[index]]) for name, iterations in self)
+
+    @staticmethod
+    def concat(runs: Iterable[RunResults]) -> RunResults:
+        """Join the iterations of several results, runner by runner, in the order of the first.
+
+        Raises:
+            UsageError: the runners' names differ.
+        """
+        joined: RunResults | None = None
+        for run in runs:
+            if joined is None:
+                joined = RunResults(run)
+            elif joined.keys() != run.keys():
+                raise UsageError(
+                    f"Results of different runners cannot be joined: {joined.keys()} and"
+                    f" {run.keys()}."
+                )
+            else:
+                for (_, mine), (_, more) in zip(joined, run):
+                    mine.extend(more)
+        return RunResults() if joined is None else joined
+
+    def save(self, dest: PathOrFile) -> None:
+        """Write the results to one file, whole or not at all."""
+        resolve(ResultStore).save(self, dest)
+
+    @classmethod
+    def load(cls, source: PathOrFile) -> RunResults:
+        """Read results; FileError when the file is missing, damaged or holds something else."""
+        return resolve(ResultStore).load(source, RunResults)
+
+    @staticmethod
+    def load_streaming(path: str | Path, allow_dirs: bool = True) -> Iterator[RunResults]:
+        """Yield saved results one iteration at a time, from a file or a folder of files."""
+        if Path(path).is_dir() and not allow_dirs:
+            raise UsageError(f"{path} is a folder; a file is needed here.")
+        return resolve(ResultStore).iterate(path, RunResults)
+
+    def to_json(self) -> str:
+        """Return the results as JSON text."""
+        return resolve(ResultStore).dumps(self)
+
+    @staticmethod
+    def from_json(text: str) -> RunResults:
+        """Read results from JSON text."""
+        return resolve(ResultStore).loads(text, RunResults)

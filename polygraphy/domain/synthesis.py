@@ -1,0 +1,230 @@
+"""Synthetic input data: the same seed and the same iteration always give the same arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.datatype import DataType
+from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
+from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.sampling import sample
+from polygraphy.domain.shapes import (
+    Shape,
+    fits,
+    format_shape,
+    is_shape_dynamic,
+    override_dynamic_shape,
+)
+
+__all__ = ["DEFAULT_SEED", "DEFAULT_VAL_RANGE", "DataLoader", "ValRange"]
+
+DEFAULT_SEED = 1
+DEFAULT_VAL_RANGE = (0.0, 1.0)
+
+ValRange = tuple[float | int, float | int]
+_WILDCARDS = frozenset("*?[")
+
+
+class DataLoader:
+    """Generates input data from nothing but the metadata of the inputs.
+
+    Iteration `i` draws from a Mersenne Twister seeded with ``seed + i``; the inputs draw one after
+    another, in the order of the metadata.
+
+    Attributes:
+        input_metadata: what the model asks for; set before the first item is asked for.
+        notes: what was assumed on the way, in words, each once.
+    """
+
+    def __init__(
+        self,
+        seed: int | None = None,
+        iterations: int | None = None,
+        input_metadata: TensorMetadata | None = None,
+        val_range: PerOutput[ValRange] | None = None,
+        data_loader_backend_module: str | None = None,
+    ) -> None:
+        """Describe the data to generate.
+
+        Args:
+            seed: seed of iteration 0; 1 unless given.
+            iterations: how many feed dictionaries there are; 1 unless given.
+            input_metadata: data types and shapes that are to be used instead of the model's; names
+                may be patterns.
+            val_range: smallest and largest value, both inclusive, for all inputs or per input;
+                (0.0, 1.0) unless given.
+            data_loader_backend_module: the array library of the data: ``numpy``.
+
+        Raises:
+            UsageError: a value is out of its range.
+        """
+        self.seed = DEFAULT_SEED if seed is None else int(seed)
+        self.iterations = 1 if iterations is None else int(iterations)
+        self.user_input_metadata = TensorMetadata() if input_metadata is None else input_metadata
+        self.input_metadata: TensorMetadata | None = None
+        self.val_range: PerOutput[ValRange] = DEFAULT_VAL_RANGE if val_range is None else val_range
+        self.notes: list[str] = []
+        if self.seed < 0:
+            raise UsageError(f"A seed is not negative, unlike {self.seed}.")
+        if self.iterations < 1:
+            raise UsageError(f"There must be at least one iteration, not {self.iterations}.")
+        if data_loader_backend_module not in (None, "numpy"):
+            raise UsageError(
+                f"Data cannot be generated with {data_loader_backend_module!r}.",
+                hint="There is: numpy.",
+            )
+        _ranges(self.val_range)
+
+    def __len__(self) -> int:
+        return self.iterations
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
+        return (self[index] for index in range(self.iterations))
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Generate the feed dictionary of one iteration.
+
+        Raises:
+            IndexError: there are not that many iterations.
+            InputError: a given shape or data type does not fit the model.
+            UnknownNameError: a shape or a range is given for an input that the model does not have.
+        """
+        if not 0 <= index < self.iterations:
+            raise IndexError(index)
+        given = self._given_metadata()
+        metadata = self._merged_metadata(given)
+        generator = np.random.RandomState((self.seed + index) % 2**32)
+        feed = {}
+        for name, meta in metadata.items():
+            low, high = value_for(self.val_range, name, DEFAULT_VAL_RANGE)
+            values = self._shape_values(name, meta, given)
+            feed[name] = sample(generator, name, meta, low, high) if values is None else values
+        return feed
+
+    def _model_metadata(self) -> TensorMetadata:
+        return self.user_input_metadata if self.input_metadata is None else self.input_metadata
+
+    def _given_metadata(self) -> TensorMetadata:
+        """Return what the user gave, for the inputs that the model has."""
+        names = list(self._model_metadata())
+        if isinstance(self.val_range, Mapping):
+            for name in self.val_range:
+                if name and name not in names:
+                    raise UnknownNameError("Input", name, names)
+        return _expand(self.user_input_metadata, names)
+
+    def _merged_metadata(self, given: TensorMetadata) -> TensorMetadata:
+        """Combine what the model asks for with what the user gave; every shape in it is static."""
+        merged = TensorMetadata()
+        for name, (dtype, shape) in self._model_metadata().items():
+            user_dtype, user_shape = given.get(name, MetadataTuple(None, None))
+            wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
+            merged.add(
+                name, wanted_dtype or DataType.FLOAT32, self._static_shape(name, shape, user_shape)
+            )
+        return merged
+
+    def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:
+        if given is not None:
+            static = override_dynamic_shape(given)
+            if not fits(static, shape) and not self._is_shape_value(name, static):
+                raise InputError(
+                    f"Shape mismatch: input {name!r} has shape {format_shape(shape or ())} in the"
+                    f" model, which {format_shape(static)} does not fit."
+                )
+            if fits(static, shape):
+                return static
+        if shape is None:
+            raise InputError(
+                f"Input {name!r} has no shape in the model, not even a rank.",
+                hint="Give its shape.",
+            )
+        if not is_shape_dynamic(shape):
+            return [dim for dim in shape if isinstance(dim, int)]
+        bounds = shape if isinstance(shape, BoundedShape) else None
+        for bound in (bounds.min, bounds.max) if bounds else ():
+            if bound is not None:
+                return tuple(bound)
+        static = override_dynamic_shape(shape)
+        self._note(
+            f"Input tensor: {name} {_described(self.input_metadata, name)} | No shapes provided; "
+            f"Will use shape: {list(static)}.\n"
+            "If this is incorrect, please set the shape of this input tensor."
+        )
+        return static
+
+    def _is_shape_value(self, name: str, given: Sequence[int]) -> bool:
+        """Tell whether a given "shape" can only be meant as the value of a shape tensor."""
+        meta = self._model_metadata().get(name)
+        if meta is None or meta.shape is None:
+            return False
+        dtype = DataType.from_dtype(meta.dtype)
+        return dtype is not None and dtype.is_integral and list(meta.shape) == [len(given)]
+
+    def _shape_values(
+        self, name: str, meta: MetadataTuple, given: TensorMetadata
+    ) -> np.ndarray[Any, Any] | None:
+        """Return the value of a shape tensor, if the "shape" given for this input can only be meant
+        as that.
+        """
+        shape = given[name].shape if name in given else None
+        if shape is None or fits(override_dynamic_shape(shape), meta.shape):
+            return None
+        self._note(
+            f"Input tensor: {name} | Takes {list(shape)} as its value: it is a shape tensor."
+        )
+        return np.array(override_dynamic_shape(shape), dtype=meta.dtype.numpy())
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def __repr__(self) -> str:
+        return (
+            f"DataLoader(seed={self.seed}, iterations={self.iterations},"
+            f" val_range={self.val_range!r})"
+        )
+
+
+def _described(metadata: TensorMetadata | None, name: str) -> str:
+    if metadata is None or name not in metadata:
+        return ""
+    dtype, shape = metadata[name]
+    return f"(dtype={dtype}, shape={tuple(shape)})"
+
+
+def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:
+    """Return all ranges that are given, each a pair of numbers in ascending order."""
+    ranges = list(val_range.values()) if isinstance(val_range, Mapping) else [val_range]
+    for pair in ranges:
+        if not isinstance(pair, Sequence) or len(pair) != 2 or not pair[0] <= pair[1]:
+            raise UsageError(
+                f"A value range is a pair of numbers, the smaller one first, unlike {pair!r}.",
+                hint="Give (0.0, 1.0), for example.",
+            )
+    return ranges
+
+
+def _expand(given: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
+    """Replace patterns by the names that they match; an exact name outranks a pattern.
+
+    Raises:
+        UnknownNameError: a name or a pattern matches nothing.
+    """
+    expanded = TensorMetadata()
+    for key, meta in given.items():
+        is_pattern = key not in names and bool(_WILDCARDS & set(key))
+        matched = [
+            name for name in names if (fnmatchcase(name, key) if is_pattern else name == key)
+        ]
+        if not matched:
+            raise UnknownNameError("Input", key, names)
+        for name in matched:
+            if not is_pattern or name not in given:
+                expanded[name] = meta
+    return expanded

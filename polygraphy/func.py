@@ -1,0 +1,187 @@
+"""Functions that extend lazy loaders, and methods that leave their object as it is."""
+
+from __future__ import annotations
+
+from polygraphy import config
+from polygraphy.logger import G_LOGGER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from inspect import Parameter
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+__all__ = ["constantmethod", "extend"]
+
+
+def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], Callable[P, R]]:
+    """Return a decorator for a function that works on what `extend_func` returns.
+
+    What takes the function's name is called like `extend_func`. It calls that, passes what it
+    returns to the function, one argument for each element of a tuple, and returns what the function
+    returns; or, if that is None, what `extend_func` returned.
+
+    If the function has that many parameters more, they come first and get the arguments of the
+    call, of which those that were given by name keep it.
+
+    Args:
+        extend_func: A loader, or any other callable.
+
+    A call raises a PolygraphyException if the function does not have as many parameters as there
+    are values for it.
+
+    ::
+
+        @func.extend(NetworkFromOnnxPath("model.onnx"))
+        def load_network(builder, network, parser):
+            network.name = "model"
+    """
+
+    def decorator(function: Callable[..., R | None]) -> Callable[P, R]:
+        from functools import update_wrapper
+
+        def extended(*args: P.args, **kwargs: P.kwargs) -> R:
+            loaded = extend_func(*args, **kwargs)
+            arguments = _arguments(function, extend_func, args, kwargs, loaded)
+            replacement = function(*arguments)
+            return loaded if replacement is None else replacement
+
+        update_wrapper(extended, function)
+        # It has the parameters of `extend_func`, not those of `function`, whoever asks.
+        del extended.__wrapped__  # type: ignore[attr-defined]
+        return extended
+
+    return decorator
+
+
+def _arguments(
+    function: Callable[..., object],
+    extend_func: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    loaded: object,
+) -> list[object]:
+    """Return the arguments of `function` for a call of `extend_func` that returned `loaded`.
+
+    Raises:
+        PolygraphyException: The function does not have as many parameters as there are values.
+    """
+    values = loaded if isinstance(loaded, tuple) else (loaded,)
+    parameters = _positional_parameters(function)
+    if parameters is None:
+        return list(values)
+    least = sum(parameter.default is parameter.empty for parameter in parameters)
+    most = len(parameters)
+
+    if loaded is None and most == 0:
+        return []
+    with_call = len(args) + len(kwargs) + len(values)
+    # All parameters filled, the call's arguments included, goes before leaving some at defaults.
+    if with_call != most and least <= len(values) <= most:
+        return list(values)
+    if least <= with_call <= most:
+        return _merged(parameters, args, kwargs, values)
+    names = ", ".join(parameter.name for parameter in parameters) or "none"
+    types = ", ".join(type(value).__name__ for value in values) or "none"
+    G_LOGGER.critical(
+        f"{_name(function)} cannot extend {_name(extend_func)}, because it does not have one "
+        f"parameter for each value that it is given.\nIts parameters: {names}\n"
+        f"Values (by type): {types}"
+    )
+
+
+def _positional_parameters(function: Callable[..., object]) -> list[Parameter] | None:
+    """Return the parameters that take an argument by position, None if any number fits."""
+    import inspect
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # A builtin that does not tell.
+        return None
+    if any(parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter for parameter in parameters if parameter.kind in by_position]
+
+
+def _merged(
+    parameters: list[Parameter],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    values: tuple[object, ...],
+) -> list[object]:
+    """Return arguments in the order of `parameters`: those of the call, and between them `values`.
+
+    Arguments of the call whose name no parameter has come first too, in their order.
+    """
+    free = [parameter.name for parameter in parameters[len(args) :]]
+    by_name = {name: value for name, value in kwargs.items() if name in free}
+    others = [value for name, value in kwargs.items() if name not in by_name]
+    in_order = iter([*args, *others, *values])
+    merged: list[object] = []
+    for parameter in parameters:
+        if parameter.name in by_name:
+            merged.append(by_name[parameter.name])
+        else:
+            merged.append(next(in_order, parameter.default))
+    return merged
+
+
+def _name(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def constantmethod(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a method that may not set, replace or delete attributes of its object.
+
+    The decorated method raises a PolygraphyInternalException if it did, and
+    `config.INTERNAL_CORRECTNESS_CHECKS` is on. What happens inside of an attribute is not noticed.
+    """
+    from functools import wraps
+
+    @wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not config.INTERNAL_CORRECTNESS_CHECKS:
+            return method(*args, **kwargs)
+        instance = args[0]
+        before = _attributes(instance)
+        result = method(*args, **kwargs)
+        after = _attributes(instance)
+        changed = [
+            name
+            for name in sorted(before.keys() | after.keys())
+            if not _is_same(before.get(name, _ABSENT), after.get(name, _ABSENT))
+        ]
+        if changed:
+            G_LOGGER.internal_error(
+                f"{type(instance).__name__}.{_name(method)} is a constant method, "
+                f"but it changed {', '.join(changed)} of {instance!r}"
+            )
+        return result
+
+    return checked
+
+
+_ABSENT = object()
+
+
+def _attributes(instance: object) -> dict[str, object]:
+    attributes = dict(getattr(instance, "__dict__", {}))
+    for owner in type(instance).__mro__:
+        slots = owner.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(instance, name):
+                attributes[name] = getattr(instance, name)
+    return attributes
+
+
+def _is_same(before: object, after: object) -> bool:
+    if before is after:
+        return True
+    try:
+        return bool(before == after)
+    except Exception:
+        return False  # Arrays, for example: two of them are not one value.

@@ -1,0 +1,23 @@
+"""Logging: `G_LOGGER`, the logger of the process, and what it is made of.
+
+A line is `[I] message`: the letter of its severity, then the time and the source line if they are
+asked for, then four spaces per level of indentation, then the message, whose further lines are
+indented in the place of the tags. Critical messages go to standard error, the rest to standard
+output.
+"""
+
+from __future__ import annotations
+
+import os
+
+from polygraphy.logger.errors import was_logged
+from polygraphy.logger.logger import Logger, LogMode
+from polygraphy.logger.severity import SEVERITIES, SeverityTable
+
+__all__ = ["G_LOGGER", "SEVERITIES", "LogMode", "Logger", "SeverityTable", "was_logged"]
+
+G_LOGGER = Logger()
+"""The logger of the process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=G_LOGGER.renew_lock)

@@ -1,0 +1,35 @@
+"""How the ground floor raises errors whose classes are defined above it.
+
+The classes are named as text and imported at the moment of the error, so that this floor knows no
+other layer and costs nothing to import.
+"""
+
+from __future__ import annotations
+
+__all__ = ["INTERNAL_ERROR", "PUBLIC_ERROR", "mark_as_logged", "named_class", "was_logged"]
+
+PUBLIC_ERROR = "polygraphy.exception:PolygraphyException"
+"""What `Logger.critical` raises."""
+
+INTERNAL_ERROR = "polygraphy.exception:PolygraphyInternalException"
+"""What `Logger.internal_error` raises."""
+
+_MARK = "_polygraphy_was_logged"
+
+
+def named_class(name: str) -> type[BaseException]:
+    """Import the exception class that is named as `module:attribute`."""
+    module, _, attribute = name.partition(":")
+    error_class: type[BaseException] = getattr(__import__(module, fromlist=[attribute]), attribute)
+    return error_class
+
+
+def mark_as_logged(error: BaseException) -> None:
+    """Remember that the log already holds the message of `error`."""
+    # An exception always has a `__dict__`, even one whose class takes no attributes.
+    error.__dict__[_MARK] = True
+
+
+def was_logged(error: BaseException) -> bool:
+    """Tell whether the log already holds the message of `error`."""
+    return _MARK in error.__dict__

@@ -1,0 +1,353 @@
+"""The logger: filters messages by severity and module, lays them out, and writes them."""
+
+from __future__ import annotations
+
+import _thread
+from contextvars import ContextVar
+
+from polygraphy import config
+from polygraphy.logger import errors
+from polygraphy.logger import severity as levels
+from polygraphy.logger.filter import SeverityFilter, caller_frame
+from polygraphy.logger.layout import json_line, module_path, text_lines
+from polygraphy.logger.scope import Scope
+from polygraphy.logger.sinks import LogFile, forward, write_console
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+    from types import FrameType, ModuleType
+    from typing import NoReturn, ParamSpec, TypeAlias, TypeVar
+
+    from polygraphy.logger.severity import Levels
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+    Message: TypeAlias = "object | Callable[[], object]"
+
+__all__ = ["LogMode", "Logger"]
+
+
+class LogMode:
+    """How often a message is logged."""
+
+    # Not an `enum.Enum`, because importing `enum` costs a tenth of an interpreter's start.
+    EACH = 0
+    """Each time."""
+
+    ONCE = 1
+    """The first time in this process; a time at which its severity hid it does not count."""
+
+
+class Logger(SeverityFilter):
+    """Writes messages to the console, and to a file if one is set.
+
+    A message is any object, whose `str` is logged, or a callable that returns one and is called
+    only if the message is going to be logged. Any thread may log. Indentation belongs to the
+    context that asked for it (a thread or an asyncio task), everything else to the process.
+
+    Args:
+        severity: The least severity that is logged, or one per module; see `module_severity`.
+
+    Attributes:
+        letter: Whether lines start with the letter of their severity, `[I]`.
+        timestamp: Whether lines give the local time, `(HH:MM:SS)`.
+        line_info: Whether lines give the source file and line, `[backend/trt/loader.py:12]`.
+        colors: Whether to use colours, on terminals and unless NO_COLOR is set.
+        json: Whether each message is one line of JSON in place of text.
+        use_python_logging_system: Whether messages go to `logging.getLogger("Polygraphy")` in place
+            of the console.
+    """
+
+    _STATE = (
+        "letter",
+        "timestamp",
+        "line_info",
+        "colors",
+        "json",
+        "use_python_logging_system",
+        "logger_callbacks",
+        "_file",
+        "_logged_once",
+        "module_severity",
+    )
+
+    def __init__(self, severity: Levels = levels.INFO) -> None:
+        super().__init__(severity)
+        self.letter = True
+        self.timestamp = False
+        self.line_info = False
+        self.colors = True
+        self.json = False
+        self.use_python_logging_system = False
+        self._file: LogFile | None = None
+        self._logged_once: set[str] = set()
+        self._indentation: ContextVar[int] = ContextVar("polygraphy_log_indentation", default=0)
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Replace the lock, in the child of a fork: another thread may have held it there."""
+        # Re-entrant, because a signal handler may log in the middle of a write.
+        self._lock = _thread.RLock()
+
+    # How messages look, and where they go.
+
+    def indent(self, level: int = 1) -> Scope:
+        """Return a context manager that indents messages by `level` times four spaces."""
+        depth = self._indentation
+        return Scope(
+            lambda: depth.set(depth.get() + level),
+            lambda: depth.set(depth.get() - level),
+        )
+
+    @property
+    def log_file(self) -> str | None:
+        """Path of the file that messages are also written to, without colours; None for none.
+
+        Setting it creates the parent folders and empties the file; setting None closes the file.
+
+        Raises:
+            PolygraphyException: The file cannot be created.
+        """
+        return self._file.path if self._file is not None else None
+
+    @log_file.setter
+    def log_file(self, path: str | PathLike[str] | None) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if path is not None:
+            try:
+                self._file = LogFile(path)
+            except OSError as error:
+                self.critical(f"Could not create the log file {str(path)!r}: {error.strerror}")
+
+    def module_path(self, path: str) -> str:
+        """Return how line information and `module_severity` name the source file `path`.
+
+        That is its path below the package's folder, or for a file elsewhere its name.
+        """
+        return module_path(path)
+
+    def state(self) -> dict[str, object]:
+        """Return the whole configuration, for `restore`."""
+        return {name: _copied(getattr(self, name)) for name in self._STATE}
+
+    def restore(self, state: dict[str, object]) -> None:
+        """Go back to a configuration that `state` returned; a log file is appended to again."""
+        if self._file is not None and self._file is not state["_file"]:
+            self._file.close()
+        for name in self._STATE:
+            setattr(self, name, _copied(state[name]))
+
+    def preserved(self) -> Scope:
+        """Return a context manager at whose end the whole configuration is as it is now."""
+        state = self.state()
+        return Scope(lambda: None, lambda: self.restore(state))
+
+    # Messages. The comparison keeps what a hidden one costs far below a microsecond.
+
+    def ultra_verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity ULTRA_VERBOSE."""
+        if self._floor <= levels.ULTRA_VERBOSE:
+            self.log(message, levels.ULTRA_VERBOSE, mode, 3)
+
+    def super_verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity SUPER_VERBOSE."""
+        if self._floor <= levels.SUPER_VERBOSE:
+            self.log(message, levels.SUPER_VERBOSE, mode, 3)
+
+    def extra_verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity EXTRA_VERBOSE."""
+        if self._floor <= levels.EXTRA_VERBOSE:
+            self.log(message, levels.EXTRA_VERBOSE, mode, 3)
+
+    def verbose(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity VERBOSE."""
+        if self._floor <= levels.VERBOSE:
+            self.log(message, levels.VERBOSE, mode, 3)
+
+    def info(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity INFO."""
+        if self._floor <= levels.INFO:
+            self.log(message, levels.INFO, mode, 3)
+
+    def start(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log that something starts, with severity START."""
+        if self._floor <= levels.START:
+            self.log(message, levels.START, mode, 3)
+
+    def finish(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log that something finished well, with severity FINISH."""
+        if self._floor <= levels.FINISH:
+            self.log(message, levels.FINISH, mode, 3)
+
+    def warning(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity WARNING; under internal checks, as a Python warning too."""
+        if config.INTERNAL_CORRECTNESS_CHECKS:
+            import warnings
+
+            message = _text(message)
+            warnings.warn(message, stacklevel=2)
+        if self._floor <= levels.WARNING:
+            self.log(message, levels.WARNING, mode, 3)
+
+    def error(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log a message of severity ERROR."""
+        if self._floor <= levels.ERROR:
+            self.log(message, levels.ERROR, mode, 3)
+
+    def critical(
+        self, message: Message, ExceptionType: type[BaseException] | None = None
+    ) -> NoReturn:
+        """Log a message of severity CRITICAL, and raise it.
+
+        Raises:
+            PolygraphyException: Or in its place an `ExceptionType`, made from the message.
+        """
+        self._log_and_raise(message, ExceptionType or errors.named_class(errors.PUBLIC_ERROR))
+
+    exit = critical
+
+    def internal_error(self, message: Message) -> None:
+        """Report that the package contradicts itself; does nothing without internal checks.
+
+        Raises:
+            PolygraphyInternalException: `config.INTERNAL_CORRECTNESS_CHECKS` is on.
+        """
+        if config.INTERNAL_CORRECTNESS_CHECKS:
+            self._log_and_raise(message, errors.named_class(errors.INTERNAL_ERROR))
+
+    def _log_and_raise(self, message: Message, error_class: type[BaseException]) -> NoReturn:
+        text = _text(message)
+        self.log(text, levels.CRITICAL, stack_depth=4)
+        error = error_class(text)
+        errors.mark_as_logged(error)
+        raise error
+
+    def log(
+        self,
+        message: Message,
+        severity: int,
+        mode: int = LogMode.EACH,
+        stack_depth: int = 2,
+        error_ok: bool = False,
+    ) -> None:
+        """Log a message.
+
+        Args:
+            message: The message, or a callable that returns it.
+            severity: One of the severities, or any integer in between.
+            mode: `LogMode.EACH` or `LogMode.ONCE`.
+            stack_depth: 2 if the message is the caller's, one more per call in between. It decides
+                the line information, and which module's severity applies.
+            error_ok: Log an exception that the callable raises, in place of its message.
+        """
+        if not self.is_enabled_for(severity, stack_depth + 1):
+            return
+        try:
+            text = _text(message)
+        except Exception as error:
+            if not error_ok:
+                raise
+            text = f"<Error while logging this message: {type(error).__name__}: {error}>"
+        if mode == LogMode.ONCE:
+            with self._lock:
+                if text in self._logged_once:
+                    return
+                self._logged_once.add(text)
+        self._write(text, severity, caller_frame(stack_depth))
+
+    def _write(self, text: str, severity: int, frame: FrameType) -> None:
+        module, line = module_path(frame.f_code.co_filename), frame.f_lineno
+        if self.json:
+            laid_out = json_line(text, severity, module=module, line=line)
+        else:
+            laid_out = text_lines(
+                text,
+                severity,
+                depth=max(0, self._indentation.get()),
+                letter=self.letter,
+                timestamp=self.timestamp,
+                place=f"{module}:{line}" if self.line_info else "",
+            )
+        with self._lock:
+            if self.use_python_logging_system:
+                forward(text, severity, frame)
+            else:
+                write_console(laid_out, severity, colors=self.colors and not self.json)
+            if self._file is not None:
+                self._write_file(self._file, laid_out)
+
+    def _write_file(self, file: LogFile, text: str) -> None:
+        try:
+            file.write(text)
+        except OSError as error:
+            # The work matters more than its log: go on without the file, and say so.
+            self._file = None
+            self.warning(f"Could not write to the log file {file.path!r}: {error.strerror}")
+
+    # Messages that the logger composes.
+
+    def backtrace(
+        self, depth: int = 0, limit: int | None = None, severity: int = levels.ERROR
+    ) -> None:
+        """Log the stack of calls that led here, the caller last.
+
+        Args:
+            depth: How many of the innermost calls to leave out.
+            limit: The most calls to show, the innermost ones; None for all.
+            severity: The severity of the message.
+        """
+        if self.is_enabled_for(severity, 3):
+            import traceback
+
+            stack = traceback.format_stack(caller_frame(2 + depth), limit)
+            self.log("".join(stack), severity, stack_depth=3)
+
+    def module_info(
+        self, module: ModuleType, name: str | None = None, severity: int = levels.VERBOSE
+    ) -> None:
+        """Log once which version of a module is used, and from where.
+
+        Args:
+            module: An imported module.
+            name: What to call it; by default its own name.
+            severity: The severity of the message.
+        """
+
+        def message() -> str:
+            version = getattr(module, "__version__", "UNKNOWN")
+            path = list(getattr(module, "__path__", [])) or [getattr(module, "__file__", "UNKNOWN")]
+            called = name or module.__name__
+            return f"Loaded Module: {called} | Version: {version} | Path: {path}"
+
+        self.log(message, severity, LogMode.ONCE, 3)
+
+    def log_exception(self, func: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function so that an exception that leaves it is logged, unless it was before.
+
+        The exception goes on.
+        """
+        from functools import wraps
+
+        @wraps(func)
+        def logged(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return func(*args, **kwargs)
+            except Exception as error:
+                if not errors.was_logged(error):
+                    self.log(f"{type(error).__name__}: {error}", levels.ERROR, stack_depth=3)
+                    errors.mark_as_logged(error)
+                raise
+
+        return logged
+
+
+def _text(message: Message) -> str:
+    return str(message() if callable(message) else message)
+
+
+def _copied(value: object) -> object:
+    return value.copy() if isinstance(value, list | set) else value

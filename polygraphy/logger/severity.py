@@ -1,0 +1,166 @@
+"""What a message's severity means: the scale, its letters and colours, and levels per module."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    Levels: TypeAlias = "int | Mapping[str | None, int] | Mapping[str, int] | SeverityTable"
+
+__all__ = [
+    "CRITICAL",
+    "ERROR",
+    "EXTRA_VERBOSE",
+    "FINISH",
+    "INFO",
+    "SEVERITIES",
+    "START",
+    "SUPER_VERBOSE",
+    "ULTRA_VERBOSE",
+    "VERBOSE",
+    "WARNING",
+    "SeverityTable",
+    "colour_of",
+    "letter_of",
+    "name_of",
+]
+
+ULTRA_VERBOSE = -20
+SUPER_VERBOSE = -10
+EXTRA_VERBOSE = 0
+VERBOSE = 10
+INFO = 20
+START = 22
+FINISH = 28
+WARNING = 30
+ERROR = 40
+CRITICAL = 50
+
+SEVERITIES: dict[str, int] = {
+    "ULTRA_VERBOSE": ULTRA_VERBOSE,
+    "SUPER_VERBOSE": SUPER_VERBOSE,
+    "EXTRA_VERBOSE": EXTRA_VERBOSE,
+    "VERBOSE": VERBOSE,
+    "INFO": INFO,
+    "START": START,
+    "FINISH": FINISH,
+    "WARNING": WARNING,
+    "ERROR": ERROR,
+    "CRITICAL": CRITICAL,
+}
+"""Every named severity, the least severe first."""
+
+_NAMES = {value: name for name, value in SEVERITIES.items()}
+
+# Letter of the prefix, and the SGR parameters (ECMA-48, 8.3.117) of the line on a terminal.
+_STYLES = {
+    ULTRA_VERBOSE: ("U", "90"),
+    SUPER_VERBOSE: ("S", "90"),
+    EXTRA_VERBOSE: ("X", "35"),
+    VERBOSE: ("V", "35"),
+    INFO: ("I", ""),
+    START: ("I", "36"),
+    FINISH: ("I", "32"),
+    WARNING: ("W", "33"),
+    ERROR: ("E", "31"),
+    CRITICAL: ("!", "1;31"),
+}
+
+
+def _named(severity: int) -> int:
+    """Return the most severe named severity that is not above `severity`."""
+    if severity in _NAMES:
+        return severity
+    return max((value for value in _NAMES if value <= severity), default=ULTRA_VERBOSE)
+
+
+def name_of(severity: int) -> str:
+    """Return the name of a severity; one in between two has the name of the lower."""
+    return _NAMES[_named(severity)]
+
+
+def letter_of(severity: int) -> str:
+    """Return the letter that tags messages of this severity."""
+    return _STYLES[_named(severity)][0]
+
+
+def colour_of(severity: int) -> str:
+    """Return the SGR parameters of this severity, empty for the terminal's own colour."""
+    return _STYLES[_named(severity)][1]
+
+
+class SeverityTable:
+    """The least severity that is logged, for each module; immutable.
+
+    Args:
+        levels: One severity for every module; or a mapping from a path to a severity. A path is a
+            file or a folder relative to the package's folder (`backend/trt`), or the name of a file
+            elsewhere. `""` or None stands for all the modules that no path covers (default: INFO).
+
+    Raises:
+        TypeError: A severity is not an integer.
+    """
+
+    __slots__ = ("_levels", "_resolved", "floor", "has_paths")
+
+    floor: int
+    """The least severity that any module logs: what is below it, is logged nowhere."""
+
+    has_paths: bool
+    """Whether the answer depends on the module at all."""
+
+    def __init__(self, levels: Levels) -> None:
+        if isinstance(levels, SeverityTable):
+            entries = levels.as_dict()
+        elif isinstance(levels, int):
+            entries = {"": _checked(levels, "the severity")}
+        else:
+            entries = {"": INFO}
+            for path, level in levels.items():
+                entries[_normal(path or "")] = _checked(level, f"the severity of {path!r}")
+        self._levels = entries
+        self._resolved: dict[str, int] = {}
+        self.floor = min(entries.values())
+        self.has_paths = len(entries) > 1
+
+    def get(self, path: str = "") -> int:
+        """Return the severity of a module: that of its own path, else of the nearest folder."""
+        level = self._resolved.get(path)
+        if level is None:
+            node = _normal(path)
+            while node not in self._levels:
+                node = node.rpartition("/")[0]
+            level = self._resolved[path] = self._levels[node]
+        return level
+
+    def with_default(self, severity: int) -> SeverityTable:
+        """Return a copy with another severity for the modules that no path covers."""
+        return SeverityTable({**self._levels, "": severity})
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the severities by path; `""` is always there."""
+        return dict(self._levels)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SeverityTable):
+            return self._levels == other._levels
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._levels.items()))
+
+    def __repr__(self) -> str:
+        return f"SeverityTable({self._levels!r})"
+
+
+def _normal(path: str) -> str:
+    """Return `path` with single forward slashes and neither `./` nor slashes at its ends."""
+    return "/".join(part for part in path.replace("\\", "/").split("/") if part not in ("", "."))
+
+
+def _checked(level: object, what: str) -> int:
+    if isinstance(level, int) and not isinstance(level, bool):
+        return level
+    raise TypeError(f"Expected {what} to be an integer such as G_LOGGER.VERBOSE, got {level!r}")

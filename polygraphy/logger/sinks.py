@@ -1,0 +1,162 @@
+"""Where log lines go: the console's two streams, a file, or Python's own logging system."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from polygraphy.logger.severity import CRITICAL, colour_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import TextIO
+
+__all__ = ["LogFile", "forward", "write_console"]
+
+
+def write_console(text: str, severity: int, *, colors: bool) -> None:
+    """Write a message to standard error if it is critical, else to standard output.
+
+    The streams are those of the moment, so that redirecting `sys.stdout` works. What cannot be
+    encoded is escaped. A reader that went away (`polygraphy ... | head`) is not an error: what it
+    would have read is dropped from then on.
+
+    Args:
+        text: One or more lines, without the final line break.
+        severity: Chooses the stream and the colour.
+        colors: Whether to colour the text if the stream is a terminal.
+
+    Raises:
+        OSError: The stream cannot be written to (a full disk, for example).
+    """
+    stream: TextIO | None = sys.stderr if severity >= CRITICAL else sys.stdout
+    if stream is None or getattr(stream, "closed", False):
+        return
+    if colors and _shows_colours(stream):
+        text = _coloured(text, severity)
+    try:
+        _write(stream, text + "\n")
+    except BrokenPipeError:
+        _discard_from_now_on(stream)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    # Lines of two streams, and of child processes, keep their order only if nothing is held back.
+    stream.flush()
+
+
+def _discard_from_now_on(stream: TextIO) -> None:
+    # The stream still holds what it could not write, and would fail again when the interpreter
+    # flushes it at exit: its descriptor has to lead somewhere that takes it.
+    try:
+        descriptor = stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _shows_colours(stream: TextIO) -> bool:
+    """Tell whether to colour a stream: a capable terminal, and no wish against it.
+
+    The wish is the variable NO_COLOR, set and not empty (https://no-color.org).
+    """
+    environ = os.environ
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return False
+    isatty = getattr(stream, "isatty", None)
+    return isatty is not None and bool(isatty())
+
+
+def _coloured(text: str, severity: int) -> str:
+    colour = colour_of(severity)
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+
+def _without_escapes(text: str) -> str:
+    """Return `text` without terminal control sequences (CSI), which a message may bring along."""
+    if "\x1b" not in text:
+        return text
+    import re
+
+    return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", text)
+
+
+class LogFile:
+    """A file that log lines are appended to, each one handed to the system at once.
+
+    Creating it creates the parent folders and empties the file. It may be closed at any time: the
+    next `write` opens it again and appends.
+
+    Raises:
+        OSError: The file or a folder cannot be created.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        from pathlib import Path
+
+        self.path = os.fspath(path)
+        # The working directory may change before the file is opened again.
+        self._absolute = Path(path).absolute()
+        self._absolute.parent.mkdir(parents=True, exist_ok=True)
+        self._stream: TextIO | None = self._open(os.O_TRUNC)
+
+    def _open(self, extra_flags: int = 0) -> TextIO:
+        # Appending, rather than writing at a position, keeps lines of forked processes apart.
+        def opener(path: str, flags: int) -> int:
+            return os.open(path, flags | extra_flags, 0o666)
+
+        return open(
+            self._absolute,
+            "a",
+            buffering=1,
+            encoding="utf-8",
+            errors="backslashreplace",
+            opener=opener,
+        )
+
+    def write(self, text: str) -> None:
+        """Append `text` and a line break, without terminal control sequences.
+
+        Raises:
+            OSError: The file cannot be written to.
+        """
+        if self._stream is None:
+            self._stream = self._open()
+        self._stream.write(_without_escapes(text) + "\n")
+
+    def close(self) -> None:
+        """Close the file until the next `write`."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+def forward(text: str, severity: int, frame: FrameType) -> None:
+    """Hand a message to `logging.getLogger("Polygraphy")`, as a record that `frame` made."""
+    import logging
+
+    # Severities between two of the levels of `logging` get the lower; DEBUG is the lowest.
+    level = max(logging.DEBUG, severity // 10 * 10)
+    logger = logging.getLogger("Polygraphy")
+    if logger.isEnabledFor(level):
+        code = frame.f_code
+        logger.handle(
+            logger.makeRecord(
+                logger.name,
+                level,
+                code.co_filename,
+                frame.f_lineno,
+                text,
+                (),
+                None,
+                code.co_name,
+            )
+        )

@@ -1,0 +1,248 @@
+"""One module that is needed: finding it, importing it, checking its version, installing it."""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import time
+
+from polygraphy import config
+from polygraphy.logger import G_LOGGER
+from polygraphy.mod.installing import install, install_command, missing_dependency
+from polygraphy.mod.versions import Requirement
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+__all__ = ["Dependency"]
+
+# What asks for those packages in the versions that this one is tested with.
+_EXTRAS = {
+    "matplotlib": "polygraphy[plot]",
+    "onnxruntime": "polygraphy[onnxruntime]",
+    "tensorflow": "polygraphy[tensorflow]",
+    "tensorrt": "polygraphy[tensorrt]",
+    "torch": "polygraphy[torch]",
+}
+
+# Looking for a module that is not there walks all of `sys.path`, and some ask for every array. One
+# that somebody installs meanwhile is still noticed.
+_SECONDS_BETWEEN_SEARCHES = 1.0
+
+_installing = _thread.RLock()
+
+
+class Dependency:
+    """A module in certain versions, which may not be installed.
+
+    Args:
+        requirement: The module and the versions that will do.
+        log: Whether to log, once, which version is used and from where.
+        package: What the installer calls it; None if that is the name of the module.
+        flags: Further flags for the installer.
+        requires: What has to be installed with it, as the installer calls it.
+
+    Attributes:
+        name: The name of the module.
+        module: The module, once `load` was called.
+    """
+
+    def __init__(
+        self,
+        requirement: Requirement,
+        *,
+        log: bool = True,
+        package: str | None = None,
+        flags: Sequence[str] = (),
+        requires: Sequence[str] = (),
+    ) -> None:
+        self.name = requirement.module
+        self.module: ModuleType | None = None
+        self._requirement = requirement
+        self._log = log
+        self._package = package
+        self._flags = ["--upgrade", *flags] if requirement.wants_latest else list(flags)
+        self._requires = list(requires)
+        self._next_search = 0.0
+
+    def __getstate__(self) -> dict[str, object]:
+        # Another process imports the module for itself.
+        return {**self.__dict__, "module": None}
+
+    @property
+    def _top(self) -> str:
+        return self.name.partition(".")[0]
+
+    def load(self) -> ModuleType:
+        """Return the module, after importing it, and installing it if that is on and needed.
+
+        Warns if the version is not one that will do.
+
+        Raises:
+            MissingDependencyError: It is not installed, or cannot be imported or installed.
+        """
+        if self.module is not None:
+            return self.module
+        was_installed = self.install_if_needed()
+        module = self._import()
+        if config.AUTOINSTALL_DEPS and not (was_installed or self._will_do()):
+            # Only the imported module tells its version (there is no package metadata).
+            self._install()
+            self._forget()
+            module = self._import()
+        if not self._will_do():
+            G_LOGGER.warning(
+                f"{self.name} {self._version()} is in use, but {self._requirement.specifier} is "
+                f"required. Errors may follow. Install it with: {self._command()}"
+            )
+        self.module = module
+        if self._log:
+            G_LOGGER.module_info(module)
+        return module
+
+    def is_installed(self) -> bool:
+        """Tell whether the module is installed, in whatever version, without importing it."""
+        if self.module is not None:
+            return True
+        if time.monotonic() < self._next_search:
+            return sys.modules.get(self.name) is not None
+        if _is_there(self.name):
+            return True
+        self._next_search = time.monotonic() + _SECONDS_BETWEEN_SEARCHES
+        return False
+
+    def is_importable(self) -> bool:
+        """Tell whether the module can be imported, by importing it."""
+        try:
+            self._import()
+        except ImportError:
+            return False
+        return True
+
+    def install_if_needed(self) -> bool:
+        """Install the module if it is missing or will not do, and automatic installation is on.
+
+        Returns:
+            Whether it was installed.
+
+        Raises:
+            MissingDependencyError: It could not be installed.
+        """
+        if not config.AUTOINSTALL_DEPS:
+            return False
+        with _installing:
+            needed = self._requirement.wants_latest or not self.is_installed()
+            if needed or not self._will_do():
+                self._install()
+                return True
+        return False
+
+    def _install(self) -> None:
+        install(self.name, [*self._requires, self._own_package()], self._flags)
+        self._next_search = 0.0
+
+    def _own_package(self) -> str:
+        return self._requirement.package(self._package)
+
+    def _command(self) -> str:
+        extra = _EXTRAS.get(self._top)
+        packages = [extra] if extra else [*self._requires, self._own_package()]
+        return install_command(packages, self._flags)
+
+    def _import(self) -> ModuleType:
+        try:
+            __import__(self.name)
+            module = sys.modules[self.name]
+        except ModuleNotFoundError as error:
+            if not f"{self.name}.".startswith(f"{error.name}."):
+                raise self._broken(error) from error
+            raise self._missing() from None
+        except Exception as error:
+            raise self._broken(error) from error
+        if _is_mere_folder(getattr(module, "__file__", None), getattr(module, "__path__", None)):
+            raise self._missing()
+        return module
+
+    def _missing(self) -> ImportError:
+        command = self._command()
+        return missing_dependency(
+            f"{self.name} is required but not installed. Install it with: {command}",
+            module=self.name,
+            install=command,
+        )
+
+    def _broken(self, error: Exception) -> ImportError:
+        command = self._command()
+        return missing_dependency(
+            f"{self.name} is installed but cannot be imported: {type(error).__name__}: {error}\n"
+            f"If it is damaged or incomplete, install it anew with: {command}",
+            module=self.name,
+            install=command,
+        )
+
+    def _forget(self) -> None:
+        for name in list(sys.modules):
+            if f"{name}.".startswith(f"{self._top}."):
+                del sys.modules[name]
+
+    def _will_do(self) -> bool:
+        """Tell whether the version will do; one that cannot be found out does."""
+        if not self._requirement.has_conditions:
+            return True
+        found = self._version()
+        return found is None or self._requirement.accepts(found)
+
+    def _version(self) -> str | None:
+        """Return the version of the module if it is loaded, else of its package."""
+        name = self.name
+        while name:
+            found = getattr(sys.modules.get(name), "__version__", None)
+            if isinstance(found, str):
+                return found
+            name = name.rpartition(".")[0]
+        from importlib import metadata
+
+        try:
+            return metadata.version(self._package or self._top)
+        except metadata.PackageNotFoundError:
+            return None
+
+
+def _is_there(name: str) -> bool:
+    """Tell whether a module is loaded or can be found, without importing it or its parents."""
+    qualified = ""
+    path: Sequence[str] | None = None
+    location: str | None = None
+    for part in name.split("."):
+        qualified = f"{qualified}.{part}" if qualified else part
+        if qualified in sys.modules:
+            module = sys.modules[qualified]
+            if module is None:  # How to say that it must not be imported.
+                return False
+            path, location = getattr(module, "__path__", None), getattr(module, "__file__", None)
+        else:
+            spec = _find(qualified, path)
+            if spec is None:
+                return False
+            path, location = spec.submodule_search_locations, spec.origin
+    return not _is_mere_folder(location, path)
+
+
+def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    if path is None and "." in name:
+        return None
+    for finder in sys.meta_path:
+        find_spec = getattr(finder, "find_spec", None)  # Old finders have none.
+        spec: ModuleSpec | None = find_spec(name, path) if find_spec else None
+        if spec is not None:
+            return spec
+    return None
+
+
+def _is_mere_folder(location: str | None, path: object) -> bool:
+    # A folder named `onnx` beside the user's models counts as a package for Python, if nothing
+    # better is installed.
+    return location is None and path is not None

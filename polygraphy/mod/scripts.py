@@ -1,0 +1,188 @@
+"""Symbols out of a user's script, imported without a trace in the importing process."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from zlib import crc32
+
+from polygraphy.logger import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+__all__ = ["import_from_script"]
+
+FILE_ERROR = "polygraphy.exception:FileError"
+"""Class of the error for a script that is not there, as text."""
+
+UNKNOWN_NAME_ERROR = "polygraphy.exception:UnknownNameError"
+"""Class of the error for a name that a script does not define, as text."""
+
+# One script at a time: modules that lie beside two scripts may have the same name.
+_importing = _thread.RLock()
+
+# Those in use, the innermost last, for a script that imports from a script.
+_finders: list[_FolderFinder] = []
+
+
+def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
+    """Run a Python script and return one of the objects that it defines.
+
+    The script runs anew at each call. It may import what lies in its own folder, at its top level:
+    these modules are its own, and neither they nor the folder are visible to others afterwards.
+    They are shared only if the folder is one that the process imports from anyway.
+
+    Args:
+        path: The script.
+        name: A name at the top level of the script.
+
+    Raises:
+        FileError: There is no such script.
+        UnknownNameError: The script does not define `name`.
+        PolygraphyException: The script raised an exception; it is the cause of this one.
+    """
+    script = Path(path).resolve()
+    if not script.is_file():
+        file_error: Any = errors.named_class(FILE_ERROR)
+        raise file_error(f"Could not import {name!r}: there is no script {script}.", path=script)
+    with _importing, _OwnFolder(script.parent):
+        module = _run(script, name)
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        unknown_name: Any = errors.named_class(UNKNOWN_NAME_ERROR)
+        known = [
+            known
+            for known, value in vars(module).items()
+            if not known.startswith("_") and not isinstance(value, type(sys))
+        ]
+        raise unknown_name(f"In the script {script}, the name", name, known) from None
+
+
+def _run(script: Path, name: str) -> ModuleType:
+    # Data classes and type hints look up the module of a class by its name, so it has to have one
+    # of its own, and for as long as the objects may live.
+    qualified = f"polygraphy_script_{script.stem}_{crc32(os.fsencode(script)):08x}"
+    loader = SourceFileLoader(qualified, str(script))
+    spec = spec_from_loader(qualified, loader)
+    assert spec is not None
+    module = sys.modules[qualified] = module_from_spec(spec)
+    try:
+        # Not `exec_module`: its cache takes a script edited within the same second for the old one.
+        exec(loader.source_to_code(script.read_bytes(), str(script)), vars(module))
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(qualified, None)
+        raise errors.named_class(errors.PUBLIC_ERROR)(
+            f"Could not import {name!r} from the script {script}:\n"
+            f"{_where(error, str(script))}{type(error).__name__}: {error}"
+        ) from error
+    return module
+
+
+def _where(error: BaseException, script: str) -> str:
+    """Return `line 3: ` for the innermost line of `script` that the error came through."""
+    line: int | None = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == script:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == script:
+        line = error.lineno
+    return f"line {line}: " if line else ""
+
+
+class _OwnFolder:
+    """A context within which this thread imports modules from `folder` before all others.
+
+    Nothing else changes: `sys.path` is left alone, other threads do not find the folder, and
+    modules from elsewhere that have the name of one in the folder are put back in the end.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._finder = _FolderFinder(folder)
+        self._displaced: dict[str, ModuleType] = {}
+
+    def __enter__(self) -> None:
+        sys.path_importer_cache.pop(str(self._folder), None)  # It may list what was there long ago.
+        outer = [finder for finder in _finders if finder.folder != self._folder]
+        displaced = {name for finder in outer for name in finder.found}
+        displaced |= {name for name in _names_in(self._folder) if self._may_displace(name)}
+        for name in displaced:
+            self._displaced.update(_take_out(name))
+        _finders.append(self._finder)
+        sys.meta_path.insert(0, self._finder)
+
+    def __exit__(self, *_exception: object) -> None:
+        sys.meta_path.remove(self._finder)
+        _finders.remove(self._finder)
+        is_shared = self._folder in (Path(entry).resolve() for entry in sys.path)
+        for name in self._finder.found:
+            if not is_shared or name in self._displaced:
+                _take_out(name)
+        sys.modules.update(self._displaced)
+
+    def _may_displace(self, name: str) -> bool:
+        """Tell whether a module in the folder goes before a loaded one that has the same name.
+
+        An installed package stays: libraries rely on it, and few stand being loaded twice.
+        """
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        if spec is None or spec.origin is None:
+            return False
+        is_installed = "site-packages" in spec.origin or "dist-packages" in spec.origin
+        return not is_installed and not _lies_in(self._folder, spec)
+
+
+class _FolderFinder:
+    """Finds top-level modules in one folder; an entry of `sys.meta_path`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.found: set[str] = set()
+        self._thread = _thread.get_ident()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where the module lies, None if not in the folder, or not to be found by this."""
+        is_mine = _thread.get_ident() == self._thread and self is _finders[-1]
+        if not is_mine or path is not None or name in sys.builtin_module_names:
+            return None
+        # With `sys.path`, because a folder without `__init__.py` counts only if there is no better.
+        spec = PathFinder.find_spec(name, [str(self.folder), *sys.path])
+        if spec is None or not _lies_in(self.folder, spec):
+            return None
+        self.found.add(name)
+        return spec
+
+
+def _names_in(folder: Path) -> set[str]:
+    """Return the names of the modules in `folder` that a loaded one may be mistaken for."""
+    modules = {path.stem for path in folder.glob("*.py")}
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    return (modules | packages) - sys.stdlib_module_names - {"__main__", "polygraphy"}
+
+
+def _lies_in(folder: Path, spec: ModuleSpec) -> bool:
+    """Tell whether a top-level module is directly in `folder`."""
+    locations = spec.submodule_search_locations
+    if locations is None:
+        locations = [spec.origin] if spec.origin else []
+    return any(Path(location).parent.resolve() == folder for location in locations)
+
+
+def _take_out(name: str) -> dict[str, ModuleType]:
+    """Remove a top-level module and its submodules from `sys.modules`, and return them."""
+    names = [loaded for loaded in sys.modules if f"{loaded}.".startswith(f"{name}.")]
+    return {loaded: sys.modules.pop(loaded) for loaded in names}

@@ -1,0 +1,57 @@
+"""Where inputs and results are kept between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, Union
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["ResultStore", "ResultWriter"]
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+PathOrFile = Union[str, "Path", IO[Any]]
+
+
+class ResultWriter(Protocol[T_contra]):
+    """Takes one item after another; what was added is kept when the `with` block around it ends
+    without an error.
+    """
+
+    def add(self, item: T_contra) -> None:
+        """Append one item."""
+
+
+class ResultStore(Protocol):
+    """Saves and loads what this package produces: feed dictionaries, run results, accuracy results,
+    replays.
+
+    A path with a file extension is one file; a path without is a folder that holds one file per
+    iteration. A file is either written whole or left as it was.
+    """
+
+    def save(self, value: Any, dest: PathOrFile) -> None:
+        """Write `value` to one file; FileError when that cannot be done."""
+
+    def load(self, source: PathOrFile, kind: type[T]) -> T:
+        """Read one file; FileError when it is missing, damaged, or does not hold a `kind`."""
+
+    def dumps(self, value: Any) -> str:
+        """Return `value` as JSON text."""
+
+    def loads(self, text: str, kind: type[T]) -> T:
+        """Read JSON text; FileError when it is damaged or does not hold a `kind`."""
+
+    def writer(self, dest: str | Path, kind: type[T]) -> AbstractContextManager[ResultWriter[T]]:
+        """Open a file or folder for writing one item per iteration, in bounded memory where the
+        format allows it.
+        """
+
+    def iterate(self, source: str | Path, kind: type[T]) -> Iterator[T]:
+        """Yield the items of a file or folder, one per iteration, lazily; what is missing is told
+        at the call.
+        """

@@ -1,0 +1,111 @@
+"""What every generated program ends with: errors become exit codes, and the run is framed by a
+banner.
+
+Exit codes: 0 passed; 1 a check failed; 2 wrong usage; 3 a backend, a build or a file failed; 4
+inconclusive; 130 interrupted. `POLYGRAPHY_EXIT_CODES=legacy` makes them 0 passed and 1 anything
+else, as NVIDIA's tool has it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from polygraphy import config
+from polygraphy.domain.errors import PolygraphyException, PolygraphyInternalException
+from polygraphy.logger import G_LOGGER, was_logged
+
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_PASSED", "exit_code", "run"]
+
+EXIT_PASSED = 0
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+_EXIT_BROKEN = 3
+_EXIT_TERMINATED = 143
+
+
+def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
+    """Run a program's main function and end the process with an exit code.
+
+    Args:
+        main: answers whether the check that it makes passed; None when it makes none.
+        banner: whether the command line is logged before, and verdict and duration after.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    command = " ".join(sys.argv)
+    start = time.perf_counter()
+    if banner:
+        G_LOGGER.start(lambda: f"RUNNING | Command: {command}")
+    code = exit_code(main)
+    if banner and code != EXIT_INTERRUPTED:
+        report = G_LOGGER.finish if code == EXIT_PASSED else G_LOGGER.error
+        verdict = "PASSED" if code == EXIT_PASSED else "FAILED"
+        report(f"{verdict} | Runtime: {time.perf_counter() - start:.3f}s | Command: {command}")
+    sys.exit(code)
+
+
+def exit_code(main: Callable[[], Any]) -> int:
+    """Run a main function and return its exit code; errors are logged in one line, without a
+    traceback.
+    """
+    try:
+        passed = main()
+    except KeyboardInterrupt:
+        G_LOGGER.error("INTERRUPTED | Nothing that was being written is kept.")
+        return EXIT_INTERRUPTED
+    except PolygraphyException as error:
+        return _failed(error, str(error), error.exit_code)
+    except PolygraphyInternalException as error:
+        return _failed(error, f"Internal error: {error} Please report it.", error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # What is left goes nowhere.
+        return EXIT_PASSED
+    except MemoryError:
+        return _failed(
+            None, "Out of memory. Use a smaller batch, or fewer outputs at a time.", _EXIT_BROKEN
+        )
+    except Exception as error:  # the boundary of the process: whatever it is, it becomes one line
+        return _failed(error, f"{type(error).__name__}: {error} ({_origin(error)})", _EXIT_BROKEN)
+    return EXIT_PASSED if passed is None or passed else EXIT_FAILED
+
+
+def _failed(error: BaseException | None, message: str, code: int) -> int:
+    if error is None or not was_logged(error):
+        _say(message)
+    if error is not None:
+        G_LOGGER.verbose(lambda: _traceback(error))
+    return EXIT_FAILED if config.EXIT_CODES == "legacy" else code
+
+
+def _say(message: str) -> None:
+    """Log a critical line; `G_LOGGER.critical` would raise."""
+    G_LOGGER.log(message, G_LOGGER.CRITICAL, error_ok=True)
+
+
+def _traceback(error: BaseException) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+
+
+def _origin(error: BaseException) -> str:
+    """Say where an unexpected error was raised: in the last line that is not the interpreter's
+    own.
+    """
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return (
+        f"{frames[-1].filename}, line {frames[-1].lineno}; -v shows the traceback"
+        if frames
+        else "-v shows more"
+    )
+
+
+def _terminate(signum: int, frame: Any) -> NoReturn:
+    """End as after an exception, so that temporary files are removed."""
+    sys.exit(_EXIT_TERMINATED)

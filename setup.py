@@ -1,0 +1,31 @@
+"""Builds what is shipped beside the sources: compiled templates, and the texts of help.
+
+The metadata is in setup.cfg. A working tree (an editable installation) goes without: templates are
+then compiled when they are rendered, and help is made from the declarations of the options.
+"""
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).parent
+
+
+class BuildWithCompiled(build_py):
+    """Copies the modules, then compiles templates and help texts beside them."""
+
+    def run(self) -> None:
+        """Build."""
+        super().run()
+        if not self.editable_mode:
+            sys.path.insert(0, str(ROOT))
+            from polygraphy.cli import help as help_texts
+            from polygraphy.codegen import compile as compiling
+
+            compiling.write(Path(self.build_lib) / "polygraphy")
+            help_texts.write_descriptions(Path(self.build_lib) / "polygraphy" / "cli")
+
+
+setup(cmdclass={"build_py": BuildWithCompiled})

@@ -1,0 +1,47 @@
+"""A backend that is not installed is named, with the one command that installs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HIDDEN = """
+import sys
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+def hide(name, path=None, target=None):
+    return None if name.partition(".")[0] == "onnxruntime" else find(name, path, target)
+PathFinder.find_spec = hide
+sys.argv = ["polygraphy", "run", "identity.onnx", "--onnxrt"]
+from polygraphy.cli.main import main
+sys.exit(main())
+"""
+
+
+def test_a_missing_backend_says_how_to_install_it(g2_dir: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "pip install 'polygraphy[onnxruntime]'" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_autoinstall_runs_the_install_command(g2_dir: Path) -> None:
+    recorder = g2_dir / "install.py"
+    recorder.write_text("import sys; open('asked.txt', 'w').write(' '.join(sys.argv[1:]))")
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "POLYGRAPHY_AUTOINSTALL_DEPS": "1",
+            "POLYGRAPHY_INSTALL_CMD": f"{sys.executable} {recorder}",
+        },
+    )
+    assert "onnxruntime" in (g2_dir / "asked.txt").read_text()
+    assert done.returncode == 3

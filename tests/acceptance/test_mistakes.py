@@ -1,0 +1,192 @@
+"""Mistakes of the user: one clear line, the right exit code, nothing harmed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+def critical(done: Any) -> str:
+    """Return the one critical line of a run."""
+    [line] = [line for line in done.err.splitlines() if line.startswith("[!] ")]
+    return str(line)
+
+
+@pytest.mark.parametrize("runner", ["--onnxrt", "--onnx"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "Model model.onnx does not exist."),
+        (b"", "Model model.onnx is empty."),
+        (b"no model at all", "ONNX model is invalid: model.onnx is truncated, damaged, or no ONNX"),
+    ],
+)
+def test_a_model_that_is_none(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    polygraphy: Run,
+    runner: str,
+    content: bytes | None,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "model.onnx").write_bytes(content)
+    done = polygraphy(f"polygraphy run model.onnx {runner}")
+    assert done.code == 3
+    assert message in critical(done)
+
+
+@pytest.mark.parametrize("runner", ["--onnxrt", "--onnx"])
+def test_a_truncated_model(g2_dir: Path, polygraphy: Run, runner: str) -> None:
+    whole = (g2_dir / "identity.onnx").read_bytes()
+    for length in range(1, len(whole), 7):
+        (g2_dir / "cut.onnx").write_bytes(whole[:length])
+    (g2_dir / "cut.onnx").write_bytes(whole[: len(whole) // 2])
+    done = polygraphy(f"polygraphy run cut.onnx {runner}")
+    assert done.code == 3
+    assert "cut.onnx" in critical(done)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (
+            "--input-shapes x:[1,2]",
+            2,
+            "input 'x' has shape (1, 1, 2, 2) in the model, which (1, 2) does not fit",
+        ),
+        ("--input-shapes z:[1,1,2,2]", 2, "Input 'z' does not exist. There is: 'x'."),
+        ("--val-range z:[0,1]", 2, "Input 'z' does not exist. There is: 'x'."),
+        ("--onnx --rtol z:1", 2, "Output 'z' does not exist. There is: 'y'."),
+        ("--providers tpu", 2, "Execution provider 'tpu' does not exist. There is: "),
+        ("--load-inputs missing.json", 3, "missing.json does not exist"),
+        ("--load-outputs missing.json", 3, "missing.json does not exist"),
+        ("--load-inputs replay.json", 3, "replay.json"),
+        ("--load-outputs replay.json", 3, "replay.json"),
+        ("--load-inputs identity.onnx", 3, "identity.onnx"),
+        ("--save-outputs identity.onnx/x.json", 3, "identity.onnx"),
+        ("--save-inputs replays", 3, "replays"),
+    ],
+)
+def test_options_that_do_not_fit(
+    g2_dir: Path, polygraphy: Run, options: str, code: int, message: str
+) -> None:
+    before = {path: path.read_bytes() for path in g2_dir.rglob("*") if path.is_file()}
+    done = polygraphy(f"polygraphy run identity.onnx --onnxrt {options}")
+    assert message in critical(done)
+    assert done.code == code
+    assert any(line.startswith("[E] FAILED | Runtime: ") for line in done.lines)
+    assert {path: path.read_bytes() for path in g2_dir.rglob("*") if path.is_file()} == before
+
+
+def test_legacy_exit_codes(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy run missing.onnx --onnxrt", env={"POLYGRAPHY_EXIT_CODES": "legacy"}
+    )
+    assert done.code == 1
+
+
+def test_outputs_that_only_one_side_has_fail(g2_dir: Path, polygraphy: Run) -> None:
+    saved = polygraphy(
+        "polygraphy run identity.onnx --onnxrt --save-outputs one.json --iterations 2"
+    )
+    assert saved.code == 0
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --load-outputs one.json")
+    assert done.code == 1
+    assert "Iteration 1 exists only in" in done.out
+
+
+def test_nan_fails_whatever_the_tolerance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run
+) -> None:
+    from tests.support import models
+
+    monkeypatch.chdir(tmp_path)
+    models.save(models.unstable(), tmp_path / "unstable.onnx")
+    done = polygraphy(
+        "polygraphy run unstable.onnx --onnxrt --onnx --val-range [-1,-0.5] --rtol 1e9 --atol 1e9 --validate"
+    )
+    assert done.code == 1
+    assert "NaN Detected" in done.out
+    assert "No tolerance would pass" in done.out
+
+
+def interrupted(folder: Path, how: signal.Signals) -> tuple[int, str]:
+    """Send a signal to a run whose data loader never ends; return its exit code and its output."""
+    program = folder / "endless.py"
+    program.write_text(
+        "import itertools, numpy as np\n"
+        "from polygraphy import program\n"
+        "from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx\n"
+        "from polygraphy.comparator import Comparator\n"
+        "def main():\n"
+        "    data = ({'x': np.ones((1, 1, 2, 2), np.float32)} for _ in itertools.count())\n"
+        "    runner = OnnxrtRunner(SessionFromOnnx('identity.onnx'))\n"
+        "    for i, _ in enumerate(Comparator.run([runner], data, streaming=True, save_outputs_path='out.json')):\n"
+        "        if i == 10: print('STARTED', flush=True)\n"
+        "program.run(main)\n"
+    )
+    (folder / "out.json").write_text("precious")
+    process = subprocess.Popen(
+        [sys.executable, str(program)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    seen = ""
+    while "STARTED" not in seen:
+        line = process.stdout.readline()
+        assert line, seen
+        seen += line
+    time.sleep(0.05)
+    process.send_signal(how)
+    rest, _ = process.communicate(timeout=20)
+    return process.returncode, seen + rest
+
+
+def test_ctrl_c_ends_with_130_and_harms_nothing(g2_dir: Path) -> None:
+    before = set(os.listdir(g2_dir))
+    code, output = interrupted(g2_dir, signal.SIGINT)
+    assert code == 130
+    assert "INTERRUPTED" in output
+    assert "Traceback" not in output
+    assert (g2_dir / "out.json").read_text() == "precious"
+    assert set(os.listdir(g2_dir)) - before == {"endless.py", "out.json"}
+
+
+def test_sigterm_leaves_no_partial_file(g2_dir: Path) -> None:
+    before = set(os.listdir(g2_dir))
+    code, output = interrupted(g2_dir, signal.SIGTERM)
+    assert code == 143
+    assert "Traceback" not in output
+    assert set(os.listdir(g2_dir)) - before == {"endless.py", "out.json"}
+
+
+def test_a_full_disk_harms_nothing(g2_dir: Path, polygraphy: Run) -> None:
+    (g2_dir / "out.json").write_text("precious")
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200));"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "sys.argv = ['polygraphy', 'run', 'identity.onnx', '--onnxrt', '--save-outputs', 'out.json'];"
+        "from polygraphy.cli.main import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "out.json" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert (g2_dir / "out.json").read_text() == "precious"

@@ -1,0 +1,138 @@
+"""`polygraphy run` as users run it."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Run = Callable[..., Any]
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_readme_command(polygraphy: Run) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    start = readme.index("    polygraphy run examples/digits")
+    command = readme[start : readme.index("\n\n", start)].replace("\\\n", " ")
+    done = polygraphy(" ".join(shlex.split(command)), cwd=ROOT)
+    assert done.code == 0
+    assert "Passed: 4/4 iterations | Pass Rate: 100.0%" in done.out
+    assert "within the tolerance abs=1e-05 or rel=1e-05 (the default)" in done.out
+
+
+def test_the_readme_snippet() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    start = readme.index("import numpy as np")
+    namespace: dict[str, Any] = {}
+    exec(readme[start : readme.index("```", start)], namespace)
+    assert not namespace["verdict"]
+    assert namespace["verdict"].mismatches.worst.index == (2,)
+
+
+def test_two_frameworks_on_a_dynamic_model(g3_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run dynamic_identity.onnx --onnx --onnxrt")
+    assert done.code == 0
+    warning = "[W] Input tensor: X (dtype=float32, shape=(1, 2, 'height', 'width'))"
+    assert f"{warning} | No shapes provided; Will use shape: [1, 2, 1, 1]." in done.out
+    assert done.out.count("No shapes provided") == 1
+
+
+def test_shapes_that_are_given_silence_the_warning(g3_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy run dynamic_identity.onnx --onnx --onnxrt --input-shapes X:[1,2,4,4]"
+    )
+    assert done.code == 0
+    assert "[W]" not in done.out
+    assert "{X [dtype=float32, shape=(1, 2, 4, 4)]}" in done.out
+
+
+def test_default_data_are_what_they_always_were(g2_dir: Path, polygraphy: Run) -> None:
+    from polygraphy.comparator import RunResults
+    from polygraphy.json import load_json
+
+    polygraphy(
+        "polygraphy run identity.onnx --onnxrt --save-inputs i.json --save-outputs golden.json"
+    )
+    [feed] = load_json("i.json")
+    expected = np.array([0.417021990, 0.720324516, 0.000114374816, 0.302332580], np.float32)
+    np.testing.assert_array_equal(feed["x"].reshape(-1), expected)
+    [(name, [outputs])] = RunResults.load("golden.json").items()
+    assert name.startswith("onnxrt-runner-N0-")
+    np.testing.assert_array_equal(outputs["y"], feed["x"])
+
+
+@pytest.mark.parametrize("kind", ["files.json", "folders"])
+def test_iterations_are_saved_and_loaded_again(g2_dir: Path, polygraphy: Run, kind: str) -> None:
+    inputs, outputs = f"in_{kind}", f"out_{kind}"
+    saved = polygraphy(
+        f"polygraphy run identity.onnx --onnxrt --onnx --iterations 3 --save-inputs {inputs} --save-outputs {outputs}"
+    )
+    assert saved.code == 0
+    assert "Passed: 3/3 iterations" in saved.out
+    loaded = polygraphy(
+        f"polygraphy run identity.onnx --onnxrt --load-inputs {inputs} --load-outputs {outputs}"
+    )
+    assert loaded.code == 0
+    assert loaded.out.count("Passed: 3/3 iterations") == 2
+
+
+def test_other_seeds_and_ranges_give_other_data(g2_dir: Path, polygraphy: Run) -> None:
+    from polygraphy.json import load_json
+
+    for options, path in (("--seed 2", "a.json"), ("--val-range [5,6]", "b.json")):
+        polygraphy(f"polygraphy run identity.onnx --onnxrt {options} --save-inputs {path}")
+    [second], [shifted] = load_json("a.json"), load_json("b.json")
+    np.testing.assert_array_equal(
+        second["x"], np.random.RandomState(2).random_sample((1, 1, 2, 2)).astype(np.float32)
+    )
+    assert 5 <= shifted["x"].min() <= shifted["x"].max() <= 6
+
+
+def test_saved_runs_are_compared_without_a_backend(g2_dir: Path, polygraphy: Run) -> None:
+    for model, path in (("identity", "a.json"), ("identity_fp16", "b.json")):
+        polygraphy(f"polygraphy run {model}.onnx --onnxrt --save-outputs {path}")
+    assert polygraphy("polygraphy run --load-outputs a.json b.json").code == 1
+    done = polygraphy("polygraphy run --load-outputs a.json b.json --rtol 1e-3")
+    assert done.code == 0
+    assert "Creating ONNX-Runtime" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("--check-error-stat max --atol 0.00011 --rtol 0", 0),
+        ("--check-error-stat max --atol 0.0001 --rtol 0", 1),
+        ("--check-error-stat mean --atol 0.00006 --rtol 0", 0),
+        ("--check-error-stat median --atol 0.00005 --rtol 0", 1),
+        ("--check-error-stat median --atol 0.00006 --rtol 0", 0),
+        ("--check-error-stat mean max --atol 0.00006 --rtol 0", 1),
+        ("--check-error-stat quantile --error-quantile 0 --atol 1e-8 --rtol 0", 0),
+        ("--check-error-stat y:max --atol y:0.00011 --rtol 0", 0),
+    ],
+)
+def test_statistics_decide(g2_dir: Path, polygraphy: Run, options: str, code: int) -> None:
+    polygraphy("polygraphy run identity.onnx --onnxrt --save-outputs o.json")
+    done = polygraphy(f"polygraphy run identity_fp16.onnx --onnxrt --load-outputs o.json {options}")
+    assert done.code == code
+
+
+def test_the_log_is_quiet_when_asked(g2_dir: Path, polygraphy: Run) -> None:
+    assert polygraphy("polygraphy run identity.onnx --onnxrt --onnx --silent").out == ""
+    loud = polygraphy("polygraphy run identity.onnx --onnxrt --onnx -v --log-file run.log")
+    assert "[V] " in loud.out
+    assert (g2_dir / "run.log").read_text(encoding="utf-8") == loud.out
+
+
+def test_a_saved_program_does_what_the_command_does(g2_dir: Path, polygraphy: Run) -> None:
+    polygraphy("polygraphy run identity.onnx --onnxrt --onnx --gen-script compare.py")
+    done = subprocess.run(
+        [sys.executable, "compare.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "PASSED | All outputs matched | Outputs: ['y']" in done.stdout

@@ -1,0 +1,262 @@
+"""Arrays of every data type, shape and order come back as they were; nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from polygraphy.adapters.files import json_io
+from polygraphy.adapters.files.array_codec import FormattedArray
+from polygraphy.domain.errors import FileError
+
+Array = npt.NDArray[Any]
+
+NARROW = [
+    name
+    for name, kind in vars(ml_dtypes).items()
+    if isinstance(kind, type) and issubclass(kind, np.generic)
+]
+DTYPES = (
+    hnp.scalar_dtypes()
+    | hnp.unicode_string_dtypes()
+    | hnp.byte_string_dtypes()
+    | hnp.array_dtypes(max_size=3)
+    | hnp.complex_number_dtypes()
+    | st.just(np.dtype("<U0"))
+)
+ORDERS = st.sampled_from(["as it is", "reversed", "transposed", "fortran", "every other"])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("arrays")
+
+
+def rearranged(array: Array, order: str) -> Array:
+    if order == "reversed" and array.ndim:
+        return array[::-1]
+    if order == "every other" and array.ndim:
+        return array[..., ::2]
+    if order == "fortran":
+        return np.asarray(array, order="F")
+    return array.T if order == "transposed" else array
+
+
+def assert_identical(loaded: Any, array: Array) -> None:
+    assert isinstance(loaded, np.ndarray)
+    assert loaded.dtype == array.dtype
+    assert loaded.dtype.byteorder == array.dtype.byteorder
+    assert loaded.shape == array.shape
+    assert loaded.tobytes() == array.tobytes()
+    assert loaded.flags.writeable
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    array=hnp.arrays(DTYPES, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)),
+    order=ORDERS,
+    name=st.text(),
+)
+@example(np.array(3.25, np.float32), "as it is", "scalar")
+@example(np.zeros(3, [("Ā", np.int8), ("b", np.float64)]), "every other", "structured")
+@example(np.zeros((0, 4), np.float32), "fortran", '"quoted" \\ \u2028')
+@example(np.arange(6, dtype=">f8").reshape(2, 3), "fortran", "")
+def test_comes_back_as_it_was(folder: Path, array: Array, order: str, name: str) -> None:
+    array = rearranged(array, order)
+    json_io.save({name: array}, folder / "array.json")
+    loaded = json_io.load(folder / "array.json", dict)
+    assert list(loaded) == [name]
+    assert_identical(loaded[name], array)
+    assert_identical(json_io.loads(json_io.dumps([array]), list)[0], array)
+
+
+@given(
+    array=hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=4)),
+    order=ORDERS,
+)
+def test_the_payload_is_what_numpy_saves(array: Array, order: str) -> None:
+    array = rearranged(array, order)
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    payload = json.loads(json_io.dumps(array))["array"]
+    assert base64.b64decode(payload) == stream.getvalue()
+
+
+@pytest.mark.parametrize("order", ["as it is", "transposed", "every other", "fortran"])
+def test_large_arrays_that_are_not_contiguous(folder: Path, order: str) -> None:
+    array = rearranged(np.arange(1_100_000, dtype=np.int16).reshape(1100, 1000), order)
+    json_io.save(array, folder / "array.json")
+    assert_identical(json_io.load(folder / "array.json", np.ndarray), array)
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("shape", [(), (0, 3), (16, 16)])
+def test_narrow_types_come_back_bit_by_bit(folder: Path, name: str, shape: Any) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    raw = np.arange(np.prod(shape, dtype=int)).astype(f"u{dtype.itemsize}").reshape(shape)
+    array = raw.view(dtype)
+    json_io.save({"x": array, "t": array.T}, folder / "array.json")
+    saved = json.loads((folder / "array.json").read_text())["x"]
+    assert list(saved) == ["array", "dtype", "polygraphy_class"]
+    assert saved["dtype"] == name
+    assert_identical(np.load(io.BytesIO(base64.b64decode(saved["array"]))), raw)
+    loaded = json_io.load(folder / "array.json", dict)
+    assert_identical(loaded["x"], array)
+    assert_identical(loaded["t"], array.T)
+
+
+def test_subclasses_are_saved_as_arrays(folder: Path) -> None:
+    path = folder / "mapped.bin"
+    np.arange(4.0).tofile(path)
+    mapped = np.memmap(path)
+    assert type(json_io.loads(json_io.dumps(mapped), np.ndarray)) is np.ndarray
+    assert_identical(json_io.loads(json_io.dumps(mapped), np.ndarray), np.asarray(mapped))
+
+
+@pytest.mark.parametrize("scalar", [np.datetime64("2020-01-01"), np.complex64(1j), np.bytes_(b"x")])
+def test_scalars_that_json_lacks_become_arrays(scalar: Any) -> None:
+    assert_identical(json_io.loads(json_io.dumps(scalar), np.ndarray), np.asarray(scalar))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([None]),
+        np.array(["text"], dtype=object),
+        np.zeros(2, [("a", object), ("b", int)]),
+    ],
+)
+def test_objects_are_refused(folder: Path, array: Array) -> None:
+    (folder / "objects.json").write_text("before")
+    with pytest.raises(FileError) as caught:
+        json_io.save([{"x": array}], folder / "objects.json")
+    assert str(caught.value) == (
+        f"Could not save to {folder}/objects.json: an array of Python objects has no form in a "
+        "file (at [0]['x']). Convert it, for instance strings with array.astype(str)."
+    )
+    assert (folder / "objects.json").read_text() == "before"
+
+
+class _Bomb:
+    def __reduce__(self) -> Any:
+        return (pytest.fail, ("something was unpickled",))
+
+
+def _npy_bytes(array: Array) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue()
+
+
+def _as_document(payload: bytes, **fields: Any) -> str:
+    text = base64.b64encode(payload).decode()
+    return json.dumps({"array": text, **fields, "polygraphy_class": "ndarray"})
+
+
+def test_pickles_are_never_loaded() -> None:
+    bomb = np.array([_Bomb()], dtype=object)
+    archive = io.BytesIO()
+    np.savez(archive, bomb)
+    pickled = pickle.dumps(_Bomb())
+    with pytest.raises(FileError, match="pickled Python objects, which are never loaded"):
+        json_io.loads(_as_document(_npy_bytes(bomb)), object)
+    for payload in (_npy_bytes(bomb), archive.getvalue(), pickled):
+        with pytest.raises(FileError, match="Could not read JSON text: an array"):
+            json_io.loads(_as_document(payload), object)
+        legacy = {"array": payload.decode("latin-1"), "polygraphy_class": "ndarray"}
+        with pytest.raises(FileError, match="Could not read JSON text"):
+            json_io.loads(json.dumps(legacy), object)
+
+
+# Files of old versions.
+
+
+@pytest.mark.parametrize("marker", ["polygraphy_class", "__polygraphy_encoded_ndarray"])
+@pytest.mark.parametrize("as_text", ["latin-1", "base64"])
+@pytest.mark.parametrize("container", ["npy", "npz"])
+def test_old_forms_are_read(folder: Path, marker: str, as_text: str, container: str) -> None:
+    array = np.arange(300, dtype=np.float64).reshape(20, 15)  # Has every kind of byte.
+    stream = io.BytesIO()
+    (np.save if container == "npy" else np.savez)(stream, array)
+    content = stream.getvalue()
+    payload = (
+        base64.b64encode(content).decode() if as_text == "base64" else content.decode("latin-1")
+    )
+    legacy_value = "polygraphy_serialized_json_type"
+    value = "ndarray" if marker == "polygraphy_class" else legacy_value
+    text = json.dumps([{"array": payload, marker: value}])
+    assert_identical(json_io.loads(text, list)[0], array)
+    (folder / "old.json").write_text(text)
+    assert_identical(json_io.load(folder / "old.json", list)[0], array)
+
+
+def test_formatted_arrays_keep_both_shapes() -> None:
+    text = json_io.dumps(FormattedArray(np.arange(4.0), (1, 3, 1)))
+    loaded = json_io.loads(text, FormattedArray)
+    assert loaded.shape == (1, 3, 1)
+    np.testing.assert_array_equal(loaded.array, np.arange(4.0))
+
+
+# Damage.
+
+WHOLE = _npy_bytes(np.arange(100.0))
+
+
+@pytest.mark.parametrize(
+    ("payload", "complaint"),
+    [
+        (b"", "does not start as an .npy file"),
+        (b"PNG" + WHOLE, "does not start as an .npy file"),
+        (WHOLE[:9], "does not start as an .npy file"),
+        (WHOLE[:100], "an array is damaged"),
+        (WHOLE[:-1], "announces 800 bytes, but there are 799"),
+        (WHOLE + b"x", "announces 800 bytes, but there are 801"),
+        (WHOLE.replace(b"(100,)", b"(2**9)"), "an array is damaged"),
+        (WHOLE.replace(b"(100,), }", b"(10**18,)"), "an array is damaged"),
+        (WHOLE.replace(b"'shape': (100,), }  ", b"'shape': (9999999,)}"), "announces 79999992"),
+        (WHOLE.replace(b"<f8", b"<f7"), "an array is damaged"),
+        (b"\x93NUMPY\x09" + WHOLE[7:], "an array is damaged"),
+        (b"PK\x03\x04" + WHOLE, "an array is damaged"),
+    ],
+)
+def test_damage_is_told(folder: Path, payload: bytes, complaint: str) -> None:
+    text = _as_document(payload)
+    with pytest.raises(FileError, match=complaint):
+        json_io.loads(text, object)
+    (folder / "damaged.json").write_text(text)
+    with pytest.raises(FileError, match=complaint):
+        json_io.load(folder / "damaged.json", object)
+
+
+@pytest.mark.parametrize("dtype", ["float128x", "finfo", "__name__", "", "complex64x"])
+def test_a_type_that_is_not_known_is_told(dtype: str) -> None:
+    with pytest.raises(FileError, match=f"type {dtype!r} is not known"):
+        json_io.loads(_as_document(WHOLE, dtype=dtype), object)
+
+
+def test_a_type_of_another_size_is_told() -> None:
+    with pytest.raises(FileError, match="a ndarray in it is damaged"):
+        json_io.loads(_as_document(_npy_bytes(np.zeros(3, np.uint8)), dtype="bfloat16"), object)
+
+
+@pytest.mark.parametrize("payload", [None, 3, ["k05VTVBZ"], {}])
+def test_a_payload_that_is_no_text_is_told(payload: Any) -> None:
+    with pytest.raises(FileError, match="a ndarray in it is damaged"):
+        json_io.loads(json.dumps({"array": payload, "polygraphy_class": "ndarray"}), object)
+
+
+def test_a_payload_that_is_missing_is_told() -> None:
+    with pytest.raises(FileError, match="a ndarray in it is damaged: 'array' is missing"):
+        json_io.loads('{"polygraphy_class": "ndarray"}', object)

@@ -1,0 +1,26 @@
+"""Use cases are tested without any technology: every port is bound to a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from polygraphy.adapters.fake import MemoryResultStore, RecordingConsole
+from polygraphy.ports.binding import bind
+from polygraphy.ports.console import Console
+from polygraphy.ports.store import ResultStore
+
+
+@pytest.fixture(autouse=True)
+def console() -> Iterator[RecordingConsole]:
+    """Bind a console that remembers names of events and their arguments."""
+    with bind(Console, RecordingConsole()) as bound:
+        yield bound
+
+
+@pytest.fixture(autouse=True)
+def store() -> Iterator[MemoryResultStore]:
+    """Bind a store in memory."""
+    with bind(ResultStore, MemoryResultStore()) as bound:
+        yield bound

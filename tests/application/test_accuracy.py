@@ -1,0 +1,409 @@
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.application.accuracy import (
+    compare_accuracy,
+    default_comparisons,
+    iterations_of,
+)
+from polygraphy.application.inference import stream
+from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc, UncomparedResult
+from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
+from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.ports.binding import bind
+from polygraphy.ports.console import Console
+from tests.application.runs import counting_up, doubler, iteration, results
+
+AB, BC = ("a", "b"), ("b", "c")
+
+
+def compared(runs: Any, **how: Any) -> AccuracyResult:
+    """Compare with one function and return what it found."""
+    (found,) = compare_accuracy(runs, **how)
+    return found
+
+
+def verdicts(result: AccuracyResult) -> dict[tuple[str, str], list[dict[str, bool]]]:
+    """Return per pair and iteration whether each output passed."""
+    return {
+        pair: [{name: bool(answer) for name, answer in answers.items()} for answers in iterations]
+        for pair, iterations in result
+    }
+
+
+def steps(run_results: RunResults) -> Iterator[RunResults]:
+    """Return results as a stream."""
+    return run_results.split()
+
+
+# What is compared with what.
+
+
+@pytest.mark.parametrize(
+    ("runs", "pairs"),
+    [(0, []), (1, []), (2, [(0, 1)]), (4, [(0, 1), (1, 2), (2, 3)])],
+)
+def test_each_run_is_compared_with_the_next(runs: int, pairs: list[tuple[int, int]]) -> None:
+    assert default_comparisons(runs) == pairs
+
+
+def test_runs_are_compared_iteration_by_iteration() -> None:
+    found = compared(results(a=[[1.0], [2.0]], b=[[1.0], [3.0]], c=[[1.0], [3.0]]))
+    assert verdicts(found) == {
+        AB: [{"y": True}, {"y": False}],
+        BC: [{"y": True}, {"y": True}],
+    }
+    assert found.stats(AB) == (1, 1, 2)
+    assert not found
+
+
+def test_results_and_streams_give_the_same() -> None:
+    made = results(a=[[1.0], [2.0]], b=[[1.0], [3.0]])
+    expected = {AB: [{"y": True}, {"y": False}]}
+    assert verdicts(compared(made)) == verdicts(compared(steps(made))) == expected
+
+
+def test_members_of_a_list_are_joined_run_by_run() -> None:
+    fresh, saved = results(a=[[1.0], [2.0]]), results(b=[[1.0], [3.0]])
+    for runs in ([fresh, saved], [steps(fresh), saved], [steps(fresh), steps(saved)]):
+        assert verdicts(compared(runs)) == {AB: [{"y": True}, {"y": False}]}
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "pairs"),
+    [
+        ([(1, 0)], [("b", "a")]),
+        ([(0, 2), (1, 2)], [("a", "c"), BC]),
+        ([(0, -1)], [("a", "c")]),
+        ([(0, 0)], [("a", "a")]),
+    ],
+)
+def test_comparisons_may_be_chosen(
+    comparisons: list[tuple[int, int]], pairs: list[tuple[str, str]]
+) -> None:
+    found = compared(results(a=[[1.0]], b=[[1.0]], c=[[1.0]]), comparisons=comparisons)
+    assert found.keys() == pairs
+
+
+@pytest.mark.parametrize("comparisons", [[(0, 2)], [(-3, 0)], [(0, 1), (5, 0)]])
+def test_a_comparison_of_a_run_that_is_not_there_is_refused(comparisons: Any) -> None:
+    with pytest.raises(UsageError, match="there are 2"):
+        compare_accuracy(results(a=[[1.0]], b=[[1.0]]), comparisons=comparisons)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        RunResults(), [], iter(()), results(a=[[1.0]]), results(a=[], b=[]),
+        [results(a=[[1.0]])], iter([results(a=[[1.0]])]),
+    ],
+    ids=["none", "no members", "no steps", "one run", "no iterations", "one member", "one stream"],
+)  # fmt: skip
+def test_nothing_to_compare_is_no_success(runs: Any, console: RecordingConsole) -> None:
+    with pytest.raises(InconclusiveError, match="at least two runs"):
+        compare_accuracy(runs)
+    assert console.events == []
+
+
+def test_no_comparisons_are_no_success() -> None:
+    with pytest.raises(InconclusiveError):
+        compare_accuracy(results(a=[[1.0]], b=[[1.0]]), comparisons=[])
+
+
+# Functions.
+
+
+def test_the_default_function_is_simple() -> None:
+    (found,) = made = compare_accuracy(results(a=[[1.0]], b=[[1.0]]))
+    assert isinstance(made, AccuracyResults)
+    assert made
+    assert found.label == "simple"
+    assert isinstance(found[AB][0]["y"], OutputCompareResult)
+
+
+def test_all_of_several_functions_must_pass() -> None:
+    loose, strict = SimpleCompareFunc(atol=1), SimpleCompareFunc()
+    made = compare_accuracy(results(a=[[1.0]], b=[[1.5]]), compare_func=[loose, strict])
+    assert [bool(found) for found in made] == [True, False]
+    assert not made
+    assert compare_accuracy(results(a=[[1.0]], b=[[1.5]]), compare_func=(loose, loose))
+
+
+def test_a_function_of_ones_own_may_answer_with_anything() -> None:
+    calls = []
+
+    def same_sign(first: IterationResult, second: IterationResult) -> dict[str, Any]:
+        calls.append((first.runner_name, second.runner_name))
+        return {"y": np.sign(first["y"]) == np.sign(second["y"]), "extra": "yes"}
+
+    found = compared(results(a=[1.0, 2.0], b=[3.0, -4.0]), compare_func=same_sign)
+    assert found.label == "same_sign"
+    assert verdicts(found) == {AB: [{"y": True, "extra": True}, {"y": False, "extra": True}]}
+    assert calls == [AB, AB]
+    assert not found
+
+
+def test_the_label_is_that_of_the_function_or_its_name() -> None:
+    class Labelled:
+        label = "mine"
+
+        def __call__(self, first: Any, second: Any) -> dict[str, bool]:
+            return {"y": True}
+
+    class Unlabelled:
+        def __call__(self, first: Any, second: Any) -> dict[str, bool]:
+            return {"y": True}
+
+    runs = results(a=[1.0], b=[1.0])
+    made = compare_accuracy(runs, compare_func=[Labelled(), Unlabelled(), lambda a, b: {"y": 1}])
+    assert [found.label for found in made] == ["mine", "Unlabelled", "<lambda>"]
+
+
+def test_an_error_of_a_function_passes() -> None:
+    def broken(first: Any, second: Any) -> dict[str, bool]:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        compare_accuracy(results(a=[1.0], b=[1.0]), compare_func=broken)
+
+
+def test_a_function_that_answers_nothing_is_explained() -> None:
+    with pytest.raises(UsageError):
+        compare_accuracy(results(a=[1.0], b=[1.0]), compare_func=lambda a, b: None)
+
+
+# Stopping early.
+
+
+def test_comparing_goes_on_after_a_failure_unless_told() -> None:
+    runs = results(a=[[1.0], [2.0], [3.0]], b=[[1.0], [9.0], [9.0]], c=[[1.0], [9.0], [9.0]])
+    assert [len(iterations) for iterations in compared(runs).values()] == [3, 3]
+    assert verdicts(compared(runs, fail_fast=True)) == {
+        AB: [{"y": True}, {"y": False}],
+        BC: [{"y": True}, {"y": True}],
+    }
+
+
+def test_stopping_early_asks_for_no_further_iterations() -> None:
+    runners = [doubler("a"), doubler("b", fail_at=1)]
+    wrong = {"compare_func": lambda a, b: {"y": False}}
+    assert not compared(stream(runners, counting_up(3)), fail_fast=True, **wrong)
+    assert len(runners[0].feeds) == 1
+
+
+def test_stopping_early_ends_the_stream() -> None:
+    runners = [doubler("a"), doubler("b")]
+    running = stream(runners, counting_up(3))
+    compared(running, fail_fast=True, compare_func=lambda a, b: {"y": False})
+    assert not any(runner.is_active for runner in runners)
+
+
+# What one side lacks.
+
+
+def test_runs_of_different_lengths_fail() -> None:
+    for runs in (results(a=[1.0, 2.0], b=[1.0]), results(b=[1.0], a=[1.0, 2.0])):
+        found = compared(runs)
+        ((first, second),) = verdicts(found).values()
+        assert (first, second) == ({"y": True}, {"y": False})
+        failed = found.values()[0][1]["y"]
+        assert isinstance(failed, UncomparedResult)
+        assert not failed.is_missing
+        assert "Iteration 1 exists only in a: b ended after 1" in failed.reason
+
+
+def test_streams_of_different_lengths_fail() -> None:
+    runs = [steps(results(a=[1.0, 2.0, 3.0])), results(b=[1.0])]
+    assert verdicts(compared(runs)) == {AB: [{"y": True}, {"y": False}]}
+
+
+def test_a_run_without_iterations_fails() -> None:
+    assert verdicts(compared(results(a=[1.0], b=[]))) == {AB: [{"y": False}]}
+
+
+def test_different_lengths_fail_even_where_missing_outputs_are_allowed() -> None:
+    assert not compared(results(a=[1.0, 2.0], b=[1.0]), allow_missing_outputs=True)
+
+
+def test_a_longer_run_that_is_not_compared_does_not_matter() -> None:
+    found = compared(results(a=[1.0], b=[1.0], c=[1.0, 2.0]), comparisons=[(0, 1)])
+    assert found
+    assert found.stats(AB) == (1, 0, 1)
+
+
+def missing() -> RunResults:
+    return RunResults(
+        [
+            ("a", [iteration("a", same=[1.0], only_a=[1.0], more=[1.0])]),
+            ("b", [iteration("b", same=[1.0])]),
+        ]
+    )
+
+
+def test_a_missing_output_fails() -> None:
+    assert verdicts(compared(missing())) == {AB: [{"same": True, "only_a": False, "more": False}]}
+
+
+def test_an_extra_output_fails_too() -> None:
+    reverse = compared(missing(), comparisons=[(1, 0)])
+    assert verdicts(reverse) == {("b", "a"): [{"same": True, "only_a": False, "more": False}]}
+
+
+def test_missing_and_extra_outputs_may_be_allowed() -> None:
+    for comparisons in ([(0, 1)], [(1, 0)]):
+        found = compared(missing(), comparisons=comparisons, allow_missing_outputs=True)
+        assert found
+        assert found.output_names() == ["same"]
+
+
+def test_outputs_that_differ_fail_even_where_missing_ones_are_allowed() -> None:
+    runs = results(a=[[1.0]], b=[[2.0]])
+    runs["a"][0]["extra"] = np.zeros(1)
+    assert not compared(runs, allow_missing_outputs=True)
+
+
+def test_no_common_output_is_no_success() -> None:
+    runs = RunResults([("a", [iteration("a")]), ("b", [iteration("b", z=[1.0])])])
+    assert not compared(runs, allow_missing_outputs=True)
+    assert not compared(RunResults([("a", [iteration()]), ("b", [iteration()])]))
+
+
+# What is told.
+
+
+def test_a_comparison_is_told_in_order(console: RecordingConsole) -> None:
+    compare_accuracy(
+        results(a=[1.0, 2.0], b=[1.0, 2.0], c=[1.0, 2.0]),
+        compare_func=[SimpleCompareFunc(), lambda a, b: {"y": True}],
+    )
+    told = [
+        (event, arguments if event == "comparison_starting" else _described(arguments[0]))
+        for event, arguments in console.events
+    ]
+    both = ["simple", "<lambda>"]
+    assert told == [
+        ("comparison_starting", AB),
+        *(("iteration_compared", (AB, 0, label)) for label in both),
+        ("comparison_starting", BC),
+        *(("iteration_compared", (BC, 0, label)) for label in both),
+        *(("iteration_compared", (pair, 1, label)) for pair in (AB, BC) for label in both),
+        *(("comparison_finished", label) for label in both),
+    ]
+
+
+def _described(told: Any) -> Any:
+    return (
+        told.label
+        if isinstance(told, AccuracyResult)
+        else (told.runners, told.iteration, told.label)
+    )
+
+
+def test_the_outputs_are_told_with_the_verdict(console: RecordingConsole) -> None:
+    runs = results(a=[1.0], b=[2.0])
+    compare_accuracy(runs)
+    ((pair,),) = console.told("iteration_compared")
+    assert pair.outputs == (runs["a"][0], runs["b"][0])
+    assert pair.mismatched == ["y"]
+
+
+def test_an_iteration_that_one_run_lacks_is_told(console: RecordingConsole) -> None:
+    compare_accuracy(results(a=[1.0, 2.0], b=[1.0]))
+    pair = console.told("iteration_compared")[-1][0]
+    assert (pair.iteration, pair.mismatched) == (1, ["y"])
+    assert pair.outputs[1] == IterationResult()
+
+
+def test_a_failed_check_on_the_way_is_raised_after_the_summary(console: RecordingConsole) -> None:
+    def failing() -> Iterator[RunResults]:
+        yield results(a=[1.0], b=[1.0])
+        raise CheckFailedError("NaN somewhere")
+
+    with pytest.raises(CheckFailedError, match="NaN somewhere"):
+        compare_accuracy(failing())
+    assert console.names()[-1] == "comparison_finished"
+
+    def failing_at_once() -> Iterator[RunResults]:
+        raise CheckFailedError("NaN at once")
+        yield
+
+    with pytest.raises(CheckFailedError, match="NaN at once"):
+        compare_accuracy(failing_at_once())
+
+
+def test_another_error_on_the_way_passes_at_once(console: RecordingConsole) -> None:
+    def failing() -> Iterator[RunResults]:
+        yield results(a=[1.0], b=[1.0])
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        compare_accuracy(failing())
+    assert "comparison_finished" not in console.names()
+
+
+# Memory.
+
+
+def test_the_arrays_of_results_are_kept_for_whoever_looks_closer() -> None:
+    result = compared(results(a=[1.0], b=[2.0]))[AB][0]["y"]
+    assert result.difference is not None
+    assert result.mismatches.count == 1
+
+
+def test_results_of_a_stream_are_settled() -> None:
+    result = compared(steps(results(a=[1.0], b=[2.0])))[AB][0]["y"]
+    assert result.difference is None
+    assert result.arrays is None
+    assert result.max_absdiff == 1
+    assert not result
+
+
+def _watched(references: list[weakref.ref[Any]], counts: list[int]) -> Iterator[RunResults]:
+    """Yield iterations, and count how many earlier ones are in memory when each begins."""
+    for _ in range(5):
+        counts.append(sum(ref() is not None for ref in references))
+        arrays = [np.zeros(3), np.ones(3)]
+        references.append(weakref.ref(arrays[0]))
+        made = RunResults(
+            [("a", [iteration("a", y=arrays[0])]), ("b", [iteration("b", y=arrays[1])])]
+        )
+        del arrays
+        yield made
+        del made
+
+
+@pytest.fixture
+def counts() -> list[int]:
+    """Compare a stream, and return how many earlier iterations were in memory at each."""
+    counted: list[int] = []
+    with bind(Console, RecordingConsole(keep_arguments=False)):
+        compare_accuracy(_watched([], counted))
+    return counted
+
+
+def test_the_memory_that_comparing_needs_does_not_grow(counts: list[int]) -> None:
+    assert len(counts) == 5
+    assert max(counts) <= 1
+
+
+def test_one_iteration_is_gone_before_the_next_is_asked_for(counts: list[int]) -> None:
+    assert max(counts) == 0
+
+
+# The steps themselves.
+
+
+def test_iterations_come_side_by_side() -> None:
+    made = list(iterations_of([results(a=[1.0, 2.0]), results(b=[3.0], c=[4.0])]))
+    assert [[(name, outputs is not None) for name, outputs in step] for step in made] == [
+        [("a", True), ("b", True), ("c", True)],
+        [("a", True), ("b", False), ("c", False)],
+    ]

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.fake import MemoryResultStore
+from polygraphy.application.comparator import Comparator
+from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.compare import SimpleCompareFunc
+from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
+from polygraphy.domain.results import RunResults
+from polygraphy.domain.synthesis import DataLoader
+from tests.application.runs import counting_up, doubler, feed, results, values
+
+
+def parameters(name: str) -> list[str]:
+    return list(inspect.signature(getattr(Comparator, name)).parameters)
+
+
+def test_the_published_arguments_in_their_order() -> None:
+    assert parameters("run") == [
+        "runners", "data_loader", "warm_up", "save_inputs_path", "save_outputs_path", "streaming",
+    ]  # fmt: skip
+    assert parameters("compare_accuracy")[:4] == [
+        "run_results", "fail_fast", "comparisons", "compare_func",
+    ]  # fmt: skip
+    assert parameters("validate") == ["run_results", "check_inf", "check_nan", "fail_fast"]
+
+
+# Running.
+
+
+def test_results_are_all_at_once_or_one_by_one() -> None:
+    runners = [doubler("a"), doubler("b")]
+    at_once = Comparator.run(runners, counting_up(2))
+    assert isinstance(at_once, RunResults)
+    one_by_one = Comparator.run(runners, counting_up(2), streaming=True)
+    assert isinstance(one_by_one, Iterator)
+    assert values(RunResults.concat(one_by_one)) == values(at_once)
+
+
+def test_data_are_synthetic_unless_given() -> None:
+    expected = DataLoader(input_metadata=None)
+    expected.input_metadata = doubler("a").get_input_metadata_impl()
+    runner = doubler("a")
+    Comparator.run([runner])
+    assert [data["x"].tolist() for data in runner.feeds] == [[float(np.float32(0.417022))]]
+    assert runner.feeds[0]["x"].tobytes() == expected[0]["x"].tobytes()
+    list(Comparator.run([runner], streaming=True))
+    assert runner.feeds[0]["x"].tobytes() == runner.feeds[1]["x"].tobytes()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_callable_makes_the_data(streaming: bool) -> None:
+    calls = []
+
+    def load_data() -> Any:
+        calls.append(1)
+        return counting_up(2)
+
+    runner, how = doubler("a"), cast("Any", {"streaming": streaming})
+    list(Comparator.run([runner, doubler("b")], load_data, **how))
+    assert calls == [1]
+    assert [data["x"].tolist() for data in runner.feeds] == [[0], [1]]
+
+
+def test_warming_up() -> None:
+    runner = doubler("a")
+    Comparator.run([runner], [feed(1)], warm_up=2)
+    assert len(runner.feeds) == 3
+    Comparator.run([runner], [feed(1)], warm_up=0)
+    list(Comparator.run([runner], [feed(1)], warm_up=0, streaming=True))  # type: ignore[call-overload]
+    assert len(runner.feeds) == 5
+
+
+def test_streaming_runners_cannot_be_warmed_up() -> None:
+    runner = doubler("a")
+    with pytest.raises(UsageError, match="cannot be warmed up"):
+        Comparator.run([runner], [feed(1)], warm_up=1, streaming=True)  # type: ignore[call-overload]
+    assert runner.events == []
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_paths_are_passed_on(streaming: bool, store: MemoryResultStore) -> None:
+    how: Any = {
+        "save_inputs_path": "in.json",
+        "save_outputs_path": "out.json",
+        "streaming": streaming,
+    }
+    list(Comparator.run([doubler("a")], counting_up(1), **how))
+    assert set(store.values) == {"in.json", "out.json"}
+
+
+# Comparing.
+
+
+def test_the_main_job() -> None:
+    runners = [doubler("a"), doubler("b"), doubler("c")]
+    made = Comparator.run(runners, counting_up(3), streaming=True)
+    accuracy = Comparator.compare_accuracy(made)
+    assert isinstance(accuracy, AccuracyResults)
+    assert accuracy
+    assert accuracy[0].stats(("b", "c")) == (3, 0, 3)
+
+
+def test_default_comparisons() -> None:
+    assert Comparator.default_comparisons(results(a=[], b=[], c=[])) == [(0, 1), (1, 2)]
+    assert Comparator.default_comparisons(RunResults()) == []
+
+
+def test_settings_of_a_comparison_are_passed_on() -> None:
+    runs = results(a=[1.0, 2.0, 3.0], b=[1.0, 2.5, 3.5])
+    compare = Comparator.compare_accuracy
+    assert not compare(runs)
+    assert compare(runs, compare_func=SimpleCompareFunc(atol=1))
+    assert compare(runs, False, [(0, 0)], None)
+    assert compare(runs, fail_fast=True)[0].stats() == (1, 1, 2)
+    runs["a"][0]["extra"] = np.zeros(1)
+    loose = SimpleCompareFunc(atol=1)
+    assert not compare(runs, compare_func=loose)
+    assert compare(runs, compare_func=loose, allow_missing_outputs=True)
+
+
+def test_nothing_to_compare_is_no_success() -> None:
+    with pytest.raises(InconclusiveError):
+        Comparator.compare_accuracy(RunResults())
+
+
+# Validating.
+
+
+def test_results_are_valid_or_not() -> None:
+    bad = results(a=[[math.nan, math.inf]])
+    assert Comparator.validate(results(a=[[1.0]])) is True
+    assert Comparator.validate(bad) is False
+    assert Comparator.validate(bad, check_nan=False) is True
+    assert Comparator.validate(bad, True, False) is False
+
+
+def test_a_stream_is_checked_while_it_passes() -> None:
+    stream = Comparator.validate(results(a=[[1.0], [2.0]], b=[[1.0], [2.0]]).split())
+    assert Comparator.compare_accuracy(stream)
+    bad = Comparator.validate(results(a=[[math.nan]], b=[[math.nan]]).split())
+    with pytest.raises(CheckFailedError):
+        Comparator.compare_accuracy(bad)
+
+
+def test_every_member_of_a_list_is_validated() -> None:
+    good, bad = results(a=[[1.0]]), results(b=[[math.nan]])
+    first, second, third = Comparator.validate([good, bad, good.split()])
+    assert (first, second) == (True, False)
+    assert values(next(third)) == {"a": [[1.0]]}

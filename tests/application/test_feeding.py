@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.fake import FakeRunner, RecordingConsole
+from polygraphy.application.feeding import FeedFitter, Feeds
+from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.synthesis import DataLoader
+from tests.application.runs import INPUTS, doubler, feed
+
+
+@pytest.fixture
+def fit(console: RecordingConsole) -> Any:
+    with doubler("a") as runner:
+        yield FeedFitter(runner, console)
+
+
+# Fitting.
+
+
+def test_data_that_fit_are_passed_on_as_they_are(fit: Any, console: RecordingConsole) -> None:
+    for count in (1, 1, 3):
+        data = feed(*range(count))
+        assert fit(data)["x"] is data["x"]
+    assert console.events == []
+
+
+def test_data_that_do_not_fit_are_fitted_and_that_is_told_once(
+    fit: Any, console: RecordingConsole
+) -> None:
+    for number in (1.0, 2.0):
+        fitted = fit({"data": np.array([number])})
+        assert list(fitted) == ["x"]
+        assert fitted["x"].dtype == np.float32
+        assert fitted["x"].tolist() == [number]
+    notes = [text for (text,) in console.told("note")]
+    assert notes == [
+        "a | Input 'x' is fed with the data called 'data'.",
+        "a | Input 'x' was cast from float64 to float32.",
+    ]
+
+
+def test_data_that_fit_once_do_not_excuse_what_follows(fit: Any) -> None:
+    for _ in range(2):
+        fit(feed(1))
+        with pytest.raises(InputError, match="'x'"):
+            fit({"x": np.array(["text"])})
+        assert fit({"x": np.array([3])})["x"].dtype == np.float32
+
+
+def test_what_nobody_asks_for_is_dropped_every_time(fit: Any) -> None:
+    for _ in range(2):
+        assert list(fit({**feed(1), "extra": np.zeros(1)})) == ["x"]
+
+
+def test_data_that_cannot_fit_are_explained(fit: Any) -> None:
+    with pytest.raises(InputError, match="'x'"):
+        fit({"x": np.array([1e300])})
+    with pytest.raises(InputError, match="no data for 'x'"):
+        fit({})
+
+
+def test_a_fitter_asks_its_runner_once_for_data_of_one_kind() -> None:
+    asked = []
+
+    class Asked(FakeRunner):
+        def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
+            asked.append(use_numpy_dtypes)
+            return super().get_input_metadata(use_numpy_dtypes)
+
+    with Asked({}, INPUTS) as runner:
+        fit = FeedFitter(runner, RecordingConsole())
+        for _ in range(5):
+            fit(feed(1, 2))
+        assert asked == [False]
+        fit(feed(1))
+        assert asked == [False, False]
+
+
+# Telling the data loader.
+
+
+class Loader(SimpleNamespace):
+    """A data loader with data of its own, which wants to know what the model asks for."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([feed(1), feed(2)])
+
+
+def test_a_loader_that_wants_to_know_is_told_about_the_first_runner(
+    console: RecordingConsole,
+) -> None:
+    other = FakeRunner({}, TensorMetadata().add("other", np.int8, ()))
+    with doubler("a") as first, other as second:
+        loader = DataLoader()
+        Feeds(loader, console).describe_model_inputs([first, second])
+        assert loader.input_metadata == first.get_input_metadata(use_numpy_dtypes=False)
+        Feeds(loader, console).describe_model_inputs([])
+        assert list(loader.input_metadata or ()) == ["x"]
+
+
+def test_what_a_loader_does_with_it_does_not_reach_the_runner(console: RecordingConsole) -> None:
+    with doubler("a") as runner:
+        loader = Loader(input_metadata=None)
+        Feeds(loader, console).describe_model_inputs([runner])
+        loader.input_metadata.clear()
+        assert list(runner.get_input_metadata()) == ["x"]
+
+
+@pytest.mark.parametrize("loader", [[feed(1)], (feed(i) for i in range(1, 3)), Loader()])
+def test_a_loader_that_does_not_want_to_know_is_left_alone(
+    console: RecordingConsole, loader: Any
+) -> None:
+    with doubler("a") as runner:
+        feeds = Feeds(loader, console)
+        feeds.describe_model_inputs([runner])
+        assert feeds.current["x"].tolist() == feed(1)["x"].tolist()
+        assert not hasattr(loader, "input_metadata")
+
+
+def test_a_loader_without_data_is_told_when_they_are_needed(console: RecordingConsole) -> None:
+    with doubler("a") as runner, pytest.raises(UsageError, match="the data loader is empty"):
+        Feeds([], console).describe_model_inputs([runner])
+
+
+# Taking the data one after another.
+
+
+def test_data_are_taken_one_by_one(console: RecordingConsole) -> None:
+    data = [feed(1), feed(2)]
+    feeds = Feeds(data, console)
+    for expected in data:
+        assert feeds.advance()
+        assert feeds.current is expected
+    assert not feeds.advance()
+
+
+def test_an_empty_dictionary_is_no_end(console: RecordingConsole) -> None:
+    feeds = Feeds([{}, {}], console)
+    assert feeds.advance()
+    assert feeds.current == {}
+    assert feeds.advance()
+    assert not feeds.advance()
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(1), [feed(1)], "text", 5], ids=["array", "list", "text", "5"])  # fmt: skip
+def test_a_loader_yields_dictionaries(console: RecordingConsole, wrong: Any) -> None:
+    with pytest.raises(UsageError, match=f"not {type(wrong).__name__}.*Yield"):
+        Feeds([wrong], console).advance()
+
+
+def test_an_error_of_the_loader_passes(console: RecordingConsole) -> None:
+    def broken() -> Any:
+        raise KeyError("mine")
+        yield
+
+    with pytest.raises(KeyError, match="mine"):
+        Feeds(broken(), console).advance()
+
+
+def test_what_the_loader_assumed_is_told_once(console: RecordingConsole) -> None:
+    loader = DataLoader(iterations=3)
+    loader.input_metadata = INPUTS
+    feeds = Feeds(loader, console)
+    while feeds.advance():
+        pass
+    assert len(console.told("note")) == 1
+    assert "Will use shape: [1]" in console.told("note")[0][0]
+
+
+def test_all_data_are_copied(console: RecordingConsole) -> None:
+    reused = feed(1)
+    feeds = Feeds([reused, reused], console)
+    feeds.advance()
+    first, second = feeds.all_copied()
+    reused["x"][...] = 7
+    assert first["x"].tolist() == second["x"].tolist() == feed(1)["x"].tolist()
+    assert not feeds.advance()

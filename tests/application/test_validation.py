@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.application.validation import validate, validated_stream
+from polygraphy.domain.errors import CheckFailedError
+from polygraphy.domain.results import RunResults
+from tests.application.runs import iteration, results
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("value", "how", "valid"),
+    [
+        ([1.0], {}, True),
+        ([NAN], {}, False),
+        ([INF], {}, True),
+        ([-INF], {"check_inf": True}, False),
+        ([NAN], {"check_nan": False}, True),
+        ([NAN], {"check_nan": False, "check_inf": True}, True),
+        ([NAN, INF], {"check_inf": True}, False),
+        ([[1, 2]], {"check_inf": True}, True),
+        ([], {}, True),
+    ],
+)
+def test_results_are_valid_without_what_is_looked_for(
+    value: Any, how: dict[str, bool], valid: bool
+) -> None:
+    assert validate(results(a=[value]), **how) is valid
+    assert validate(results(a=[[1.0], value], b=[[1.0]]), **how) is valid
+    assert validate(results(a=[[1.0]], b=[value, [1.0]]), **how) is valid
+
+
+def test_no_results_hold_no_nan() -> None:
+    assert validate(RunResults())
+
+
+def test_everything_is_told_in_order(console: RecordingConsole) -> None:
+    runs = RunResults([("a", [iteration("a", y=[NAN], z=[1.0])]), ("b", [iteration("b", y=[INF])])])
+    assert not validate(runs)
+    told = [
+        (event, (arguments[0], arguments[1].name) if event == "output_validated" else arguments)
+        for event, arguments in console.events
+    ]
+    assert told == [
+        ("validation_starting", (["a", "b"],)),
+        ("output_validated", ("a", "y")),
+        ("output_validated", ("a", "z")),
+        ("output_validated", ("b", "y")),
+        ("validation_finished", (False,)),
+    ]
+
+
+def test_the_first_failure_may_be_the_last_check(console: RecordingConsole) -> None:
+    assert not validate(results(a=[[1.0], [NAN], [1.0]], b=[[1.0]]), fail_fast=True)
+    assert len(console.told("output_validated")) == 2
+    assert console.told("validation_finished") == [(False,)]
+
+
+def test_a_stream_passes_through(console: RecordingConsole) -> None:
+    runs = results(a=[[1.0], [2.0]])
+    passed = list(validated_stream(runs.split()))
+    assert RunResults.concat(passed) == runs
+    assert console.told("validation_finished") == [(True,), (True,)]
+
+
+def test_a_stream_is_checked_one_iteration_at_a_time() -> None:
+    taken = []
+
+    def counted() -> Iterator[RunResults]:
+        for index, step in enumerate(results(a=[[1.0], [2.0]]).split()):
+            taken.append(index)
+            yield step
+
+    stream = validated_stream(counted())
+    assert taken == []
+    next(stream)
+    assert taken == [0]
+
+
+def test_a_stream_fails_at_its_end() -> None:
+    stream = validated_stream(results(a=[[NAN], [1.0], [NAN]]).split())
+    assert len([next(stream) for _ in range(3)]) == 3
+    with pytest.raises(CheckFailedError, match=r"iteration\(s\) 0, 2"):
+        next(stream)
+
+
+def test_a_stream_may_end_at_the_first_failure() -> None:
+    stream = validated_stream(results(a=[[1.0], [NAN], [1.0]]).split(), fail_fast=True)
+    next(stream)
+    with pytest.raises(CheckFailedError, match=r"iteration\(s\) 1"):
+        next(stream)
+
+
+def test_settings_reach_every_iteration() -> None:
+    runs = results(a=[[1.0], [INF]])
+    assert len(list(validated_stream(runs.split()))) == 2
+    with pytest.raises(CheckFailedError):
+        list(validated_stream(runs.split(), check_inf=True))
+    assert len(list(validated_stream(results(a=[[NAN]]).split(), check_nan=False))) == 1

@@ -1,0 +1,103 @@
+"""Words become values, and values become words again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polygraphy.cli.errors import BadValue
+from polygraphy.cli.kinds import (
+    Choice,
+    Choices,
+    Integer,
+    Kind,
+    Number,
+    PerName,
+    Range,
+    Shapes,
+    Statistics,
+    Text,
+    Texts,
+    number,
+)
+
+numbers = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+
+
+@given(st.data())
+def test_every_value_survives_the_way_to_words_and_back(data: st.DataObject) -> None:
+    low_high = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(lambda p: (min(p), max(p)))
+    kinds: list[tuple[Kind, st.SearchStrategy[Any]]] = [
+        (Text(), st.text()),
+        (Texts(), st.lists(st.text(), min_size=1).map(tuple)),
+        (Integer(), st.integers()),
+        (Number(), numbers),
+        (Choice("a", "b"), st.sampled_from(["a", "b"])),
+        (Choices("a", "b"), st.sampled_from([("a",), ("b", "a")])),
+        (PerName(Number()), numbers | st.dictionaries(names, numbers, min_size=1)),
+        (PerName(Range()), low_high | st.dictionaries(names, low_high, min_size=1)),
+        (
+            Statistics("max", "mean"),
+            st.sampled_from(["max", ("max", "mean"), {"y": "max", "": "mean"}]),
+        ),
+        (Shapes(), st.dictionaries(names, st.lists(st.integers(0, 99)).map(tuple), min_size=1)),
+    ]
+    for kind, values in kinds:
+        value = data.draw(values)
+        parsed = kind.parse(kind.unparse(value))
+        assert parsed == value
+        assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "value"),
+    [
+        (PerName(Number()), ["1e-3"], 1e-3),
+        (PerName(Number()), ["out:0:1e-3"], {"out:0": 1e-3}),
+        (PerName(Number()), ["1e-5", "y:1e-3"], {"": 1e-5, "y": 1e-3}),
+        (PerName(Range()), ["[0,1]"], (0, 1)),
+        (PerName(Range()), ["image:[0,1]", "mask:[-0.5, 2]"], {"image": (0, 1), "mask": (-0.5, 2)}),
+        (Shapes(), ["x:[1, 2]", "s:[]"], {"x": (1, 2), "s": ()}),
+        (Shapes(), ["x:1,2"], {"x": (1, 2)}),
+        (Statistics("max", "mean"), ["max", "mean", "max"], ("max", "mean")),
+        (Statistics("max", "mean"), ["y:max", "mean"], {"y": "max", "": "mean"}),
+        (Integer(), ["1e3"], 1000),
+    ],
+)
+def test_the_syntax(kind: Kind, words: list[str], value: Any) -> None:
+    assert kind.parse(words) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "why"),
+    [
+        (Number(minimum=0), ["-1"], "-1 is not allowed"),
+        (Number(), ["abc"], "'abc' is not a number"),
+        (Number(minimum=0), ["nan"], "not allowed"),
+        (Integer(minimum=1), ["0"], "less than 1"),
+        (Integer(), ["1.5"], "not a whole number"),
+        (Choice("a", "b"), ["c"], "none of a, b"),
+        (PerName(Number()), ["1", "2"], "two values for all"),
+        (PerName(Number()), ["y:1", "y:2"], "two values for 'y'"),
+        (Range(), ["[1,0]"], "smaller to the larger"),
+        (Range(), ["[1]"], "not a range"),
+        (Range(), ["[1,2"], "unmatched bracket"),
+        (Shapes(), ["[1,2]"], "which input"),
+        (Shapes(), ["x:[1,batch]"], "'batch' is not a number"),
+        (Shapes(), ["x:[1,-1]"], "negative"),
+        (Shapes(), ["x:[1]", "x:[2]"], "two shapes for 'x'"),
+    ],
+)
+def test_what_is_wrong_is_said(kind: Kind, words: list[str], why: str) -> None:
+    with pytest.raises(BadValue) as error:
+        kind.parse(words)
+    assert why in str(error.value)
+
+
+def test_numbers_stay_whole_when_written_so() -> None:
+    assert type(number("1")) is int
+    assert type(number("1.0")) is float

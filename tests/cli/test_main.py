@@ -1,0 +1,175 @@
+"""The entry point: help, version, usage errors, and what is imported for each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polygraphy import __version__
+from polygraphy.cli.commands import COMMANDS, load
+from polygraphy.cli.help import command_help, describe, described, write_descriptions
+from polygraphy.cli.main import main
+
+
+def run_python(code: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=cwd
+    )
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-h"]) == 0
+    shown = capsys.readouterr().out
+    for name, (_, text) in COMMANDS.items():
+        assert name in shown
+        assert text.split(".")[0][:30] in shown
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"Polygraphy {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["run", "-h"], ["run", "--onnxrt", "a.onnx", "-h"]])
+def test_the_help_of_a_command_names_every_option(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    for group in describe(load("run"))[3]:
+        for flags, _ in group[2]:
+            assert flags in shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_help_keeps_within_the_terminal(width: int) -> None:
+    unbreakable = max(len(flags) for group in describe(load("run"))[3] for flags, _ in group[2]) + 2
+    lines = command_help(describe(load("run")), width).splitlines()
+    assert max(map(len, lines)) <= max(width, unbreakable)
+
+
+def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
+    write_descriptions(tmp_path)
+    written: dict[str, object] = {}
+    exec((tmp_path / "described.py").read_text(encoding="utf-8"), written)
+    assert written["DESCRIPTIONS"] == {name: described(name) for name in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no command is given. There is: run"),
+        (["rum"], "'rum' is no command. Did you mean run?"),
+        (["run"], "nothing is selected to run. Choose at least one of --onnxrt, --onnx."),
+        (["run", "a.onnx"], "nothing is selected to run"),
+        (["run", "--onnxrt"], "no model is given"),
+        (["run", "a.engine", "--onnxrt"], "a.engine is a model of type engine"),
+        (["run", "--load-outputs", "a", "--save-outputs", "b"], "there is nothing to save"),
+        (
+            ["run", "a.onnx", "--onnxrt", "--load-inputs", "i", "--save-inputs", "i"],
+            "--load-inputs and --save-inputs name the same path, i.",
+        ),
+        (
+            ["run", "a.onnx", "--onnxrt", "--load-outputs", "o", "--save-outputs", "o"],
+            "--load-outputs and --save-outputs name the same path, o.",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    first, *rest = shown.err.splitlines()
+    assert message in first
+    assert len(rest) == 1 and rest[0].endswith("-h shows the options.")
+
+
+LIGHT = ("numpy", "attr", "jinja2", "typing", "argparse", "logging", "inspect", "onnx", "rich")
+
+
+def test_the_help_of_the_program_imports_next_to_nothing() -> None:
+    done = run_python(
+        "import sys; before = set(sys.modules); from polygraphy.cli.main import main; main(['-h']);"
+        f"print('LOADED', [m for m in {LIGHT!r} if m in set(sys.modules) - before])"
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_the_help_of_a_command_imports_no_numpy() -> None:
+    done = run_python(
+        "import sys; from polygraphy.cli.main import main; main(['run', '-h']);"
+        "print('LOADED', [m for m in ('numpy', 'onnx', 'onnxruntime') if m in sys.modules])"
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_running_imports_only_what_the_run_needs(g2_dir: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['polygraphy', 'run', 'identity.onnx', '--onnxrt', '--silent']\n"
+        "from polygraphy.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as done:\n    assert done.code == 0\n"
+        "print('LOADED', [m for m in ('onnx', 'torch', 'rich', 'black', 'tensorrt', 'tensorflow',"
+        " 'ml_dtypes', 'matplotlib', 'polygraphy.adapters.onnx.reference') if m in sys.modules])"
+    )
+    done = run_python(code, g2_dir)
+    assert done.stdout.splitlines()[-1] == "LOADED []", done.stdout + done.stderr
+
+
+def test_packages_that_a_run_does_not_need_are_not_even_looked_into(g2_dir: Path) -> None:
+    for name in ("torch", "tensorrt", "tensorflow", "onnx"):
+        (g2_dir / "shadow" / name).mkdir(parents=True)
+        (g2_dir / "shadow" / name / "__init__.py").write_text("raise SystemExit(99)")
+    done = subprocess.run(
+        [sys.executable, "-m", "polygraphy", "run", "identity.onnx", "--onnxrt", "--onnxrt"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(g2_dir / "shadow")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_python_m_is_the_same_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "polygraphy", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"Polygraphy {__version__}\n"
+
+
+def test_a_program_is_saved_formatted_and_executable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "missing.onnx", "--onnxrt", "--gen-script"]
+    assert main([*words, "script.py"]) == 0
+    assert (tmp_path / "script.py").stat().st_mode & 0o111
+    assert main([*words, "-"]) == 0
+    saved = (tmp_path / "script.py").read_text(encoding="utf-8")
+    assert capsys.readouterr().out == saved
+    assert "--gen-script" not in saved
+
+
+def test_a_mistake_leaves_an_existing_script_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("precious", encoding="utf-8")
+    assert main(["run", "a.onnx", "--onnxrt", "--rtol", "x", "--gen-script", str(script)]) == 2
+    assert main(["run", "a.onnx", "--gen-script", str(script)]) == 2
+    assert script.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_script_that_cannot_be_saved_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "a.onnx", "--onnxrt", "--gen-script", str(tmp_path)]) == 3
+    assert "is a folder" in capsys.readouterr().err

@@ -1,0 +1,136 @@
+"""Command lines become option groups, and option groups become command lines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polygraphy.cli.commands import COMMANDS, load
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.option import argv_of, options_of
+from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
+from polygraphy.cli.options.data import DataOptions
+from polygraphy.cli.options.log import LogOptions, severities
+from polygraphy.cli.options.model import ModelOptions
+from polygraphy.cli.options.runners import RunnerOptions
+from polygraphy.cli.parser import HelpRequested, parse
+from polygraphy.cli.run import RunCommand
+
+
+def test_runners_keep_their_order_and_may_repeat() -> None:
+    values = parse(RunCommand(), ["--onnx", "a.onnx", "--onnxrt", "--onnx"])
+    assert values[RunnerOptions].runners == ("onnx", "onnxrt", "onnx")
+    assert values[ModelOptions].model_file == "a.onnx"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a.onnx", "--onnxrt", "--load-inputs", "i.json", "--atol", "1e-3"],
+        ["--onnxrt", "a.onnx", "--load-inputs", "i.json", "--atol", "1e-3"],
+        ["--load-inputs", "i.json", "--onnxrt", "a.onnx", "--atol", "1e-3"],
+        ["--load-input-data", "i.json", "--onnxrt", "a.onnx", "--abs-tol", "0.001"],
+        ["--load-inputs", "i.json", "--onnxrt", "a.onnx", "--abs", "1e-3"],
+    ],
+)
+def test_the_same_is_said_in_several_ways(words: list[str]) -> None:
+    values = parse(RunCommand(), words)
+    assert values[ModelOptions].model_file == "a.onnx"
+    assert values[DataOptions].load_inputs == ("i.json",)
+    assert values[SimpleOptions].atol == 1e-3
+
+
+def test_onnx_is_a_flag_of_its_own_and_no_abbreviation() -> None:
+    assert parse(RunCommand(), ["--onnx", "a.onnx"])[RunnerOptions].runners == ("onnx",)
+
+
+def test_every_option_of_every_command_is_documented_and_has_a_distinct_flag() -> None:
+    for name in COMMANDS:
+        seen: set[str] = set()
+        for group in load(name).groups:
+            assert (group.__doc__ or "").strip().endswith(".")
+            for declared in options_of(group):
+                assert declared.help.endswith(".")
+                assert not seen & set(declared.flags)
+                seen |= set(declared.flags)
+
+
+numbers = st.floats(min_value=0, max_value=1e30, allow_nan=False)
+outputs = st.sampled_from(["y", "out:0", "a/b"])
+
+
+@given(
+    st.builds(
+        SimpleOptions,
+        rtol=st.none() | numbers | st.dictionaries(outputs, numbers, min_size=1),
+        atol=st.none() | numbers,
+        check_error_stat=st.sampled_from([None, "max", ("max", "mean"), {"y": "median"}]),
+        infinities_compare_equal=st.booleans(),
+        no_shape_check=st.booleans(),
+    ),
+    st.builds(
+        CompareOptions, validate=st.booleans(), load_outputs=st.sampled_from([(), ("a", "b c")])
+    ),
+    st.builds(LogOptions, verbose=st.integers(0, 4), quiet=st.integers(0, 4), silent=st.booleans()),
+    st.builds(RunnerOptions, runners=st.sampled_from([("onnxrt",), ("onnx", "onnxrt", "onnx")])),
+    st.builds(ModelOptions, model_file=st.just("a.onnx")),
+)
+def test_groups_survive_the_way_to_a_command_line_and_back(
+    simple: SimpleOptions,
+    compare: CompareOptions,
+    log: LogOptions,
+    runners: RunnerOptions,
+    model: ModelOptions,
+) -> None:
+    words = [word for group in (model, runners, simple, compare, log) for word in argv_of(group)]
+    values = parse(RunCommand(), words)
+    for group in (simple, compare, log, runners, model):
+        assert values[type(group)] == group
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rtl", "3"], "--rtl does not exist; did you mean --rtol"),
+        (["--onnxrt", "a.onnx", "b.onnx"], "unrecognized arguments: b.onnx"),
+        (["--rtol"], "expected at least one argument"),
+        (["--rtol", "x"], "argument --rtol/--rel-tol: 'x' is not a number."),
+        (["--model-type", "tflite"], "argument --model-type: 'tflite' is none of frozen"),
+        (["--seed", "1.5"], "argument --seed: '1.5' is not a whole number."),
+        (["--load", "x"], "ambiguous option: --load"),
+        (["--verbosity", "LOUD"], "'LOUD' is no log level"),
+    ],
+)
+def test_mistakes_are_named_with_flag_value_and_remedy(words: list[str], message: str) -> None:
+    with pytest.raises(CommandLineError) as error:
+        parse(RunCommand(), words)
+    assert message in str(error.value)
+
+
+def test_help_is_seen_anywhere() -> None:
+    with pytest.raises(HelpRequested):
+        parse(RunCommand(), ["--onnxrt", "a.onnx", "--help"])
+
+
+@pytest.mark.parametrize(
+    ("words", "levels"),
+    [
+        ([], {}),
+        (["-v"], {"": "VERBOSE"}),
+        (["-vv"], {"": "EXTRA_VERBOSE"}),
+        (["--verbose", "--verbose"], {"": "EXTRA_VERBOSE"}),
+        (["--verbose", "--extra-verbose"], {"": "EXTRA_VERBOSE"}),
+        (["-vvvvvv"], {"": "ULTRA_VERBOSE"}),
+        (["-q"], {"": "START"}),
+        (["-qqqq"], {"": "ERROR"}),
+        (["-qqqqq"], {"": "CRITICAL"}),
+        (["-v", "-q"], {}),
+        (["--silent", "-v"], {"": "CRITICAL"}),
+        (["--verbosity", "warning"], {"": "WARNING"}),
+        (["--verbosity", "warning", "-v"], {"": "WARNING"}),
+        (["-v", "--verbosity", "domain:error"], {"": "VERBOSE", "domain": "ERROR"}),
+    ],
+)
+def test_log_levels(words: list[str], levels: dict[str, str]) -> None:
+    assert severities(parse(RunCommand(), words)[LogOptions]) == levels

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Compare identity.onnx in ONNX Runtime and the ONNX reference evaluator.
+
+polygraphy run identity.onnx --onnxrt --onnx --check-error-stat quantile --error-quantile 0.9 --infinities-compare-equal --no-shape-check
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnx import OnnxFromPath, OnnxReferenceRunner
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator, SimpleCompareFunc
+
+MODEL = "identity.onnx"
+
+
+def main() -> bool:
+    runners = [
+        OnnxrtRunner(SessionFromOnnx(MODEL)),
+        OnnxReferenceRunner(OnnxFromPath(MODEL)),
+    ]
+    results = Comparator.run(runners, streaming=True)
+    return bool(
+        Comparator.compare_accuracy(
+            results,
+            compare_func=SimpleCompareFunc(
+                check_shapes=False,
+                check_error_stat="quantile",
+                infinities_compare_equal=True,
+                error_quantile=0.9,
+            ),
+        )
+    )
+
+
+if __name__ == "__main__":
+    program.run(main)

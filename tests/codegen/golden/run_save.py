@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Run identity.onnx in ONNX Runtime.
+
+polygraphy run --onnxrt identity.onnx --save-inputs inputs.json --save-outputs outputs_fp32.json
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator
+
+MODEL = "identity.onnx"
+
+
+def main() -> None:
+    runners = [OnnxrtRunner(SessionFromOnnx(MODEL))]
+    results = Comparator.run(
+        runners,
+        save_inputs_path="inputs.json",
+        save_outputs_path="outputs_fp32.json",
+        streaming=True,
+    )
+    for _ in results:
+        pass
+
+
+if __name__ == "__main__":
+    program.run(main)

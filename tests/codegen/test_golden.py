@@ -1,0 +1,58 @@
+"""What programs look like, and that they run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polygraphy.codegen.render import formatted
+from tests.codegen.commands import COMMANDS, rendered
+from tests.support import g2
+
+GOLDEN = Path(__file__).parent / "golden"
+UPDATE = os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") == "1"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_program_reads_as_it_should(name: str) -> None:
+    program = formatted(rendered(COMMANDS[name][0]))
+    path = GOLDEN / f"{name}.py"
+    if UPDATE:
+        path.write_text(program, encoding="utf-8")
+    assert program == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_formatting_changes_nothing_but_looks(name: str) -> None:
+    source = rendered(COMMANDS[name][0])
+    pretty = formatted(source)
+    assert ast.dump(ast.parse(pretty)) == ast.dump(ast.parse(source))
+    assert formatted(pretty) == pretty
+
+
+def test_there_is_no_golden_file_without_its_command() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.py")} == set(COMMANDS)
+
+
+def test_every_program_runs(tmp_path: Path) -> None:
+    g2.build(tmp_path)
+    for name, (_, expected) in COMMANDS.items():
+        done = subprocess.run(
+            [sys.executable, str(GOLDEN / f"{name}.py")],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == expected, f"{name}:\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stdout + done.stderr
+    assert "Creating ONNX-Runtime" in (tmp_path / "run.log").read_text(encoding="utf-8")
+    assert sorted(path.name for path in (tmp_path / "inputs").iterdir()) == [
+        "0000000000.json",
+        "0000000001.json",
+    ]

@@ -1,0 +1,80 @@
+"""Fixtures for every test: fresh copies of the groups of models and files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import g1, g2, g3, g4
+
+_BUILDERS: dict[str, Callable[[Path], None]] = {
+    "g1": g1.build,
+    "g2": g2.build,
+    "g3": g3.build,
+    "g4": g4.build,
+}
+
+_CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
+
+
+@pytest.fixture(scope="session")
+def built_group(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that builds a group once and gives its folder, which is not to be used.
+
+    Copy it: what one test writes there, every later test would see.
+    """
+    built: dict[str, Path] = {}
+
+    def folder_of(group: str) -> Path:
+        if group not in built:
+            folder = tmp_path_factory.mktemp(group)
+            _BUILDERS[group](folder)
+            built[group] = folder
+        return built[group]
+
+    return folder_of
+
+
+@pytest.fixture
+def g1_dir(
+    built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Enter a fresh copy of group G1, the classifier."""
+    return _enter_copy(built_group("g1"), tmp_path / "g1", monkeypatch)
+
+
+@pytest.fixture
+def g2_dir(
+    built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Enter a fresh copy of group G2, the static identity.
+
+    ``../../../api/04_int8_calibration_in_tensorrt/example.py`` exists, seen from there.
+    """
+    g2.build_calibration_example(tmp_path / _CALIBRATION_EXAMPLE)
+    return _enter_copy(built_group("g2"), tmp_path / "cli" / "convert" / "g2", monkeypatch)
+
+
+@pytest.fixture
+def g3_dir(
+    built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Enter a fresh copy of group G3, the identity with dynamic height and width."""
+    return _enter_copy(built_group("g3"), tmp_path / "g3", monkeypatch)
+
+
+@pytest.fixture
+def g4_dir(
+    built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Enter a fresh copy of group G4, the identity with a dynamic batch."""
+    return _enter_copy(built_group("g4"), tmp_path / "g4", monkeypatch)
+
+
+def _enter_copy(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(source, destination)
+    monkeypatch.chdir(destination)
+    return destination

@@ -1,0 +1,155 @@
+"""What every evaluator of constants promises, asked of each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from polygraphy.adapters.fake import FakeConstantEvaluator
+from polygraphy.adapters.onnx.reference import ReferenceConstantEvaluator
+from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
+from polygraphy.domain.errors import BackendError
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.constants import ConstantEvaluator
+from tests.support import models
+
+ANSWERS: Mapping[str, Any] = {
+    "Add": np.array([11, 22], dtype=np.int64),
+    "Identity": np.array(2.5, dtype=np.float32),
+    "Slice": np.zeros((0, 2), dtype=np.int64),
+    "Cast": np.array([True, True]),
+    "Split": [np.array([1], dtype=np.int64), np.array([2], dtype=np.int64)],
+}
+EVALUATORS: dict[str, Callable[[], ConstantEvaluator]] = {
+    "onnxruntime": OnnxrtConstantEvaluator,
+    "onnx": ReferenceConstantEvaluator,
+    "fake": lambda: FakeConstantEvaluator(ANSWERS),
+}
+
+
+@pytest.fixture(params=EVALUATORS)
+def evaluator(request: pytest.FixtureRequest) -> ConstantEvaluator:
+    return EVALUATORS[request.param]()
+
+
+def constants() -> onnx.ModelProto:
+    """Return a model without inputs: its outputs are those of `EXPECTED`."""
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Identity", ["c"], ["scalar"]),
+        helper.make_node("Slice", ["row", "zero", "zero", "zero"], ["empty"]),
+        helper.make_node("Cast", ["a"], ["flags"], to=TensorProto.BOOL),
+        helper.make_node("Split", ["a"], ["left", "right"]),
+    ]
+    outputs = [
+        models.value("sum", [2], TensorProto.INT64),
+        models.value("scalar", []),
+        models.value("empty", [0, 2], TensorProto.INT64),
+        models.value("flags", [2], TensorProto.BOOL),
+        models.value("left", [1], TensorProto.INT64),
+        models.value("right", [1], TensorProto.INT64),
+    ]
+    weights: dict[str, Any] = {
+        "a": np.array([1, 2], dtype=np.int64),
+        "b": np.array([10, 20], dtype=np.int64),
+        "c": np.array(2.5, dtype=np.float32),
+        "row": np.ones((1, 2), dtype=np.int64),
+        "zero": np.array([0], dtype=np.int64),
+    }
+    return models.make("constants", nodes, [], outputs, weights=weights, opset=13)
+
+
+EXPECTED = {
+    "sum": np.array([11, 22], dtype=np.int64),
+    "scalar": np.array(2.5, dtype=np.float32),
+    "empty": np.zeros((0, 2), dtype=np.int64),
+    "flags": np.array([True, True]),
+    "left": np.array([1], dtype=np.int64),
+    "right": np.array([2], dtype=np.int64),
+}
+
+
+@pytest.mark.parametrize(
+    "adapter", [OnnxrtConstantEvaluator, ReferenceConstantEvaluator, FakeConstantEvaluator]
+)
+def test_takes_the_arguments_of_the_port(adapter: type) -> None:
+    wanted, found = (
+        inspect.signature(owner.evaluate)  # type: ignore[attr-defined]
+        for owner in (ConstantEvaluator, adapter)
+    )
+    assert list(found.parameters) == list(wanted.parameters)
+
+
+def test_the_port_is_bound_and_has_a_second_choice() -> None:
+    assert isinstance(resolve(ConstantEvaluator), OnnxrtConstantEvaluator)
+    assert isinstance(resolve(ConstantEvaluator, "onnx"), ReferenceConstantEvaluator)
+    assert isinstance(resolve(ConstantEvaluator, "onnxruntime"), OnnxrtConstantEvaluator)
+
+
+@pytest.mark.parametrize(
+    "outputs", [list(EXPECTED), list(EXPECTED)[::-1], ["scalar"], ("right", "sum"), []], ids=str
+)
+def test_computes_what_is_asked_for_in_that_order(
+    evaluator: ConstantEvaluator, outputs: Sequence[str]
+) -> None:
+    values = evaluator.evaluate(constants(), outputs)
+    assert list(values) == list(outputs)
+    for name, value in values.items():
+        assert type(value) is np.ndarray
+        np.testing.assert_array_equal(value, EXPECTED[name], strict=True)
+
+
+def test_the_model_is_left_alone(evaluator: ConstantEvaluator) -> None:
+    model = constants()
+    before = model.SerializeToString(deterministic=True)
+    values = evaluator.evaluate(model, list(EXPECTED))
+    assert model.SerializeToString(deterministic=True) == before
+    for value in values.values():
+        if value.flags.writeable:
+            value[...] = 0
+    again = evaluator.evaluate(model, list(EXPECTED))
+    np.testing.assert_array_equal(again["sum"], EXPECTED["sum"])
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_an_unknown_operator_is_a_backend_error(evaluator: ConstantEvaluator) -> None:
+    model = constants()
+    node = helper.make_node("Unheard", ["a"], ["left_out"], domain=models.CUSTOM_DOMAIN)
+    model.graph.node.append(node)
+    model.graph.output.append(models.value("left_out", [2], TensorProto.INT64))
+    model.opset_import.append(helper.make_opsetid(models.CUSTOM_DOMAIN, 1))
+    with pytest.raises(BackendError, match="Unheard"):
+        evaluator.evaluate(model, ["left_out"])
+
+
+def test_a_failing_operator_is_a_backend_error(evaluator: ConstantEvaluator) -> None:
+    if isinstance(evaluator, FakeConstantEvaluator):
+        evaluator = FakeConstantEvaluator({})
+    model = models.make(
+        "failing",
+        [helper.make_node("Reshape", ["a", "shape"], ["y"])],
+        [],
+        [models.value("y", ["n"], TensorProto.INT64)],
+        weights={"a": np.array([1, 2]), "shape": np.array([-1])},
+    )
+    model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.array([3]), "shape"))
+    with pytest.raises(BackendError):
+        evaluator.evaluate(model, ["y"])
+
+
+def test_a_tensor_that_is_not_there_is_a_backend_error(evaluator: ConstantEvaluator) -> None:
+    with pytest.raises(BackendError):
+        evaluator.evaluate(constants(), ["nowhere"])
+
+
+def test_the_fake_remembers_what_it_was_asked() -> None:
+    evaluator = FakeConstantEvaluator(ANSWERS)
+    evaluator.evaluate(constants(), ["sum"])
+    evaluator.evaluate(constants(), ["left", "right"])
+    assert evaluator.calls == [("sum",), ("left", "right")]

@@ -1,0 +1,165 @@
+"""Norms, angles and decibels against exact sums of squares."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polygraphy.domain.arithmetic import (
+    cosine_similarity,
+    dot_metrics,
+    l2_norm,
+    normalized_l2,
+    psnr,
+    snr,
+    sqnr,
+)
+from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes, tiny_blocks
+
+Array = np.ndarray[Any, Any]
+
+
+def root(square: Fraction) -> float:
+    """The square root of a number that float64 may not hold."""
+    if square == 0:
+        return 0.0
+    shift = (square.numerator.bit_length() - square.denominator.bit_length()) // 2 * 2
+    scaled = square / 4 ** (shift // 2) if shift > 0 else square * 4 ** (-shift // 2)
+    try:
+        return math.ldexp(math.sqrt(scaled), shift // 2)
+    except OverflowError:
+        return math.inf
+
+
+def norm(values: Sequence[Fraction]) -> Fraction:
+    return sum((x * x for x in values), Fraction(0))
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.data(), st.booleans())
+def test_norms_and_cosine(data: st.DataObject, tiny: bool) -> None:
+    shape = data.draw(shapes())
+    a, b = (data.draw(arrays(data.draw(st.sampled_from(NUMBERS)), shape)) for _ in range(2))
+    with tiny_blocks() if tiny else nullcontext(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metrics = dot_metrics(a, b)
+    x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+    with np.errstate(all="ignore"):
+        z = x - y
+    for found, vector in (
+        (metrics.value_norm, x),
+        (metrics.reference_norm, y),
+        (metrics.difference_norm, z),
+    ):
+        if np.isnan(vector).any():
+            assert math.isnan(found)
+        elif np.isinf(vector).any():
+            assert found == math.inf
+        else:
+            assert found == pytest.approx(root(norm(list(map(Fraction, vector)))), rel=1e-13)
+    if np.isfinite(x).all() and np.isfinite(y).all():
+        left, right = list(map(Fraction, x)), list(map(Fraction, y))
+        inner = sum((p * q for p, q in zip(left, right, strict=True)), Fraction(0))
+        if not norm(left) or not norm(right):
+            assert metrics.cosine == (1.0 if norm(left) == norm(right) else 0.0)
+        else:
+            expected = root(inner * inner / norm(left) / norm(right))
+            assert abs(metrics.cosine) == pytest.approx(expected, abs=1e-12)
+            assert (metrics.cosine > 0) is (inner > 0) or abs(metrics.cosine) < 1e-12
+            assert -1 <= metrics.cosine <= 1
+    if a.size and not np.isnan(x).any():
+        assert (metrics.value_min, metrics.value_max) == (x.min(), x.max())
+
+
+def test_cosine_of_zero_vectors() -> None:
+    zero, one = np.zeros(5, np.float32), np.ones(5, np.float32)
+    assert cosine_similarity(dot_metrics(zero, zero)) == 1.0
+    assert cosine_similarity(dot_metrics(zero, one)) == 0.0
+    assert cosine_similarity(dot_metrics(one, zero)) == 0.0
+    assert cosine_similarity(dot_metrics(one, -one)) == pytest.approx(-1.0, rel=1e-15)
+    assert cosine_similarity(dot_metrics(one * 3, one * 3)) == 1.0
+    assert cosine_similarity(dot_metrics(zero[:0], zero[:0])) == 1.0
+
+
+def test_cosine_is_never_beyond_one() -> None:
+    vectors = np.random.default_rng(0).standard_normal((300, 7))
+    cosines = [dot_metrics(vector, 3 * vector).cosine for vector in vectors]
+    assert max(cosines) == 1.0 and min(cosines) > 1 - 1e-15
+
+
+@pytest.mark.parametrize("measure", [l2_norm, cosine_similarity, psnr, snr, normalized_l2, sqnr])
+def test_nan_stays_nan(measure: Any) -> None:
+    good, bad = np.array([0.0, 1.0, 2.0]), np.array([0.0, math.nan, 2.0])
+    for a, b in ((good, bad), (bad, good), (bad, bad), (bad, good * 0)):
+        if measure is psnr or measure is snr or measure in (l2_norm, normalized_l2, sqnr):
+            assert math.isnan(measure(dot_metrics(a, b)))
+        assert math.isnan(cosine_similarity(dot_metrics(a, b)))
+        with tiny_blocks(block=2):
+            assert math.isnan(measure(dot_metrics(a, b)))
+
+
+def test_nan_beside_an_infinity_in_another_block_stays_nan() -> None:
+    a = np.array([math.inf, 1.0, math.nan, 1.0])
+    with tiny_blocks(block=2):
+        assert math.isnan(l2_norm(dot_metrics(a, np.ones(4))))
+
+
+def test_decibels() -> None:
+    a, b = np.array([1.0, 2.0, 2.0]), np.array([1.0, 2.0, 2.3])
+    metrics = dot_metrics(a, b)
+    mse = 0.3**2 / 3
+    assert psnr(metrics) == pytest.approx(20 * math.log10(2) - 10 * math.log10(mse))
+    assert snr(metrics) == pytest.approx(10 * math.log10(3 / mse))
+    assert normalized_l2(metrics) == pytest.approx(0.3 / math.sqrt(1 + 4 + 2.3**2))
+    assert sqnr(metrics) == pytest.approx(-20 * math.log10(normalized_l2(metrics)))
+    assert l2_norm(metrics) == pytest.approx(0.3)
+
+
+def test_decibels_without_noise_or_signal() -> None:
+    zero, one = np.zeros(4), np.ones(4)
+    assert psnr(dot_metrics(one, one)) == snr(dot_metrics(one, one)) == math.inf
+    assert sqnr(dot_metrics(one, one)) == math.inf and normalized_l2(dot_metrics(one, one)) == 0
+    assert snr(dot_metrics(zero, one)) == -math.inf
+    assert sqnr(dot_metrics(one, zero)) == -math.inf
+    assert normalized_l2(dot_metrics(one, zero)) == math.inf
+    assert normalized_l2(dot_metrics(zero, zero)) == 0
+    # A peak that is not positive counts as 1.
+    assert psnr(dot_metrics(-one, zero)) == psnr(dot_metrics(zero, one)) == 0.0
+    assert psnr(dot_metrics(zero[:0], zero[:0])) == math.inf
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-30, 1e200, 1e300])
+def test_squares_out_of_range_are_not_lost(scale: float) -> None:
+    a, b = np.array([3.0, 4.0]) * scale, np.array([4.0, 3.0]) * scale
+    metrics = dot_metrics(a, b)
+    assert metrics.value_norm == pytest.approx(5 * scale, rel=1e-12)
+    assert metrics.cosine == pytest.approx(0.96, rel=1e-12)
+    assert metrics.difference_norm == pytest.approx(math.sqrt(2) * scale, rel=1e-12)
+    assert dot_metrics(a, a / scale).cosine == pytest.approx(1.0)
+
+
+def test_complex_numbers_count_as_two() -> None:
+    a, b = np.array([3 + 4j, 0]), np.array([0, 1j])
+    metrics = dot_metrics(a, b)
+    assert (metrics.value_norm, metrics.reference_norm) == (5.0, 1.0)
+    assert metrics.difference_norm == pytest.approx(math.sqrt(26))
+    assert dot_metrics(a, a.real).cosine == pytest.approx(0.6)
+
+
+def test_strings_have_no_similarity() -> None:
+    with pytest.raises(TypeError, match="numbers"):
+        dot_metrics(np.array(["a"]), np.array(["a"]))
+
+
+def test_shapes_must_agree() -> None:
+    with pytest.raises(ValueError, match="one shape"):
+        dot_metrics(np.zeros(2), np.zeros(3))
