@@ -20,7 +20,14 @@ _ADAPTERS: dict[str, str] = {
     ),
     "DataTypeConverter/onnx": "polygraphy.adapters.onnx.datatype:OnnxDataTypes",
     "DataTypeConverter/onnxruntime": "polygraphy.adapters.onnxruntime.datatype:OnnxrtDataTypes",
+    "Diagnosis/machine": "polygraphy.adapters.machine.machine:ThisMachine",
+    "Diagnosis/packages": "polygraphy.adapters.machine.packages:InstalledPackages",
+    "Diagnosis/providers": "polygraphy.adapters.onnxruntime.diagnosis:OnnxrtDiagnosis",
+    "Reports": "polygraphy.adapters.console.reports:LogReports",
+    "Isolation": "polygraphy.adapters.processes.forked:ForkedIsolation",
+    "ModelWriter": "polygraphy.adapters.onnx.saving:OnnxModelWriter",
     "ResultStore": "polygraphy.adapters.files.store:FileResultStore",
+    "ShapeInference": "polygraphy.adapters.onnxruntime.shapes:OnnxrtShapeInference",
     "TextFiles": "polygraphy.adapters.files.text:DiskTextFiles",
 }
 

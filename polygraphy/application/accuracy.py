@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
+
+from attrs import evolve
 
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.compare import CompareResult, SimpleCompareFunc, UncomparedResult
+from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.ports.binding import resolve
@@ -31,6 +34,7 @@ def compare_accuracy(
     comparisons: Sequence[tuple[int, int]] | None = None,
     compare_func: Any = None,
     allow_missing_outputs: bool = False,
+    check_average: bool = False,
 ) -> AccuracyResults:
     """Compare runs pair by pair, iteration by iteration.
 
@@ -42,12 +46,15 @@ def compare_accuracy(
             are joined in order.
         fail_fast: whether to stop after the first iteration that fails.
         comparisons: pairs of indices of runs; each run with the next unless given.
-        compare_func: a comparison function, or several, all of which must pass;
-            `SimpleCompareFunc()` unless given.
+        compare_func: a comparison function, or several, all of which must pass; a class stands for
+            an instance of it; `SimpleCompareFunc()` unless given.
         allow_missing_outputs: whether an output that one side lacks is left out instead of failing.
+        check_average: whether the mean of each metric over the iterations is judged, rather than
+            each iteration.
 
     Raises:
-        UsageError: a comparison names a run that there is not.
+        UsageError: a comparison names a run that there is not; or averages are asked for together
+            with `fail_fast`, or of a function whose verdicts have no average.
         InconclusiveError: there were no two runs, or no iteration.
     """
     comparison = _Comparison(
@@ -55,7 +62,10 @@ def compare_accuracy(
         comparisons,
         allow_missing_outputs=allow_missing_outputs,
         keep_arrays=isinstance(run_results, RunResults),
+        check_average=check_average,
     )
+    if check_average and fail_fast:
+        raise UsageError("An average is of all iterations, so there is no stopping at the first.")
     steps = iterations_of(run_results)
     held_back: CheckFailedError | None = None  # A check that a stream made on the way said no.
     try:
@@ -90,6 +100,7 @@ class _Comparison:
         *,
         allow_missing_outputs: bool,
         keep_arrays: bool,
+        check_average: bool,
     ) -> None:
         self.console = resolve(Console)
         self.pairs: list[tuple[int, int]] = []
@@ -98,27 +109,34 @@ class _Comparison:
         self._comparisons = comparisons
         self._allow_missing_outputs = allow_missing_outputs
         self._keep_arrays = keep_arrays
+        self._check_average = check_average
         self._iteration = 0
+        self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
         for function in self._functions:
+            if check_average and hasattr(function, "check_averages"):
+                function.check_averages()
             verdict = AccuracyResult()
             verdict.label = _label(function)
+            verdict.aggregation = "average" if check_average else "per_sample"
             self.verdicts.append(verdict)
 
     def take(self, step: Step, *, fail_fast: bool) -> bool:
         """Compare one iteration; return whether another one is wanted."""
         if self._iteration == 0:
             self._begin([name for name, _ in step])
-        passed, ended = True, False
+        passed = True
         for position, (i, j) in enumerate(self.pairs):
-            if step[i][1] is None and step[j][1] is None:
+            if position in self._ended or (step[i][1] is None and step[j][1] is None):
+                self._ended.add(position)
                 continue
             if self._iteration == 0:
                 self.console.comparison_starting(step[i][0], step[j][0])
-            ended = ended or step[i][1] is None or step[j][1] is None
             for verdict, function in zip(self.verdicts, self._functions):
                 passed = self._compare(verdict, position, function, step[i], step[j]) and passed
+            if step[i][1] is None or step[j][1] is None:
+                self._ended.add(position)
         self._iteration += 1
-        return not ended and (passed or not fail_fast)
+        return len(self._ended) < len(self.pairs) and (passed or not fail_fast)
 
     def _begin(self, names: list[str]) -> None:
         self.pairs = _checked_pairs(self._comparisons, names)
@@ -128,7 +146,15 @@ class _Comparison:
     def _compare(
         self, verdict: AccuracyResult, position: int, function: Any, run0: Run, run1: Run
     ) -> bool:
-        pair = _compared(function, run0, run1, self._iteration, self._allow_missing_outputs)
+        shared0, shared1 = _shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
+        pair = _compared(
+            function, shared0, shared1, self._iteration, is_judged=not self._check_average
+        )
+        if self._check_average:
+            check_metrics(pair.results.values())
+        if self._allow_missing_outputs:
+            left_out = [*_left_out(run0, shared0), *_left_out(run1, shared1)]
+            pair = self._without_missing(pair, verdict, left_out)
         self.console.iteration_compared(pair)
         verdict[position][1].append(pair.results)
         if not self._keep_arrays:
@@ -136,6 +162,49 @@ class _Comparison:
                 if isinstance(result, CompareResult):
                     result.settle()
         return not pair.mismatched
+
+    def _without_missing(
+        self, pair: PairResult, verdict: AccuracyResult, left_out: Sequence[str]
+    ) -> PairResult:
+        """Leave out what one side lacks, besides what was left out before; say so once, in the
+        first iteration.
+        """
+        missing = [name for name, r in pair.results.items() if getattr(r, "is_missing", False)]
+        missing += left_out
+        if missing:
+            verdict.left_out = {**verdict.left_out, pair.runners: missing}
+        if missing and verdict is self.verdicts[0] and pair.iteration == 0:
+            self.console.note(
+                f"Not compared, because only one of {' and '.join(pair.runners)} has it:"
+                f" {', '.join(missing)}."
+            )
+        kept = {name: result for name, result in pair.results.items() if name not in missing}
+        return evolve(pair, results=kept)
+
+
+def _shared(run0: Run, run1: Run) -> tuple[Run, Run]:
+    """Return two runs with the outputs whose names both have; as they are where there is none.
+
+    Where some names are the same, what one side lacks is not compared with what merely stands in
+    the same place on the other.
+    """
+    outputs0: dict[str, Any] = run0[1] or {}
+    outputs1: dict[str, Any] = run1[1] or {}
+    if not outputs0.keys() & outputs1.keys():
+        return run0, run1
+    return _restricted(run0, outputs1), _restricted(run1, outputs0)
+
+
+def _restricted(run: Run, names: Container[str]) -> Run:
+    name, outputs = run
+    if outputs is None:
+        return run
+    kept = {output: array for output, array in outputs.items() if output in names}
+    return name, IterationResult(kept, outputs.runtime, outputs.runner_name)
+
+
+def _left_out(run: Run, shared: Run) -> list[str]:
+    return [output for output in run[1] or () if output not in (shared[1] or ())]
 
 
 def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
@@ -186,7 +255,8 @@ def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
 def _functions(compare_func: Any) -> list[Any]:
     if compare_func is None:
         return [SimpleCompareFunc()]
-    return list(compare_func) if isinstance(compare_func, (list, tuple)) else [compare_func]
+    functions = compare_func if isinstance(compare_func, (list, tuple)) else [compare_func]
+    return [function() if isinstance(function, type) else function for function in functions]
 
 
 def _label(function: Any) -> str:
@@ -214,7 +284,8 @@ def _compared(
     run0: Run,
     run1: Run,
     iteration: int,
-    allow_missing_outputs: bool,
+    *,
+    is_judged: bool,
 ) -> PairResult:
     (name0, outputs0), (name1, outputs1) = run0, run1
     if outputs0 is None or outputs1 is None:
@@ -227,12 +298,6 @@ def _compared(
                 f" {type(results).__name__}, not with one verdict per output.",
                 hint="Return {'output_name': verdict, ...}.",
             )
-        if allow_missing_outputs:
-            results = {
-                name: result
-                for name, result in results.items()
-                if not getattr(result, "is_missing", False)
-            }
     empty = IterationResult()
     return PairResult(
         (name0, name1),
@@ -240,6 +305,7 @@ def _compared(
         _label(function),
         results,
         (empty if outputs0 is None else outputs0, empty if outputs1 is None else outputs1),
+        is_judged,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, overload
 
-from polygraphy.application import accuracy, inference, validation
+from polygraphy.application import accuracy, inference, postprocessing, validation
 from polygraphy.domain.accuracy import AccuracyResults
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.postprocess import BasePostprocessFunc
 from polygraphy.domain.results import RunResults
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.runner import Runner
@@ -34,6 +35,9 @@ class Comparator:
         runners: Sequence[Runner],
         data_loader: Any = ...,
         warm_up: int | None = ...,
+        use_subprocess: bool | None = ...,
+        subprocess_timeout: float | None = ...,
+        subprocess_polling_interval: float | None = ...,
         save_inputs_path: str | None = ...,
         save_outputs_path: str | None = ...,
         streaming: Literal[False] | None = ...,
@@ -43,6 +47,9 @@ class Comparator:
         runners: Sequence[Runner],
         data_loader: Any = None,
         warm_up: int | None = None,
+        use_subprocess: bool | None = None,
+        subprocess_timeout: float | None = None,
+        subprocess_polling_interval: float | None = None,
         save_inputs_path: str | None = None,
         save_outputs_path: str | None = None,
         streaming: bool | None = None,
@@ -54,6 +61,11 @@ class Comparator:
             data_loader: an iterable of feed dictionaries, a callable that makes one, or None for
                 synthetic data (`DataLoader()`).
             warm_up: how often the first iteration is run beforehand, untimed; not when streaming.
+            use_subprocess: whether each runner has a process of its own, so that the others survive
+                its crash; not when streaming.
+            subprocess_timeout: how long such a process may take, in seconds.
+            subprocess_polling_interval: taken for compatibility: nothing is polled, results are
+                waited for.
             save_inputs_path: where the data are saved: a file, or without extension a folder.
             save_outputs_path: where the results are saved, likewise.
             streaming: whether all runners take one iteration at a time side by side, so that only
@@ -63,7 +75,8 @@ class Comparator:
             All results, or when streaming an iterator of results, one iteration each.
 
         Raises:
-            UsageError: there are no data, or `warm_up` is asked for when streaming.
+            UsageError: there are no data, or `warm_up` or `use_subprocess` is asked for when
+                streaming.
             InputError: the data do not fit a model.
             BackendError: a backend could not load or run a model.
         """
@@ -72,10 +85,17 @@ class Comparator:
             data = data()
         saving = {"save_inputs_path": save_inputs_path, "save_outputs_path": save_outputs_path}
         if not streaming:
-            return inference.run_sequentially(runners, data, warm_up=warm_up or 0, **saving)
-        if warm_up:
+            return inference.run_sequentially(
+                runners,
+                data,
+                warm_up=warm_up or 0,
+                isolated=bool(use_subprocess),
+                timeout=subprocess_timeout,
+                **saving,
+            )
+        if warm_up or use_subprocess:
             raise UsageError(
-                "Runners that stream take turns, so they cannot be warmed up.",
+                "Runners that stream take turns: they are not warmed up, and share a process.",
                 hint="Run them in sequence.",
             )
         return inference.stream(runners, data, **saving)
@@ -91,6 +111,7 @@ class Comparator:
         fail_fast: bool | None = None,
         comparisons: Sequence[tuple[int, int]] | None = None,
         compare_func: Any = None,
+        check_average: bool | None = None,
         allow_missing_outputs: bool | None = None,
     ) -> AccuracyResults:
         """Compare runs pair by pair; the result is truthy when everything matched.
@@ -99,12 +120,16 @@ class Comparator:
             run_results: results, a stream of them, or a list of such.
             fail_fast: whether to stop after the first iteration that fails.
             comparisons: pairs of indices of runs; each run with the next unless given.
-            compare_func: a comparison function, or several, all of which must pass;
-                `SimpleCompareFunc()` unless given.
+            compare_func: a comparison function, or several, all of which must pass; a class stands
+                for an instance of it; `SimpleCompareFunc()` unless given.
             allow_missing_outputs: whether an output that one side lacks is left out instead of
                 failing.
+            check_average: whether the mean of each metric over the iterations is judged, rather
+                than each iteration.
 
         Raises:
+            UsageError: averages are asked for together with `fail_fast`, or of a function whose
+                verdicts have no average.
             InconclusiveError: there is nothing to compare.
         """
         return accuracy.compare_accuracy(
@@ -113,7 +138,26 @@ class Comparator:
             comparisons=comparisons,
             compare_func=compare_func,
             allow_missing_outputs=bool(allow_missing_outputs),
+            check_average=bool(check_average),
         )
+
+    @staticmethod
+    def postprocess(run_results: Any, postprocess_func: BasePostprocessFunc) -> Any:
+        """Change the outputs of every iteration.
+
+        Args:
+            run_results: results, a stream of them, or a list of such.
+            postprocess_func: takes the outputs of an iteration and returns those that take their
+                place; a class stands for an instance of it.
+
+        Returns:
+            For results the same, changed in place. For a stream a stream, changed while it passes;
+            for a list the list of what comes of its members.
+
+        Raises:
+            UsageError: the function answers with something else.
+        """
+        return postprocessing.postprocess(run_results, postprocess_func)
 
     @staticmethod
     def validate(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
 from attrs import Factory, define
 
 from polygraphy.application.feeding import FeedFitter, Feeds
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.console import Console
+from polygraphy.ports.isolation import Isolation
 from polygraphy.ports.runner import Runner
 from polygraphy.ports.store import ResultStore, ResultWriter
 
@@ -99,6 +102,8 @@ def run_sequentially(
     data_loader: Iterable[Feed],
     *,
     warm_up: int = 0,
+    isolated: bool = False,
+    timeout: float | None = None,
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
 ) -> RunResults:
@@ -109,40 +114,82 @@ def run_sequentially(
         data_loader: yields one feed dictionary per iteration; its data are kept for the next
             runner.
         warm_up: how often the first iteration is run beforehand, untimed.
+        isolated: whether each runner has a process of its own, so that the others survive its
+            crash.
+        timeout: how long such a process may take, in seconds.
         save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
             folder.
         save_outputs_path: likewise for the results.
 
     Raises:
         UsageError: there are no data.
+        BackendError: an isolated runner failed; raised when the others have run and the results of
+            those are saved.
     """
     console = resolve(Console)
     feeds = Feeds(data_loader, console)
     cached: list[Feed] = []
     results = RunResults()
-    for runner in runners:
-        with ExitStack() as active:
-            seat = _seated(active, runner, console)
-            if not cached:
-                feeds.describe_model_inputs([runner])
-                cached = feeds.all_copied()
-            for _ in range(warm_up):
-                seat.infer(cached[0])
-            seat.runtimes.clear()
-            iterations = []
-            for index, feed in enumerate(cached):
-                step = _one_iteration([seat], feed, console, is_first=index == 0)
-                iterations += step[0][1]
-            results.append((runner.name, iterations))
-        console.runner_completed(runner.name, seat.runtimes)
+    failed: list[str] = []
     with ExitStack() as saving:
         save_feed = _writer(saving, save_inputs_path, dict)
         save_results = _writer(saving, save_outputs_path, RunResults)
+        for runner in runners:
+            turn = partial(_one_turn, runner, feeds, cached, console, warm_up)
+            try:
+                made = turn() if not isolated else _isolated(turn, runner.name, timeout)
+            except BackendError as error:
+                if not isolated:
+                    raise
+                console.runner_failed(runner.name, str(error))
+                failed.append(runner.name)
+                continue
+            results.append((runner.name, made.iterations))
+            cached = made.feeds or cached
         for feed in cached:
             save_feed(feed)
         for step in results.split() if save_outputs_path else ():
             save_results(step)
+    if failed:
+        raise BackendError(
+            f"{len(failed)} of {len(runners)} runners failed: {', '.join(failed)}.",
+            hint="The others ran to their end.",
+        )
     return results
+
+
+@define
+class _Turn:
+    """What a runner's turn made: its results, and the data, if they were not known before."""
+
+    iterations: list[IterationResult]
+    feeds: list[Feed]
+
+
+def _isolated(turn: Callable[[], _Turn], runner: str, timeout: float | None) -> _Turn:
+    return resolve(Isolation).call(turn, what=runner, timeout=timeout)
+
+
+def _one_turn(
+    runner: Runner, feeds: Feeds, cached: list[Feed], console: Console, warm_up: int
+) -> _Turn:
+    """Run one runner on all data, which the first turn takes from the data loader."""
+    fresh: list[Feed] = []
+    with ExitStack() as active:
+        seat = _seated(active, runner, console)
+        if not cached:
+            feeds.describe_model_inputs([runner])
+            fresh = feeds.all_copied()
+        data = cached or fresh
+        for _ in range(warm_up):
+            seat.infer(data[0])
+        seat.runtimes.clear()
+        iterations = []
+        for index, feed in enumerate(data):
+            step = _one_iteration([seat], feed, console, is_first=index == 0)
+            iterations += step[0][1]
+    console.runner_completed(runner.name, seat.runtimes)
+    return _Turn(iterations, fresh)
 
 
 def _seated(active: ExitStack, runner: Runner, console: Console) -> _Seat:

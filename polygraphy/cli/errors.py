@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["BadValue", "CommandLineError"]
+import sys
+
+__all__ = ["BadValue", "CommandLineError", "warn"]
 
 
 class BadValue(ValueError):
@@ -15,3 +17,10 @@ class CommandLineError(Exception):
     def __init__(self, message: str, usage: str = "polygraphy") -> None:
         super().__init__(message)
         self.usage = usage
+
+
+def warn(text: str) -> None:
+    """Tell about options that have no effect; on standard error, because a program may go to
+    standard output.
+    """
+    sys.stderr.write(f"[W] {text}\n")

@@ -9,6 +9,7 @@ __all__ = [
     "command_help",
     "describe",
     "described",
+    "group_help",
     "main_help",
     "write_descriptions",
 ]
@@ -77,7 +78,7 @@ def describe(command: Command) -> Description:
             if isinstance(option.kind, Ordered):
                 entries += option.kind.helps.items()
             elif option.is_positional:
-                positional = f" {metavar}"
+                positional += f" {metavar}"
                 entries.append((option.kind.metavar, option.help))
             else:
                 flags = ", ".join(option.flags)
@@ -112,8 +113,8 @@ def command_help(description: Description, width: int | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main_help(commands: dict[str, tuple[str, str]], version: str) -> str:
-    """Return the help of the program itself."""
+def main_help(commands: dict[str, str], version: str) -> str:
+    """Return the help of the program itself: what may stand first on its command line."""
     width = _terminal_width()
     lines = [
         "usage: polygraphy [-h] [-v] COMMAND [OPTION ...]",
@@ -127,11 +128,29 @@ def main_help(commands: dict[str, tuple[str, str]], version: str) -> str:
         "",
         "Commands:",
     ]
-    for name, (_, text) in commands.items():
+    for name, text in commands.items():
         lines += _entry(name, text, width)
     lines += ["", "Options:"]
     lines += _entry("-h, --help", "Show this text and exit; after a command, its own.", width)
     lines += _entry("-v, --version", "Show the version and exit.", width)
+    lines += _entry(
+        "--completion SHELL",
+        "Print what bash, zsh or fish has to read to complete command lines, as in:"
+        ' eval "$(polygraphy --completion bash)".',
+        width,
+    )
+    return "\n".join(lines) + "\n"
+
+
+def group_help(group: str, text: str, commands: dict[str, str]) -> str:
+    """Return the help of a group of sub-commands, which are given by their own names."""
+    width = _terminal_width()
+    usage = f"usage: polygraphy {group} [-h] COMMAND [OPTION ...]"
+    lines = [usage, "", *_wrapped(text, width, 0), "", "Commands:"]
+    for name, explained in commands.items():
+        lines += _entry(name, explained, width)
+    lines += ["", "Options:"]
+    lines += _entry("-h, --help", "Show this text and exit; after a command, its own.", width)
     return "\n".join(lines) + "\n"
 
 

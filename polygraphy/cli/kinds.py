@@ -19,6 +19,7 @@ __all__ = [
     "Ordered",
     "PerName",
     "Range",
+    "Script",
     "Shapes",
     "Statistics",
     "Text",
@@ -321,28 +322,54 @@ class Range(Kind):
 
 
 class Shapes(Kind):
-    """Shapes of tensors by name: ``image:[1,3,224,224] mask:[1,224,224]``."""
+    """Shapes of tensors by name: ``image:[1,3,224,224] mask:[1,224,224]``; a name may repeat."""
 
     nargs = "+"
     metavar = "INPUT:[DIM,...]"
 
-    def parse(self, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
-        """Return a dictionary from names to shapes."""
-        shapes: dict[str, tuple[int, ...]] = {}
+    def parse(self, words: Sequence[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """Return a dictionary from names to the shapes given for each, in order."""
+        shapes: dict[str, list[tuple[int, ...]]] = {}
         for word in words:
             name, colon, text = word.rpartition(":")
             if not colon or not name:
                 raise BadValue(
                     f"{word!r} does not say which input has which shape, as in input:[1,3,224,224]"
                 )
-            if name in shapes:
-                raise BadValue(f"there are two shapes for {name!r}")
-            shapes[name] = tuple(map(_dim, bracketed(text)))
-        return shapes
+            shapes.setdefault(name, []).append(tuple(map(_dim, bracketed(text))))
+        return {name: tuple(listed) for name, listed in shapes.items()}
 
-    def unparse(self, value: Mapping[str, Sequence[int]]) -> list[str]:
+    def unparse(self, value: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
         """Return one word per shape."""
-        return [f"{name}:[{','.join(map(str, shape))}]" for name, shape in value.items()]
+        return [
+            f"{name}:[{','.join(map(str, shape))}]"
+            for name, shapes in value.items()
+            for shape in shapes
+        ]
+
+
+class Script(Kind):
+    """A symbol in a Python script: ``path/script.py:symbol``, or ``path/script.py`` for the usual
+    one.
+    """
+
+    def __init__(self, symbol: str) -> None:
+        """Say which symbol is usual."""
+        self.symbol = symbol
+        self.metavar = "SCRIPT[:SYMBOL]"
+
+    def parse(self, words: Sequence[str]) -> tuple[str, str]:
+        """Return the path and the symbol."""
+        path, colon, symbol = words[0].rpartition(":")
+        if not colon or not symbol.isidentifier() or len(path) == 1:  # A drive letter is no path.
+            path, symbol = words[0], self.symbol
+        if not path.endswith(".py"):
+            raise BadValue(f"{words[0]!r} is no Python script, as in script.py:{self.symbol}")
+        return path, symbol
+
+    def unparse(self, value: tuple[str, str]) -> list[str]:
+        """Return path and symbol in one word."""
+        return [":".join(value)]
 
 
 def _dim(text: str) -> int:

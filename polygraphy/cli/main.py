@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from polygraphy import __version__
-from polygraphy.cli.commands import COMMANDS
+from polygraphy.cli.commands import COMMANDS, GROUPS, find, members, top_level
 from polygraphy.cli.errors import CommandLineError
 
 __all__ = ["main"]
@@ -35,16 +35,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words:
-        raise CommandLineError("no command is given. There is: " + ", ".join(COMMANDS) + ".")
-    name, rest = words[0], words[1:]
-    if name in ("-h", "--help"):
+        raise CommandLineError("no command is given. There is: " + ", ".join(top_level()) + ".")
+    first = words[0]
+    if first in ("-h", "--help"):
         from polygraphy.cli.help import main_help
 
-        return _show(main_help(COMMANDS, __version__))
-    if name in ("-v", "--version"):
+        return _show(main_help(top_level(), __version__))
+    if first in ("-v", "--version"):
         return _show(f"Polygraphy {__version__}\n")
+    if first == "--completion":
+        return _show_completion(words[1:])
+    if first in GROUPS and words[1:2] in ([], ["-h"], ["--help"]):
+        return _show_group(first, is_asked_for=len(words) > 1)
+    name, rest = find(words)
     if name not in COMMANDS:
-        raise CommandLineError(_unknown_command(name))
+        raise _unknown_command(first, name)
     if rest in (["-h"], ["--help"]):
         return _show_help(name)
     return _run(name, rest)
@@ -61,7 +66,7 @@ def _run(name: str, rest: list[str]) -> int:
         values = parse(command, rest)
     except HelpRequested:
         return _show_help(name)
-    source = command.render(values, ["polygraphy", name, *_without_script(rest)])
+    source = command.render(values, ["polygraphy", *name.split(), *_without_script(rest)])
     path = values[ScriptOptions].gen_script
     if path is None:
         execute.run(source, name)
@@ -89,19 +94,44 @@ def _show(text: str) -> int:
     return 0
 
 
+def _show_completion(words: list[str]) -> int:
+    from polygraphy.cli.completion import SHELLS, script
+
+    if len(words) != 1 or words[0] not in SHELLS:
+        raise CommandLineError(f"--completion takes one of {', '.join(SHELLS)}.")
+    return _show(script(words[0]))
+
+
 def _show_help(name: str) -> int:
     from polygraphy.cli.help import command_help, described
 
     return _show(command_help(described(name)))
 
 
-def _unknown_command(name: str) -> str:
+def _show_group(group: str, *, is_asked_for: bool) -> int:
+    listed = members(group)
+    if not is_asked_for:
+        raise CommandLineError(
+            f"no command is given after it. There is: {', '.join(listed)}.", f"polygraphy {group}"
+        )
+    from polygraphy.cli.help import group_help
+
+    return _show(group_help(group, GROUPS[group], listed))
+
+
+def _unknown_command(first: str, name: str) -> CommandLineError:
+    """Return the error that says which commands there are, or which may have been meant."""
     from difflib import get_close_matches
 
-    matches = get_close_matches(name, COMMANDS, n=2)
+    if first in GROUPS:
+        known = {member: f"{first} {member}" for member in members(first)}
+        word, usage, there_is = name[len(first) + 1 :], f"polygraphy {first}", list(known)
+    else:
+        known = {full.rpartition(" ")[2]: full for full in COMMANDS}
+        known.update({full: full for full in top_level()})
+        word, usage, there_is = name, "polygraphy", list(top_level())
+    matches = [known[match] for match in get_close_matches(word, known, n=2)]
     meant = (
-        f" Did you mean {' or '.join(matches)}?"
-        if matches
-        else f" There is: {', '.join(COMMANDS)}."
+        f"Did you mean {' or '.join(matches)}?" if matches else f"There is: {', '.join(there_is)}."
     )
-    return f"{name!r} is no command.{meant}"
+    return CommandLineError(f"{name!r} is no command. {meant}", usage)

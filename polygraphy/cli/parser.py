@@ -90,7 +90,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
 def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
     kind = option.kind
     if option.is_positional:
-        parser.add_argument(dest, action=_Words, nargs=kind.nargs)
+        parser.add_argument(dest, action=_Words, nargs=kind.nargs, metavar=kind.metavar)
     elif isinstance(kind, Ordered):
         for flag in option.flags:
             parser.add_argument(flag, dest=dest, action=_AppendFlag, nargs=0, const=flag)
@@ -106,7 +106,7 @@ def _values(
     values = {}
     for option in options:
         words = getattr(namespace, f"{group.__name__}.{option.name}")
-        if words is None or words == []:
+        if words is None or (words == [] and option.is_positional):
             continue
         try:
             values[option.name] = option.kind.parse(words)
@@ -117,12 +117,14 @@ def _values(
 
 def _unknown(words: Sequence[str], groups: Any) -> str:
     """Say which words are not understood, and what may have been meant."""
-    flags = [flag for options in groups for option in options for flag in option.flags]
+    declared = [option for options in groups for option in options]
+    flags = [flag for option in declared for flag in option.flags]
     wrong = [word for word in words if word.startswith("-")]
     if not wrong:
+        taken = [option.kind.metavar for option in declared if option.is_positional]
         return (
-            f"unrecognized arguments: {' '.join(words)}. One model is taken, and every flag comes"
-            " with its dashes."
+            f"unrecognized arguments: {' '.join(words)}. What is taken without a flag:"
+            f" {', '.join(taken) or 'nothing'}; every flag comes with its dashes."
         )
     advice = []
     for word in wrong:

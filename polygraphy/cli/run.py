@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.command import Command, Values
+from polygraphy.cli.compare_context import check_saved_verdicts, comparison_of
+from polygraphy.cli.data_context import data_of
 from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.onnx_context import onnx_of
 from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
 from polygraphy.cli.options.data import DataOptions
+from polygraphy.cli.options.functions import FunctionOptions
 from polygraphy.cli.options.log import LogOptions, severities
 from polygraphy.cli.options.model import ModelOptions, model_type
-from polygraphy.cli.options.runners import OnnxrtOptions, RunnerOptions, RunOptions
+from polygraphy.cli.options.onnx import (
+    OnnxLoadOptions,
+    OnnxSaveOptions,
+    OnnxShapeOptions,
+    OutputOptions,
+)
+from polygraphy.cli.options.runners import (
+    OnnxrtOptions,
+    OrderOptions,
+    RunnerOptions,
+    RunOptions,
+)
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.codegen.script import Comparison, Data, Log, RunScript, SimpleFunction
+from polygraphy.codegen.script import Log, RunScript
 
 __all__ = ["RunCommand"]
 
@@ -29,11 +44,17 @@ class RunCommand(Command):
     groups = (
         RunnerOptions,
         ModelOptions,
+        OutputOptions,
+        OnnxLoadOptions,
+        OnnxShapeOptions,
+        OnnxSaveOptions,
         OnnxrtOptions,
         DataOptions,
+        OrderOptions,
         RunOptions,
         CompareOptions,
         SimpleOptions,
+        FunctionOptions,
         ScriptOptions,
         LogOptions,
     )
@@ -41,21 +62,30 @@ class RunCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that runs the model."""
         self._check(values)
-        runs, compare = values[RunOptions], values[CompareOptions]
+        runs = values[RunOptions]
+        order = values[OrderOptions]
         return RunScript(
             command=words,
             model=values[ModelOptions].model_file,
             runners=values[RunnerOptions].runners,
             providers=_listed(values[OnnxrtOptions].providers),
-            data=_data(values),
+            graph_optimization_level=values[OnnxrtOptions].graph_optimization_level,
+            onnx=onnx_of(
+                values,
+                f"polygraphy {self.name}",
+                is_loaded=bool(values[RunnerOptions].runners),
+            ),
+            data=data_of(
+                values[DataOptions], values[ModelOptions].input_shapes, f"polygraphy {self.name}"
+            ),
+            sequential=order.sequential_runners
+            or order.use_subprocess
+            or order.warm_up is not None,
+            use_subprocess=order.use_subprocess,
+            warm_up=order.warm_up,
             save_inputs=runs.save_inputs,
             save_outputs=runs.save_outputs,
-            comparison=Comparison(
-                validate=compare.validate,
-                fail_fast=compare.fail_fast,
-                load_outputs=compare.load_outputs,
-                simple=_simple(values),
-            ),
+            comparison=comparison_of(values, f"polygraphy {self.name}"),
             log=log_of(values[LogOptions]),
         ).render()
 
@@ -93,31 +123,7 @@ class RunCommand(Command):
                 raise CommandLineError(
                     f"{flags} name the same path, {save}. Save to another one.", usage
                 )
-
-
-def _data(values: Values) -> Data:
-    options, shapes = values[DataOptions], values[ModelOptions].input_shapes
-    if options.load_inputs:
-        return Data(load=options.load_inputs)
-    return Data(
-        seed=options.seed,
-        iterations=options.iterations,
-        val_range=options.val_range,
-        shapes=shapes or {},
-    )
-
-
-def _simple(values: Values) -> SimpleFunction:
-    options = values[SimpleOptions]
-    return SimpleFunction(
-        check_shapes=False if options.no_shape_check else None,
-        rtol=options.rtol,
-        atol=options.atol,
-        fail_fast=values[CompareOptions].fail_fast or None,
-        check_error_stat=options.check_error_stat,
-        infinities_compare_equal=options.infinities_compare_equal or None,
-        error_quantile=options.error_quantile,
-    )
+        check_saved_verdicts(values, usage)
 
 
 def _listed(texts: Sequence[str] | None) -> list[str] | None:

@@ -67,7 +67,20 @@ def finalize_argument(value: Any) -> Source:
 
 
 _LEVELS = re.compile(r"[A-Z]+(_[A-Z]+)?")
-_WORDS = frozenset({"MODEL", "None", "bool", "data_loader", "results", "runners", "runs"})
+_WORDS = frozenset(
+    {
+        "MODEL",
+        "None",
+        "bool",
+        "data_loader",
+        "load_model",
+        "model",
+        "results",
+        "runners",
+        "runs",
+        "verdicts",
+    }
+)
 
 
 def _level(name: str) -> Source:

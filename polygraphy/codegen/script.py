@@ -7,7 +7,9 @@ from typing import Any
 
 from attrs import Factory, frozen
 
+from polygraphy.codegen.comparison import Comparison, SimpleFunction
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
 
 __all__ = ["BACKEND_NAMES", "Comparison", "Data", "Log", "RunScript", "SimpleFunction"]
@@ -26,46 +28,24 @@ class Log:
 
 @frozen
 class Data:
-    """Where the input data come from: `load` if it is not empty, else they are generated."""
+    """Where the input data come from: saved ones (`load`), a script (path and symbol), or
+    generated.
+
+    `shapes` holds the shapes that inputs take in turn, one dictionary from names to shapes per
+    turn.
+    """
 
     load: Sequence[str] = ()
+    script: tuple[str, str] | None = None
     seed: int | None = None
     iterations: int | None = None
     val_range: Any = None
-    shapes: Mapping[str, Sequence[int]] = Factory(dict)
+    shapes: Sequence[Mapping[str, Sequence[int]]] = ()
 
     @property
     def is_default(self) -> bool:
         """Whether the default data loader does."""
         return self == Data()
-
-
-@frozen
-class SimpleFunction:
-    """Arguments of the comparison function `simple`; None leaves the default alone."""
-
-    check_shapes: bool | None = None
-    rtol: Any = None
-    atol: Any = None
-    fail_fast: bool | None = None
-    check_error_stat: Any = None
-    infinities_compare_equal: bool | None = None
-    error_quantile: Any = None
-
-    @property
-    def is_default(self) -> bool:
-        """Whether no argument is given."""
-        return self == SimpleFunction()
-
-
-@frozen
-class Comparison:
-    """What is compared and checked."""
-
-    validate: bool = False
-    fail_fast: bool = False
-    load_outputs: Sequence[str] = ()
-    simple: SimpleFunction = SimpleFunction()
 
 
 @frozen
@@ -76,17 +56,33 @@ class RunScript:
     model: str | None = None
     runners: Sequence[str] = ()
     providers: Sequence[str] | None = None
+    graph_optimization_level: str | None = None
+    onnx: OnnxModel = OnnxModel()
     data: Data = Data()
+    sequential: bool = False
+    warm_up: int | None = None
+    use_subprocess: bool = False
     save_inputs: str | None = None
     save_outputs: str | None = None
     comparison: Comparison = Comparison()
     log: Log = Log()
 
     @property
+    def shares_onnx(self) -> bool:
+        """Whether several runners use the ONNX model, so that it is loaded once, before them."""
+        return len(self.runners) > 1
+
+    @property
     def compares(self) -> bool:
         """Whether there are at least two runs to compare; a loaded file may hold several."""
         loaded = len(self.comparison.load_outputs)
         return len(self.runners) + loaded > 1 or (not self.runners and loaded == 1)
+
+    @property
+    def uses_results(self) -> bool:
+        """Whether something is done with the results; runners that stream only run when asked."""
+        checked = self.comparison.validate or self.comparison.postprocess is not None
+        return self.compares or checked or not self.sequential
 
     @property
     def summary(self) -> str:

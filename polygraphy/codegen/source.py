@@ -20,6 +20,8 @@ __all__ = ["Source", "finalize", "literal"]
 Source = Markup
 """Text that is known to be Python source. Jinja2 never touches such text, and macros return it."""
 
+_ROUND = 1e6
+"""From here on, zeros are hard to count."""
 _SAFE_EXPONENT = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-])0*(\d+)$")
 
 
@@ -56,10 +58,12 @@ def _literal(value: Any) -> str:
 
 
 def _float(value: float) -> str:
-    """Return the shortest common spelling: ``1e-3`` and ``1e-5``, but ``0.05``."""
+    """Return the shortest common spelling: ``1e-3`` and ``1e-5``, but ``0.05`` and ``40.0``."""
     if not math.isfinite(value):
         return f'float("{value}")'
     plain = repr(value)
+    if 1 <= abs(value) < _ROUND:
+        return plain
     scientific = f"{value:.16e}"
     for digits in range(17):
         scientific = f"{value:.{digits}e}"

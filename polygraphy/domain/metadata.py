@@ -79,7 +79,9 @@ class TensorMetadata(dict[str, MetadataTuple]):
         """Describe arrays: anything with a `dtype` and a `shape`."""
         metadata = TensorMetadata()
         for name, array in feed_dict.items():
-            metadata.add(name, array.dtype, tuple(array.shape))
+            shape = getattr(array, "shape", None)  # The address of memory on a device has none.
+            dtype = getattr(array, "dtype", None)
+            metadata.add(name, dtype, None if shape is None else tuple(shape))
         return metadata
 
     def add(

@@ -45,7 +45,7 @@ class DataLoader:
         self,
         seed: int | None = None,
         iterations: int | None = None,
-        input_metadata: TensorMetadata | None = None,
+        input_metadata: TensorMetadata | Sequence[TensorMetadata] | None = None,
         val_range: PerOutput[ValRange] | None = None,
         data_loader_backend_module: str | None = None,
     ) -> None:
@@ -53,9 +53,10 @@ class DataLoader:
 
         Args:
             seed: seed of iteration 0; 1 unless given.
-            iterations: how many feed dictionaries there are; 1 unless given.
+            iterations: how many feed dictionaries there are; one, or one per entry of
+                `input_metadata`, unless given.
             input_metadata: data types and shapes that are to be used instead of the model's; names
-                may be patterns.
+                may be patterns. Of several, each iteration takes the next, over and over.
             val_range: smallest and largest value, both inclusive, for all inputs or per input;
                 (0.0, 1.0) unless given.
             data_loader_backend_module: the array library of the data: ``numpy``.
@@ -64,8 +65,8 @@ class DataLoader:
             UsageError: a value is out of its range.
         """
         self.seed = DEFAULT_SEED if seed is None else int(seed)
-        self.iterations = 1 if iterations is None else int(iterations)
-        self.user_input_metadata = TensorMetadata() if input_metadata is None else input_metadata
+        self._turns = _listed(input_metadata)
+        self.iterations = len(self._turns) if iterations is None else int(iterations)
         self.input_metadata: TensorMetadata | None = None
         self.val_range: PerOutput[ValRange] = DEFAULT_VAL_RANGE if val_range is None else val_range
         self.notes: list[str] = []
@@ -96,8 +97,10 @@ class DataLoader:
         """
         if not 0 <= index < self.iterations:
             raise IndexError(index)
-        given = self._given_metadata()
-        metadata = self._merged_metadata(given)
+        turn = self._turns[index % len(self._turns)]
+        model = turn if self.input_metadata is None else self.input_metadata
+        given = self._given_metadata(turn, list(model))
+        metadata = self._merged_metadata(model, given)
         generator = np.random.RandomState((self.seed + index) % 2**32)
         feed = {}
         for name, meta in metadata.items():
@@ -106,22 +109,23 @@ class DataLoader:
             feed[name] = sample(generator, name, meta, low, high) if values is None else values
         return feed
 
-    def _model_metadata(self) -> TensorMetadata:
-        return self.user_input_metadata if self.input_metadata is None else self.input_metadata
+    @property
+    def user_input_metadata(self) -> TensorMetadata:
+        """What was given to be used instead of the model's metadata, in the first iteration."""
+        return self._turns[0]
 
-    def _given_metadata(self) -> TensorMetadata:
+    def _given_metadata(self, turn: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
         """Return what the user gave, for the inputs that the model has."""
-        names = list(self._model_metadata())
         if isinstance(self.val_range, Mapping):
             for name in self.val_range:
                 if name and name not in names:
                     raise UnknownNameError("Input", name, names)
-        return _expand(self.user_input_metadata, names)
+        return _expand(turn, names)
 
-    def _merged_metadata(self, given: TensorMetadata) -> TensorMetadata:
+    def _merged_metadata(self, model: TensorMetadata, given: TensorMetadata) -> TensorMetadata:
         """Combine what the model asks for with what the user gave; every shape in it is static."""
         merged = TensorMetadata()
-        for name, (dtype, shape) in self._model_metadata().items():
+        for name, (dtype, shape) in model.items():
             user_dtype, user_shape = given.get(name, MetadataTuple(None, None))
             wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
             merged.add(
@@ -160,7 +164,7 @@ class DataLoader:
 
     def _is_shape_value(self, name: str, given: Sequence[int]) -> bool:
         """Tell whether a given "shape" can only be meant as the value of a shape tensor."""
-        meta = self._model_metadata().get(name)
+        meta = (self.input_metadata or self._turns[0]).get(name)
         if meta is None or meta.shape is None:
             return False
         dtype = DataType.from_dtype(meta.dtype)
@@ -189,6 +193,15 @@ class DataLoader:
             f"DataLoader(seed={self.seed}, iterations={self.iterations},"
             f" val_range={self.val_range!r})"
         )
+
+
+def _listed(given: TensorMetadata | Sequence[TensorMetadata] | None) -> list[TensorMetadata]:
+    """Return the metadata of each turn; there is at least one turn."""
+    if given is None or isinstance(given, TensorMetadata):
+        return [TensorMetadata() if given is None else given]
+    if not given:
+        raise UsageError("There must be metadata for at least one iteration.")
+    return list(given)
 
 
 def _described(metadata: TensorMetadata | None, name: str) -> str:

@@ -20,12 +20,16 @@ __all__ = ["Algorithm", "TacticReplay", "TensorInfo"]
 PathOrFile = Union[str, "Path", IO[Any]]
 
 
+def _as_integers(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(values)
+
+
 @frozen
 class TensorInfo:
     """How a tactic wants one of its tensors laid out in memory; strides in elements."""
 
     dtype: str = field(converter=str)
-    strides: tuple[int, ...] = field(converter=tuple)
+    strides: tuple[int, ...] = field(converter=_as_integers)
     vectorized_dim: int | None = None
     components_per_element: int | None = None
 

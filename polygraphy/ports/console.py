@@ -38,6 +38,9 @@ class Console(Protocol):
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done; `runtimes` are the seconds of its iterations, in order."""
 
+    def runner_failed(self, runner: str, reason: str) -> None:
+        """A runner failed where the others go on."""
+
     def comparison_starting(self, runner0: str, runner1: str) -> None:
         """Two runs are about to be compared."""
 

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, Union
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ResultStore", "ResultWriter"]
+__all__ = ["ResultStore", "ResultWriter", "Stored"]
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -24,6 +24,27 @@ class ResultWriter(Protocol[T_contra]):
 
     def add(self, item: T_contra) -> None:
         """Append one item."""
+
+
+class Stored(Protocol):
+    """What a file or folder holds, looked into without reading its arrays.
+
+    Attributes:
+        kind: `dict` for feed dictionaries, `RunResults` or `AccuracyResults`.
+        runs: name of each runner, and how many iterations it has; of feed dictionaries there is one
+            run, whose name is empty; of accuracy results there is none.
+    """
+
+    kind: type
+    runs: tuple[tuple[str, int], ...]
+
+    def iterations(self) -> Iterator[Any]:
+        """Yield feed dictionaries, or RunResults of one iteration each, in which a runner that has
+        no more iterations has none. May be called again.
+        """
+
+    def value(self) -> Any:
+        """Return everything in one piece; feed dictionaries as a list."""
 
 
 class ResultStore(Protocol):
@@ -54,4 +75,9 @@ class ResultStore(Protocol):
     def iterate(self, source: str | Path, kind: type[T]) -> Iterator[T]:
         """Yield the items of a file or folder, one per iteration, lazily; what is missing is told
         at the call.
+        """
+
+    def look_into(self, source: str | Path) -> Stored:
+        """Find out what a file or folder holds; FileError when it is missing, damaged, or nothing
+        that consists of arrays or verdicts.
         """

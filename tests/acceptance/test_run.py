@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -127,6 +128,74 @@ def test_the_log_is_quiet_when_asked(g2_dir: Path, polygraphy: Run) -> None:
     loud = polygraphy("polygraphy run identity.onnx --onnxrt --onnx -v --log-file run.log")
     assert "[V] " in loud.out
     assert (g2_dir / "run.log").read_text(encoding="utf-8") == loud.out
+
+
+def test_log_lines_may_be_objects(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --onnx --log-format json")
+    messages = [json.loads(line) for line in done.lines]
+    assert messages[0]["message"].startswith("RUNNING | Command: ")
+    assert any(
+        m["message"].strip() == "PASSED | All outputs matched | Outputs: ['y']" for m in messages
+    )
+
+
+def test_one_module_may_say_more(g2_dir: Path, polygraphy: Run) -> None:
+    quiet = polygraphy("polygraphy run identity.onnx --onnx --verbosity WARNING backend/onnx:INFO")
+    assert [line[:18] for line in quiet.lines] == ["[I] Loading model:"]
+
+
+def test_warm_up_runs_are_not_counted(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy run identity.onnx --onnxrt --onnx --warm-up-runs 10 --iterations 20"
+    )
+    assert done.code == 0
+    assert done.out.count("Completed 20 iteration(s)") == 2
+    assert done.out.count("of the others mean=") == 2
+    [first, second] = [i for i, line in enumerate(done.lines) if "Activating" in line]
+    assert first < next(i for i, line in enumerate(done.lines) if "Completed" in line) < second
+
+
+def test_runners_may_have_processes_of_their_own(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy run identity.onnx --onnxrt --onnx --use-subprocess --iterations 3"
+        " --save-inputs i.json --save-outputs o.json"
+    )
+    assert done.code == 0
+    assert "Passed: 3/3 iterations" in done.out
+    again = polygraphy(
+        "polygraphy run identity.onnx --onnxrt --load-inputs i.json --load-outputs o.json"
+    )
+    assert again.code == 0
+
+
+def test_the_others_survive_the_crash_of_a_runner(g2_dir: Path) -> None:
+    program = """
+import os, signal
+from polygraphy import program
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator
+
+class Crashing(OnnxrtRunner):
+    def infer_impl(self, feed_dict):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def main():
+    load = SessionFromOnnx("identity.onnx")
+    runners = [Crashing(load, name="crashing"), OnnxrtRunner(load, name="sound")]
+    Comparator.run(runners, use_subprocess=True, save_outputs_path="o.json")
+
+program.run(main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=g2_dir
+    )
+    assert done.returncode == 3
+    assert "crashing crashed: its process was ended by SIGKILL" in done.stdout
+    assert "1 of 2 runners failed: crashing." in done.stderr
+
+    from polygraphy.comparator import RunResults
+
+    assert RunResults.load(str(g2_dir / "o.json")).keys() == ["sound"]
 
 
 def test_a_saved_program_does_what_the_command_does(g2_dir: Path, polygraphy: Run) -> None:

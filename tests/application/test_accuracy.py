@@ -270,6 +270,25 @@ def test_outputs_that_differ_fail_even_where_missing_ones_are_allowed() -> None:
     assert not compared(runs, allow_missing_outputs=True)
 
 
+def test_what_one_side_lacks_is_not_compared_with_what_stands_in_its_place() -> None:
+    runs = RunResults(
+        [
+            ("a", [iteration("a", same=[1.0], conv=[1.0], gone=[3.0])]),
+            ("b", [iteration("b", same=[1.0], conv_fused=[2.0])]),
+        ]
+    )
+    assert not compared(runs)
+    found = compared(runs, allow_missing_outputs=True)
+    assert verdicts(found) == {AB: [{"same": True}]}
+    assert found.left_out == {AB: ["conv", "gone", "conv_fused"]}
+    assert compared(results(a=[1.0], b=[1.0]), allow_missing_outputs=True).left_out == {}
+
+
+def test_names_that_nobody_shares_are_still_paired() -> None:
+    runs = RunResults([("a", [iteration("a", x=[1.0])]), ("b", [iteration("b", y=[1.0])])])
+    assert verdicts(compared(runs, allow_missing_outputs=True)) == {AB: [{"x": True}]}
+
+
 def test_no_common_output_is_no_success() -> None:
     runs = RunResults([("a", [iteration("a")]), ("b", [iteration("b", z=[1.0])])])
     assert not compared(runs, allow_missing_outputs=True)

@@ -8,13 +8,26 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from polygraphy.adapters.fake import MemoryResultStore
+from polygraphy.adapters.fake import (
+    FakeRunner,
+    InlineIsolation,
+    MemoryResultStore,
+    RecordingConsole,
+)
 from polygraphy.application.comparator import Comparator
 from polygraphy.domain.accuracy import AccuracyResults
 from polygraphy.domain.compare import SimpleCompareFunc
-from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
+from polygraphy.domain.errors import (
+    BackendError,
+    CheckFailedError,
+    InconclusiveError,
+    UsageError,
+)
 from polygraphy.domain.results import RunResults
 from polygraphy.domain.synthesis import DataLoader
+from polygraphy.ports.binding import bind
+from polygraphy.ports.console import Console
+from polygraphy.ports.isolation import Isolation
 from tests.application.runs import counting_up, doubler, feed, results, values
 
 
@@ -24,11 +37,13 @@ def parameters(name: str) -> list[str]:
 
 def test_the_published_arguments_in_their_order() -> None:
     assert parameters("run") == [
-        "runners", "data_loader", "warm_up", "save_inputs_path", "save_outputs_path", "streaming",
+        "runners", "data_loader", "warm_up", "use_subprocess", "subprocess_timeout",
+        "subprocess_polling_interval", "save_inputs_path", "save_outputs_path", "streaming",
     ]  # fmt: skip
-    assert parameters("compare_accuracy")[:4] == [
-        "run_results", "fail_fast", "comparisons", "compare_func",
+    assert parameters("compare_accuracy")[:5] == [
+        "run_results", "fail_fast", "comparisons", "compare_func", "check_average",
     ]  # fmt: skip
+    assert parameters("postprocess") == ["run_results", "postprocess_func"]
     assert parameters("validate") == ["run_results", "check_inf", "check_nan", "fail_fast"]
 
 
@@ -78,11 +93,41 @@ def test_warming_up() -> None:
     assert len(runner.feeds) == 5
 
 
-def test_streaming_runners_cannot_be_warmed_up() -> None:
+@pytest.mark.parametrize("wish", [{"warm_up": 1}, {"use_subprocess": True}])
+def test_streaming_runners_are_not_warmed_up_and_share_a_process(wish: Any) -> None:
     runner = doubler("a")
-    with pytest.raises(UsageError, match="cannot be warmed up"):
-        Comparator.run([runner], [feed(1)], warm_up=1, streaming=True)  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match="they are not warmed up, and share a process"):
+        Comparator.run([runner], [feed(1)], streaming=True, **wish)
     assert runner.events == []
+
+
+def test_the_others_go_on_when_an_isolated_runner_fails(store: MemoryResultStore) -> None:
+    console, crash = RecordingConsole(), BackendError("a crashed")
+    isolation = InlineIsolation({"a": crash})
+    runners = [doubler("a"), doubler("b")]
+    with (
+        bind(Console, console),
+        bind(Isolation, isolation),
+        pytest.raises(BackendError, match=r"1 of 2 runners failed: a\."),
+    ):
+        Comparator.run(
+            runners,
+            counting_up(2),
+            use_subprocess=True,
+            subprocess_timeout=5,
+            save_outputs_path="o.json",
+        )
+    assert isolation.calls == [("a", 5), ("b", 5)]
+    assert console.told("runner_failed") == [("a", "a crashed")]
+    assert [(name, len(made)) for name, made in RunResults.load("o.json")] == [("b", 2)]
+
+
+def test_an_error_of_a_runner_that_is_not_isolated_ends_the_run() -> None:
+    failing = FakeRunner({}, fail_at=-1, error=BackendError("mine"), name="a")
+    other = doubler("b")
+    with pytest.raises(BackendError, match="mine"):
+        Comparator.run([failing, other], [feed(1)])
+    assert other.events == []
 
 
 @pytest.mark.parametrize("streaming", [True, False])

@@ -331,6 +331,24 @@ def test_the_last_results_are_handed_over_when_all_is_saved(store: MemoryResultS
     assert RunResults.load("outputs.json").keys() == ["a"]
 
 
+def test_what_ran_is_saved_when_the_consumer_stops(store: MemoryResultStore) -> None:
+    how = {"save_inputs_path": "inputs.json", "save_outputs_path": "outputs.json"}
+    steps = stream([doubler("a")], counting_up(5), **how)
+    next(steps), next(steps)
+    assert store.values == {}
+    steps.close()  # type: ignore[attr-defined]
+    assert values(RunResults.load("outputs.json")) == {"a": [[0], [2]]}
+    assert len(list(StreamingDataLoader("inputs.json"))) == 2
+
+
+def test_nothing_is_saved_when_the_consumer_throws(store: MemoryResultStore) -> None:
+    steps = stream([doubler("a")], counting_up(5), save_outputs_path="outputs.json")
+    next(steps)
+    with pytest.raises(KeyError):
+        steps.throw(KeyError)  # type: ignore[attr-defined]
+    assert store.values == {}
+
+
 class Alive:
     """Counts how many of the arrays that it was shown are still in memory."""
 

@@ -17,6 +17,7 @@ from polygraphy.cli.kinds import (
     Number,
     PerName,
     Range,
+    Script,
     Shapes,
     Statistics,
     Text,
@@ -31,6 +32,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 @given(st.data())
 def test_every_value_survives_the_way_to_words_and_back(data: st.DataObject) -> None:
     low_high = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(lambda p: (min(p), max(p)))
+    shape = st.lists(st.integers(0, 99)).map(tuple)
     kinds: list[tuple[Kind, st.SearchStrategy[Any]]] = [
         (Text(), st.text()),
         (Texts(), st.lists(st.text(), min_size=1).map(tuple)),
@@ -44,7 +46,8 @@ def test_every_value_survives_the_way_to_words_and_back(data: st.DataObject) -> 
             Statistics("max", "mean"),
             st.sampled_from(["max", ("max", "mean"), {"y": "max", "": "mean"}]),
         ),
-        (Shapes(), st.dictionaries(names, st.lists(st.integers(0, 99)).map(tuple), min_size=1)),
+        (Shapes(), st.dictionaries(names, st.lists(shape, min_size=1).map(tuple), min_size=1)),
+        (Script("load_data"), st.tuples(names.map("{}.py".format), st.just("some_name"))),
     ]
     for kind, values in kinds:
         value = data.draw(values)
@@ -61,8 +64,12 @@ def test_every_value_survives_the_way_to_words_and_back(data: st.DataObject) -> 
         (PerName(Number()), ["1e-5", "y:1e-3"], {"": 1e-5, "y": 1e-3}),
         (PerName(Range()), ["[0,1]"], (0, 1)),
         (PerName(Range()), ["image:[0,1]", "mask:[-0.5, 2]"], {"image": (0, 1), "mask": (-0.5, 2)}),
-        (Shapes(), ["x:[1, 2]", "s:[]"], {"x": (1, 2), "s": ()}),
-        (Shapes(), ["x:1,2"], {"x": (1, 2)}),
+        (Shapes(), ["x:[1, 2]", "s:[]"], {"x": ((1, 2),), "s": ((),)}),
+        (Shapes(), ["x:1,2"], {"x": ((1, 2),)}),
+        (Shapes(), ["x:[2]", "y:[1]", "x:[6]"], {"x": ((2,), (6,)), "y": ((1,),)}),
+        (Script("load_data"), ["a/data.py"], ("a/data.py", "load_data")),
+        (Script("load_data"), ["../a.b/data.py:mine"], ("../a.b/data.py", "mine")),
+        (Script("load_data"), ["C:\\data.py"], ("C:\\data.py", "load_data")),
         (Statistics("max", "mean"), ["max", "mean", "max"], ("max", "mean")),
         (Statistics("max", "mean"), ["y:max", "mean"], {"y": "max", "": "mean"}),
         (Integer(), ["1e3"], 1000),
@@ -89,7 +96,8 @@ def test_the_syntax(kind: Kind, words: list[str], value: Any) -> None:
         (Shapes(), ["[1,2]"], "which input"),
         (Shapes(), ["x:[1,batch]"], "'batch' is not a number"),
         (Shapes(), ["x:[1,-1]"], "negative"),
-        (Shapes(), ["x:[1]", "x:[2]"], "two shapes for 'x'"),
+        (Script("load_data"), ["data.json"], "no Python script"),
+        (Script("load_data"), ["data.py:not a name"], "no Python script"),
     ],
 )
 def test_what_is_wrong_is_said(kind: Kind, words: list[str], why: str) -> None:

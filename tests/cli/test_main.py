@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy import __version__
-from polygraphy.cli.commands import COMMANDS, load
+from polygraphy.cli.commands import COMMANDS, GROUPS, load, members, top_level
 from polygraphy.cli.help import command_help, describe, described, write_descriptions
 from polygraphy.cli.main import main
 
@@ -24,9 +24,38 @@ def run_python(code: str, cwd: Path | None = None) -> subprocess.CompletedProces
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-h"]) == 0
     shown = capsys.readouterr().out
-    for name, (_, text) in COMMANDS.items():
+    for name, text in top_level().items():
         assert name in shown
         assert text.split(".")[0][:30] in shown
+    assert next(iter(top_level())) == "run"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_help_of_a_group_lists_its_commands(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([group, "-h"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: polygraphy {group} [-h] COMMAND")
+    assert members(group)
+    for name, text in members(group).items():
+        assert f"  {name} " in shown
+        assert text.split(".")[0][:30] in shown
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if " " in name])
+def test_a_sub_command_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*name.split(), "-h"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: polygraphy {name} ")
+    assert load(name).name == name
+
+
+def test_every_positional_argument_is_in_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "diff", "-h"]) == 0
+    assert "usage: polygraphy inspect diff REFERENCE CANDIDATE [OPTION ...]" in (
+        capsys.readouterr().out
+    )
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,6 +93,17 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
     [
         ([], "no command is given. There is: run"),
         (["rum"], "'rum' is no command. Did you mean run?"),
+        (["inspect"], "polygraphy inspect: error: no command is given after it. There is: data,"),
+        (["inspect", "dat"], "'inspect dat' is no command. Did you mean inspect data"),
+        (["inspect", "--xyz"], "'inspect --xyz' is no command. There is: data"),
+        (["concta"], "'concta' is no command. Did you mean data concat or data"),
+        (["inspct", "data"], "'inspct' is no command. Did you mean inspect"),
+        (["inspect", "data"], "the following arguments are required: PATH."),
+        (["inspect", "data", "a", "-n", "0"], "argument -n/--num-items: 0 would show nothing."),
+        (["inspect", "diff", "a"], "the following arguments are required: CANDIDATE."),
+        (["data", "concat", "a"], "it is not said where to write. Name a path with -o."),
+        (["data", "convert", "a", "a"], "a is to be both read and written."),
+        (["check", "accuracy", "a", "--check-error-stat", "elemwise"], "'elemwise' is none of"),
         (["run"], "nothing is selected to run. Choose at least one of --onnxrt, --onnx."),
         (["run", "a.onnx"], "nothing is selected to run"),
         (["run", "--onnxrt"], "no model is given"),
@@ -104,6 +144,15 @@ def test_the_help_of_the_program_imports_next_to_nothing() -> None:
 def test_the_help_of_a_command_imports_no_numpy() -> None:
     done = run_python(
         "import sys; from polygraphy.cli.main import main; main(['run', '-h']);"
+        "print('LOADED', [m for m in ('numpy', 'onnx', 'onnxruntime') if m in sys.modules])"
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+@pytest.mark.parametrize("words", [["inspect", "-h"], ["inspect", "data", "-h"]])
+def test_the_help_of_sub_commands_imports_no_numpy(words: list[str]) -> None:
+    done = run_python(
+        f"import sys; from polygraphy.cli.main import main; main({words!r});"
         "print('LOADED', [m for m in ('numpy', 'onnx', 'onnxruntime') if m in sys.modules])"
     )
     assert done.stdout.splitlines()[-1] == "LOADED []"

@@ -130,6 +130,10 @@ def test_help_is_seen_anywhere() -> None:
         (["--verbosity", "warning"], {"": "WARNING"}),
         (["--verbosity", "warning", "-v"], {"": "WARNING"}),
         (["-v", "--verbosity", "domain:error"], {"": "VERBOSE", "domain": "ERROR"}),
+        (["--verbosity", "backend/onnxrt:verbose"], {"adapters/onnxruntime": "VERBOSE"}),
+        (["--verbosity", "backend/onnx/loader.py:verbose"], {"adapters/onnx": "VERBOSE"}),
+        (["--verbosity", "backend/trt:verbose"], {"adapters": "VERBOSE"}),
+        (["--verbosity", "adapters/onnx/model.py:error"], {"adapters/onnx/model.py": "ERROR"}),
     ],
 )
 def test_log_levels(words: list[str], levels: dict[str, str]) -> None:

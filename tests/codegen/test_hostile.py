@@ -9,12 +9,30 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.command import Values
+from polygraphy.cli.check_accuracy import CheckAccuracyCommand
+from polygraphy.cli.command import Command, Values
+from polygraphy.cli.data import DataConcatCommand, DataMergeCommand
+from polygraphy.cli.inspect_data import InspectDataCommand
+from polygraphy.cli.inspect_diff import InspectDiffCommand
 from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
 from polygraphy.cli.options.data import DataOptions
+from polygraphy.cli.options.functions import FunctionOptions
+from polygraphy.cli.options.inspection import DetailOptions, InspectedOptions, ReferenceOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.model import ModelOptions
-from polygraphy.cli.options.runners import OnnxrtOptions, RunnerOptions, RunOptions
+from polygraphy.cli.options.onnx import (
+    OnnxLoadOptions,
+    OnnxSaveOptions,
+    OnnxShapeOptions,
+    OutputOptions,
+)
+from polygraphy.cli.options.runners import (
+    OnnxrtOptions,
+    OrderOptions,
+    RunnerOptions,
+    RunOptions,
+)
+from polygraphy.cli.options.saved import JoinOptions, RejudgeOptions, StopOptions
 from polygraphy.cli.options.script import ScriptOptions
 from polygraphy.cli.run import RunCommand
 from polygraphy.codegen.render import formatted
@@ -59,12 +77,23 @@ def program_with(texts: list[str]) -> str:
     groups: dict[Any, Any] = {
         RunnerOptions: RunnerOptions(runners=("onnxrt", "onnx")),
         ModelOptions: ModelOptions(
-            model_file=model, model_type="onnx", input_shapes={name: (1, 2)}
+            model_file=model, model_type="onnx", input_shapes={name: ((1, 2),)}
         ),
+        OutputOptions: OutputOptions(exclude_outputs=(name,)),
+        OnnxLoadOptions: OnnxLoadOptions(
+            external_data_dir=load_inputs,
+            onnx_outputs=(name, "y"),
+            onnx_exclude_outputs=(provider,),
+            onnx_outputs_by_type=(log_file,),
+        ),
+        OnnxShapeOptions: OnnxShapeOptions(),
+        OnnxSaveOptions: OnnxSaveOptions(save_onnx=save_inputs, save_external_data=save_outputs),
         OnnxrtOptions: OnnxrtOptions(providers=(provider,)),
         DataOptions: DataOptions(val_range={name: (0, 1)}),
+        OrderOptions: OrderOptions(),
         RunOptions: RunOptions(save_inputs=save_inputs, save_outputs=save_outputs),
         CompareOptions: CompareOptions(load_outputs=(load_outputs,)),
+        FunctionOptions: FunctionOptions(),
         SimpleOptions: SimpleOptions(rtol={name: 1e-3}, check_error_stat={name: ("max", "mean")}),
         ScriptOptions: ScriptOptions(),
         LogOptions: LogOptions(log_file=log_file, verbosity={name: "VERBOSE"}),
@@ -72,6 +101,30 @@ def program_with(texts: list[str]) -> str:
     words = ["polygraphy", "run", *texts]
     generated = RunCommand().render(Values(groups), words)
     groups[DataOptions] = DataOptions(load_inputs=(load_inputs,))
+    groups[ModelOptions] = ModelOptions(model_file=model, model_type="onnx")
+    loaded = RunCommand().render(Values(groups), words)
+    groups[DataOptions] = DataOptions(data_loader_script=(load_inputs, "load_data"))
+    generated += loaded + RunCommand().render(Values(groups), words)
+    return generated + program_that_compares(groups, words, model, load_inputs, save_inputs)
+
+
+def program_that_compares(
+    groups: dict[Any, Any], words: list[str], name: str, script: str, saved: str
+) -> str:
+    """Render programs in which every option of comparison functions has one of these texts."""
+    groups[RunOptions] = RunOptions()
+    groups[SimpleOptions] = SimpleOptions()
+    groups[CompareOptions] = CompareOptions(
+        compare=("indices", "l2"),
+        save_accuracy_results=saved,
+        postprocess={name: 3, saved: (2, 1)},
+    )
+    groups[FunctionOptions] = FunctionOptions(indices={name: 1}, l2={name: 1e-3, "": 1e-2})
+    generated = RunCommand().render(Values(groups), words)
+    groups[FunctionOptions] = FunctionOptions()
+    groups[CompareOptions] = CompareOptions(
+        compare_func_script=(script, "compare"), postprocess_func_script=(saved, "process")
+    )
     return generated + RunCommand().render(Values(groups), words)
 
 
@@ -86,6 +139,63 @@ def skeleton(source: str) -> str:
 
 def constants(source: str) -> Iterable[Any]:
     return [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+
+
+def programs_about_saved_data(texts: list[str]) -> list[str]:
+    """Render the programs that read saved data, with these texts wherever they take any."""
+    first, second, output, name, log_file, *_ = texts
+    shared: dict[Any, Any] = {
+        ScriptOptions: ScriptOptions(),
+        LogOptions: LogOptions(log_file=log_file),
+    }
+    tolerances = {name: 1e-3}
+    commands: list[tuple[Command, dict[Any, Any]]] = [
+        (
+            InspectDataCommand(),
+            {
+                InspectedOptions: InspectedOptions(paths=(first, second, output, name)),
+                DetailOptions: DetailOptions(),
+            },
+        ),
+        (
+            InspectDiffCommand(),
+            {
+                ReferenceOptions: ReferenceOptions(reference=first, candidate=second),
+                SimpleOptions: SimpleOptions(rtol=tolerances, atol={output: 1e-3}),
+                StopOptions: StopOptions(),
+            },
+        ),
+        (
+            CheckAccuracyCommand(),
+            {
+                RejudgeOptions: RejudgeOptions(
+                    path=first,
+                    rtol=tolerances,
+                    atol={second: 1e-3},
+                    check_error_stat={output: "max"},
+                ),
+                FunctionOptions: FunctionOptions(l2={first: 1.0}),
+            },
+        ),
+        *(
+            (joins(), {JoinOptions: JoinOptions(paths=(first, second, name), output=output)})
+            for joins in (DataConcatCommand, DataMergeCommand)
+        ),
+    ]
+    return [
+        command.render(Values({**groups, **shared}), ["polygraphy", *command.name.split(), *texts])
+        for command, groups in commands
+    ]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(hostile, min_size=5, max_size=5, unique=True))
+@example(["-", '"""', "\\", "{{ x }}", "\n"])
+def test_programs_about_saved_data_keep_text_as_constants(texts: list[str]) -> None:
+    plain = programs_about_saved_data([f"text{index}" for index in range(5)])
+    for program, expected in zip(programs_about_saved_data(texts), plain):
+        assert skeleton(program) == skeleton(expected)
+        assert set(texts) <= set(constants(program))
 
 
 PLAIN = [f"text{index}" for index in range(8)]

@@ -13,7 +13,19 @@ import pytest
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.domain.accuracy import AccuracyResult, PairResult
-from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
+from polygraphy.domain.compare import (
+    CosineSimilarityCompareFunc,
+    IndicesCompareFunc,
+    L2CompareFunc,
+    L2Result,
+    L2Threshold,
+    NormalizedL2CompareFunc,
+    OutputCompareResult,
+    PsnrCompareFunc,
+    SimpleCompareFunc,
+    SnrCompareFunc,
+    SqnrCompareFunc,
+)
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult
 from polygraphy.domain.tolerance import Tolerance
@@ -150,6 +162,39 @@ def test_plain_answers_can_be_told(console: Console, answer: Any) -> None:
     pair = PairResult(("first", "second"), 0, "mine", {"y": answer}, (empty, empty))
     console.iteration_compared(pair)
     console.comparison_finished(finished(pair))
+
+
+FUNCTIONS = [
+    L2CompareFunc,
+    NormalizedL2CompareFunc,
+    CosineSimilarityCompareFunc,
+    PsnrCompareFunc,
+    SnrCompareFunc,
+    SqnrCompareFunc,
+    IndicesCompareFunc,
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("arrays", ARRAYS)
+def test_any_function_can_be_told(console: Console, arrays: str, function: Any) -> None:
+    one, other = (IterationResult({"y": array}) for array in ARRAYS[arrays])
+    for is_judged in (True, False):
+        results = function()(one, other)
+        pair = PairResult(("first", "second"), 0, "mine", results, (one, other), is_judged)
+        console.iteration_compared(pair)
+        told = finished(pair)
+        if not is_judged and function is not IndicesCompareFunc:
+            told.aggregation = "average"
+        console.comparison_finished(told)
+
+
+def test_metrics_without_thresholds_can_be_told(console: Console) -> None:
+    empty = IterationResult()
+    for result in (L2Result(), L2Result(1.0), L2Result(None, L2Threshold(1.0))):
+        pair = PairResult(("first", "second"), 0, "l2", {"y": result}, (empty, empty))
+        console.iteration_compared(pair)
+        console.comparison_finished(finished(pair))
 
 
 def test_settled_results_can_be_summed_up(console: Console) -> None:

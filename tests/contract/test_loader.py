@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnxruntime
 import pytest
 from attrs import frozen
 
@@ -191,14 +192,29 @@ def test_a_class_in_a_script_is_instantiated_once(tmp_path: Path) -> None:
     assert (loader(), loader(), loader.n) == (6, 7, 7)
 
 
+@pytest.fixture
+def two_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that there is a second execution provider, whose name contains the first one's."""
+    names = ["XnnCPUExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
+
+
+@pytest.mark.usefixtures("two_providers")
 @pytest.mark.parametrize(
     ("wanted", "error"),
-    [("nonsense", UnknownNameError), ("e", UsageError)],
+    [("nonsense", UnknownNameError), ("cpu", UsageError), (("cpu", {}), UsageError)],
+    ids=["unknown", "ambiguous", "ambiguous with options"],
 )
-def test_an_execution_provider_must_be_meant(wanted: str, error: type[Exception]) -> None:
+def test_an_execution_provider_must_be_meant(wanted: Any, error: type[Exception]) -> None:
     loader = SessionFromOnnx(SERIALIZED, providers=[wanted])
-    with pytest.raises(error, match=wanted):
+    with pytest.raises(error, match="XnnCPUExecutionProvider"):
         loader()
+
+
+@pytest.mark.usefixtures("two_providers")
+def test_the_whole_name_of_an_execution_provider_is_enough() -> None:
+    session = SessionFromOnnx(SERIALIZED, providers=["cpuexecutionprovider"])()
+    assert session.get_providers() == ["CPUExecutionProvider"]
 
 
 @pytest.mark.parametrize("wanted", ["cpu", "CPUExecutionProvider", "CpuExec", ("cpu", {})])

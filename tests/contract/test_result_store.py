@@ -386,3 +386,54 @@ def test_runners_with_different_numbers_of_iterations_are_told(store: ResultStor
     store.save(uneven, "uneven.json")
     with pytest.raises(FileError, match="different numbers of iterations"):
         store.iterate("uneven.json", RunResults)
+
+
+# Looking into what is there, whatever it is.
+
+
+@pytest.mark.parametrize("path", ["file.json", "folder", "file.safetensors"])
+def test_looks_into_inputs(store: ResultStore, path: str) -> None:
+    with store.writer(path, dict) as writer:
+        writer.add(feed(1))
+        writer.add(feed(2))
+    stored = store.look_into(path)
+    assert (stored.kind, stored.runs) == (dict, (("", 2),))
+    for _ in range(2):  # May be asked again.
+        assert [int(one["n"]) for one in stored.iterations()] == [1, 2]
+    assert same(stored.value(), [feed(1), feed(2)])
+
+
+@pytest.mark.parametrize("path", ["file.json", "folder", "file.safetensors"])
+def test_looks_into_results(store: ResultStore, path: str) -> None:
+    with store.writer(path, RunResults) as writer:
+        for step in results(1, 2).split():
+            writer.add(step)
+    stored = store.look_into(path)
+    assert (stored.kind, stored.runs) == (RunResults, (("first", 2), ("second", 2)))
+    assert [step.keys() for step in stored.iterations()] == [["first", "second"]] * 2
+    assert list(stored.iterations())[1]["second"][0]["y"][0] == 3
+    assert same(stored.value(), results(1, 2))
+
+
+def test_a_runner_without_further_iterations_has_none(store: ResultStore) -> None:
+    uneven = results(1, 2)
+    del uneven[0][1][1]
+    store.save(uneven, "file.json")
+    stored = store.look_into("file.json")
+    assert stored.runs == (("first", 1), ("second", 2))
+    assert [[len(its) for its in step.values()] for step in stored.iterations()] == [[1, 1], [0, 1]]
+
+
+def test_looks_into_verdicts(store: ResultStore) -> None:
+    store.save(verdicts(), "file.json")
+    stored = store.look_into("file.json")
+    assert (stored.kind, stored.runs) == (AccuracyResults, ())
+    assert stored.value()[0].output_names() == ["y", "z"]
+
+
+def test_looks_into_nothing_else(store: ResultStore) -> None:
+    store.save(replay(), "file.json")
+    with pytest.raises(FileError, match=r"file\.json"):
+        store.look_into("file.json")
+    with pytest.raises(FileError, match=r"missing\.json"):
+        store.look_into("missing.json")

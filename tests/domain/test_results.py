@@ -64,6 +64,7 @@ def test_the_dictionary_of_the_caller_is_left_alone() -> None:
         (np.ones(2), np.ones(3), False),
         (np.ones(2), np.ones((1, 2)), False),
         (np.ones(2), np.ones(2, np.float32), False),
+        (np.zeros(2, np.int32), np.zeros(2, np.float32), False),
         (np.array([np.nan]), np.array([np.nan]), True),
         (np.array([0.0]), np.array([-0.0]), False),
         (np.arange(6).reshape(2, 3).T, np.arange(6).reshape(2, 3).T.copy(), True),

@@ -429,3 +429,23 @@ def test_as_people_read_it() -> None:
     assert repr(DataLoader()) == "DataLoader(seed=1, iterations=1, val_range=(0.0, 1.0))"
     made = DataLoader(seed=0, iterations=2, val_range=(0, 5), data_loader_backend_module="numpy")
     assert (made.seed, made.iterations, made.val_range) == (0, 2, (0, 5))
+
+
+# Shapes in turn.
+
+
+def test_shapes_are_taken_in_turn() -> None:
+    turns = [TensorMetadata().add("x", None, (size, 3)) for size in (2, 6)]
+    loader = DataLoader(input_metadata=turns, iterations=5)
+    loader.input_metadata = TensorMetadata().add("x", np.float32, ("batch", 3))
+    assert [feed["x"].shape[0] for feed in loader] == [2, 6, 2, 6, 2]
+
+
+def test_there_is_one_iteration_per_shape_unless_told() -> None:
+    turns = [TensorMetadata().add("x", np.float32, (size,)) for size in (1, 2, 3)]
+    assert [feed["x"].size for feed in DataLoader(input_metadata=turns)] == [1, 2, 3]
+
+
+def test_no_turns_at_all_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least one iteration"):
+        DataLoader(input_metadata=[])

@@ -137,7 +137,7 @@ def test_an_unknown_marker_is_told() -> None:
 
 
 def test_fields_that_do_not_fit_are_told() -> None:
-    with pytest.raises(FileError, match=r"a Point in it is damaged.*'y'"):
+    with pytest.raises(FileError, match=r"an object of type 'Point' in it is damaged.*'y'"):
         from_json('{"x": 1, "polygraphy_class": "Point"}')
 
 
@@ -208,9 +208,14 @@ def test_methods(log: list[str]) -> None:
 
 def test_methods_check_the_type() -> None:
     save_json([1, 2], "list.json")
-    with pytest.raises(FileError, match=r"Could not load list\.json: it holds a list, not a Point"):
+    with pytest.raises(
+        FileError,
+        match=r"Could not load list\.json: it holds a list, not an object of type 'Point'",
+    ):
         Point.load("list.json")  # type: ignore[attr-defined]
-    with pytest.raises(FileError, match="Could not read JSON text: it holds a list, not a Point"):
+    with pytest.raises(
+        FileError, match="Could not read JSON text: it holds a list, not an object of type 'Point'"
+    ):
         Point.from_json("[1]")  # type: ignore[attr-defined]
 
 

@@ -22,6 +22,7 @@ def build(folder: Path) -> None:
     models.save(models.identity_fp16(), folder / "identity_fp16.onnx")
     copy_script("g2_data_loader.py", folder / "data_loader.py")
     copy_script("g2_example.py", folder / "example.py")
+    copy_script("g2_compare.py", folder / "compare.py")
     replays.write(folder / "replay.json", _REPLAY)
     replays.write_directory(folder / "replays", good=[_REPLAY, _REPLAY], bad=[])
 

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from polygraphy.adapters.console import verdicts
 from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.validation import OutputValidity
 from polygraphy.logger import G_LOGGER
 
 __all__ = ["LogConsole"]
+
+_ENOUGH_TO_SPREAD = 10
 
 
 class LogConsole:
@@ -52,6 +57,12 @@ class LogConsole:
             f"{runner:35} | Completed {len(runtimes)} iteration(s) in {total:.4g} ms"
             f" | Average inference time: {total / len(runtimes):.4g} ms."
         )
+        if len(runtimes) >= _ENOUGH_TO_SPREAD:
+            G_LOGGER.info(lambda: f"{runner:35} | {_spread(runtimes)}")
+
+    def runner_failed(self, runner: str, reason: str) -> None:
+        """A runner failed where the others go on."""
+        G_LOGGER.error(f"{runner:35} | FAILED | {reason}")
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
         """Two runs are about to be compared."""
@@ -100,3 +111,13 @@ class LogConsole:
                 G_LOGGER.finish("PASSED | Output Validation")
             else:
                 G_LOGGER.error("FAILED | Output Validation")
+
+
+def _spread(runtimes: Sequence[float]) -> str:
+    """Say how inference times spread; the first call, which pays for what later ones reuse, stands
+    apart.
+    """
+    summary = summarize(np.array(runtimes[1:]) * 1000, quantiles=(0.5, 0.9, 0.99))
+    facts = {"mean": summary.mean, **{f"p{q * 100:g}": t for q, t in summary.quantiles.items()}}
+    listed = ", ".join(f"{name}={value:.4g}" for name, value in facts.items())
+    return f"Inference time: first={runtimes[0] * 1000:.4g} ms; of the others {listed} ms."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.domain.arithmetic import Histogram, Summary
 
-__all__ = ["bars", "brief", "percentiles", "statistics", "tolerance"]
+__all__ = ["apart", "bars", "brief", "percentiles", "rounded_up", "statistics", "tolerance"]
 
 _BAR_WIDTH = 40
 
@@ -28,6 +29,24 @@ def brief(value: Any) -> str:
 def tolerance(value: float) -> str:
     """Return a tolerance as it was written: no digits are lost."""
     return f"{value:.15g}"
+
+
+def apart(value: float, limit: float) -> tuple[str, str]:
+    """Return two numbers with five significant digits, or as many more as tell them apart."""
+    for digits in range(5, 18):
+        texts = f"{value:.{digits}g}", f"{limit:.{digits}g}"
+        if texts[0] != texts[1] or value == limit:
+            break
+    return texts
+
+
+def rounded_up(value: float | None) -> str:
+    """Return a tolerance with two digits that is not smaller than `value`."""
+    if value is None or not math.isfinite(value) or value == 0:
+        return brief(value)
+    digits = float(f"{value:.1e}")
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    return f"{digits if digits >= value else digits + step:.2g}"
 
 
 def statistics(summary: Summary) -> str:

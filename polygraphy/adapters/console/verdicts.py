@@ -4,14 +4,31 @@ means.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.console.numbers import bars, brief, percentiles, statistics, tolerance
+from polygraphy.adapters.console.metrics import (
+    log_indices,
+    log_metric,
+    metric_line,
+    metric_words,
+)
+from polygraphy.adapters.console.numbers import (
+    bars,
+    brief,
+    percentiles,
+    rounded_up,
+    statistics,
+    tolerance,
+)
+from polygraphy.adapters.console.outputs import log_outputs
 from polygraphy.domain.accuracy import AccuracyResult, PairResult, WorstOutput
 from polygraphy.domain.arithmetic import Summary, histogram, summarize
-from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
+from polygraphy.domain.compare.indices import IndicesResult
+from polygraphy.domain.compare.metric import MetricResult
+from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, UncomparedResult
 from polygraphy.logger import G_LOGGER
 
 __all__ = ["log_iteration", "log_output", "log_summary"]
@@ -26,6 +43,10 @@ def log_output(pair: PairResult, name: str, result: Any) -> None:
         G_LOGGER.error(f"FAILED | Output: {name!r} | {result.reason}")
     elif isinstance(result, OutputCompareResult):
         _log_compared(pair, result)
+    elif isinstance(result, MetricResult):
+        log_metric(result, is_judged=pair.is_judged)
+    elif isinstance(result, IndicesResult):
+        log_indices(name, result)
     elif result:
         G_LOGGER.finish(f"PASSED | Output: {name!r}")
     else:
@@ -46,9 +67,10 @@ def _log_compared(pair: PairResult, result: OutputCompareResult) -> None:
             for index, summary in enumerate(summaries):
                 _log_array(pair.runners[index], pair.outputs[index], result, index, summary)
             _log_metrics(result)
-            if not result:
+            if pair.is_judged and not result:
                 _log_histograms(pair, result, summaries)
-        _log_verdict(result)
+        if pair.is_judged:
+            _log_verdict(result)
 
 
 def _named(statistic: str, result: OutputCompareResult) -> str:
@@ -131,42 +153,91 @@ def _log_verdict(result: OutputCompareResult) -> None:
 
 
 def log_iteration(pair: PairResult) -> None:
-    """Tell whether all outputs of one iteration matched."""
+    """Tell whether all outputs of one iteration matched, unless the average is what counts."""
+    if not pair.is_judged:
+        return
+    by = _by(pair.label)
     if not pair.results:
-        G_LOGGER.error("FAILED | No outputs were compared")
+        G_LOGGER.error(f"FAILED{by} | No outputs were compared")
     elif pair.mismatched:
-        G_LOGGER.error(f"FAILED | Mismatched outputs: {pair.mismatched}")
+        G_LOGGER.error(f"FAILED{by} | Mismatched outputs: {pair.mismatched}")
     else:
-        G_LOGGER.finish(f"PASSED | All outputs matched | Outputs: {list(pair.results)}")
+        G_LOGGER.finish(f"PASSED{by} | All outputs matched | Outputs: {list(pair.results)}")
+
+
+def _by(label: str) -> str:
+    """Name a comparison function, unless it is the one that is used when none is chosen."""
+    return "" if label == "simple" else f" | {label}"
 
 
 def log_summary(result: AccuracyResult) -> None:
-    """Tell how many iterations matched, and in plain words what is worst."""
-    for (runner0, runner1), iterations in result.items():
-        matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
-        rate = 100.0 * matched / len(iterations) if iterations else 0.0
+    """Tell how many iterations matched, or on average outputs, and in plain words what is worst."""
+    for pair, iterations in result.items():
+        matched, _, total = result.stats(pair) if result.is_average else _matches(iterations)
+        rate = 100.0 * matched / total if total else 0.0
         text = (
-            f"Accuracy Summary | {runner0} vs. {runner1} | Passed: {matched}/{len(iterations)}"
-            f" iterations | Pass Rate: {rate:.1f}%"
+            f"Accuracy Summary{_by(result.label)} | {pair[0]} vs. {pair[1]} | Passed:"
+            f" {matched}/{total}"
+            f" {'outputs on average' if result.is_average else 'iterations'}"
+            f" | Pass Rate: {rate:.1f}%"
         )
-        (G_LOGGER.finish if matched == len(iterations) else G_LOGGER.error)(text)
+        if left_out := result.left_out.get(pair):
+            text += f" | Not compared: {len(left_out)} outputs that only one side has"
+        (G_LOGGER.finish if matched == total else G_LOGGER.error)(text)
+        if result.is_average:
+            _log_averages(result.average_results(pair))
     if not G_LOGGER.is_enabled_for(G_LOGGER.FINISH if result else G_LOGGER.ERROR):
         return
+    log_outputs(result)
     worst = result.worst()
     if worst is not None:
-        (G_LOGGER.finish if worst.result else G_LOGGER.error)(_in_words(worst))
+        (G_LOGGER.finish if worst.result else G_LOGGER.error)(
+            _in_words(worst, several=any(len(iterations) > 1 for _, iterations in result))
+        )
 
 
-def _in_words(worst: WorstOutput) -> str:
+def _matches(iterations: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
+    matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
+    return matched, len(iterations) - matched, len(iterations)
+
+
+def _log_averages(averages: Mapping[str, CompareResult]) -> None:
+    with G_LOGGER.indent():
+        for name, average in averages.items():
+            if isinstance(average, OutputCompareResult):
+                for statistic in average.tolerance.check_error_stat:
+                    absolute, relative = average.required(statistic)
+                    G_LOGGER.info(
+                        f"Average Minimum Required Tolerance: {_named(statistic, average)} error |"
+                        f" [abs={brief(absolute)}] OR [rel={brief(relative)}]"
+                    )
+                _log_verdict(average)
+                continue
+            line = metric_line(average) if isinstance(average, MetricResult) else _reason(average)
+            report = G_LOGGER.finish if average else G_LOGGER.error
+            report(f"{'PASSED' if average else 'FAILED'} | Output: {name!r} | {line}")
+
+
+def _reason(result: CompareResult) -> str:
+    return result.reason if isinstance(result, UncomparedResult) else str(result)
+
+
+def _in_words(worst: WorstOutput, *, several: bool) -> str:
     """Say by how much the worst output differs, against which tolerance, and why that tolerance."""
     result = worst.result
+    where = f" in iteration {worst.iteration}" if several else ""
+    if worst.iteration is None:
+        where = " on average"
+    if isinstance(result, MetricResult):
+        return metric_words(worst.name, where, result)
+    if not isinstance(result, OutputCompareResult):
+        return f"Worst output: {worst.name!r}{where}: {result}"
     limits, found = result.tolerance, result.mismatches
     allowed = (
         f"the tolerance abs={tolerance(limits.atol)} or rel={tolerance(limits.rtol)}"
         f" ({limits.reason})"
     )
     largest = f"{brief(result.max_absdiff)} (relative {brief(result.max_reldiff)})"
-    where = f" in iteration {worst.iteration}" if worst.iteration else ""
     if result and worst.excess == 0:
         return (
             f"No difference at all: every element of every output is equal; {allowed} was not"
@@ -190,18 +261,9 @@ def _in_words(worst: WorstOutput) -> str:
     absolute, relative = result.required(limits.check_error_stat[0])
     if absolute is not None and np.isfinite(absolute):
         facts.append(
-            f"An absolute tolerance of {_rounded_up(absolute)} or a relative one of"
-            f" {_rounded_up(relative)} would pass."
+            f"An absolute tolerance of {rounded_up(absolute)} or a relative one of"
+            f" {rounded_up(relative)} would pass."
         )
     elif found is not None and found.nan:
         facts.append("No tolerance would pass: find where the NaN is born.")
     return " ".join(facts)
-
-
-def _rounded_up(value: float | None) -> str:
-    """Return a tolerance with two digits that is not smaller than `value`."""
-    if value is None or not np.isfinite(value) or value == 0:
-        return brief(value)
-    digits = float(f"{value:.1e}")
-    step = 10.0 ** (np.floor(np.log10(abs(value))) - 1)
-    return f"{digits if digits >= value else digits + step:.2g}"

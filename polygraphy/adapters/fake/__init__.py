@@ -6,10 +6,13 @@ adapter may be lenient.
 
 from polygraphy.adapters.fake.console import RecordingConsole
 from polygraphy.adapters.fake.constants import FakeConstantEvaluator
+from polygraphy.adapters.fake.isolation import InlineIsolation
 from polygraphy.adapters.fake.loader import FakeLoader
 from polygraphy.adapters.fake.memory import HostMemory
+from polygraphy.adapters.fake.model_file import MemoryModelWriter
 from polygraphy.adapters.fake.precision import FakePrecisionCaster, FakeQuantizer
 from polygraphy.adapters.fake.runner import FakeRunner
+from polygraphy.adapters.fake.shapes import FakeShapeInference
 from polygraphy.adapters.fake.store import MemoryResultStore
 from polygraphy.adapters.fake.text import MemoryTextFiles
 
@@ -19,7 +22,10 @@ __all__ = [
     "FakePrecisionCaster",
     "FakeQuantizer",
     "FakeRunner",
+    "FakeShapeInference",
     "HostMemory",
+    "InlineIsolation",
+    "MemoryModelWriter",
     "MemoryResultStore",
     "MemoryTextFiles",
     "RecordingConsole",

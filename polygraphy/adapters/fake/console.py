@@ -61,6 +61,10 @@ class RecordingConsole:
         """A runner is done."""
         self._record("runner_completed", runner, list(runtimes))
 
+    def runner_failed(self, runner: str, reason: str) -> None:
+        """A runner failed where the others go on."""
+        self._record("runner_failed", runner, reason)
+
     def comparison_starting(self, runner0: str, runner1: str) -> None:
         """Two runs are about to be compared."""
         self._record("comparison_starting", runner0, runner1)

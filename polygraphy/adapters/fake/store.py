@@ -12,6 +12,7 @@ from typing import IO, Any, Generic, TypeVar, Union, cast
 
 from attrs import frozen
 
+from polygraphy.domain.accuracy import AccuracyResults
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results import RunResults
 from polygraphy.ports.store import ResultWriter
@@ -125,6 +126,12 @@ class MemoryResultStore:
             raise FileError(f"{source} holds no iterations.", path=source)
         return (cast("T", deepcopy(item)) for item in items)
 
+    def look_into(self, source: str | PathLike[str]) -> _MemoryStored:
+        """Find out what was saved; FileError when that is nothing, or of no known kind."""
+        value = self._value(source)
+        items = value.items if isinstance(value, _Folder) else (value,)
+        return _MemoryStored(str(source), deepcopy(items))
+
     def _value(self, source: str | PathLike[str]) -> Any:
         if _key(source) not in self.values:
             raise FileError(f"File {source} does not exist.", path=source)
@@ -144,6 +151,48 @@ class _MemoryWriter(Generic[T]):
                 self.has_failed = True
                 raise UsageError(f"Results of {names} cannot go on with those of {item.keys()}.")
         self.items.append(deepcopy(item))
+
+
+class _MemoryStored:
+    """Implements the port `Stored`."""
+
+    def __init__(self, source: str, items: tuple[Any, ...]) -> None:
+        self._items = items
+        first = items[0] if items else None
+        kinds: dict[type, type] = {
+            dict: dict,
+            list: dict,
+            RunResults: RunResults,
+            AccuracyResults: AccuracyResults,
+        }
+        if type(first) not in kinds:
+            raise FileError(f"{source} holds a {type(first).__name__}.", path=source)
+        self.kind: type = kinds[type(first)]
+        self.runs: tuple[tuple[str, int], ...] = ()
+        if self.kind is dict:
+            self.runs = (("", sum(1 for _ in self.iterations())),)
+        if isinstance(first, RunResults):
+            self.runs = tuple(
+                (name, sum(len(item[position][1]) for item in items))
+                for position, name in enumerate(first.keys())
+            )
+
+    def iterations(self) -> Iterator[Any]:
+        """Yield copies of the items, one per iteration."""
+        for item in self._items:
+            if isinstance(item, RunResults):
+                longest = max((len(its) for its in item.values()), default=0)
+                for index in range(longest):
+                    yield deepcopy(RunResults((name, its[index : index + 1]) for name, its in item))
+            else:
+                yield from deepcopy(item if isinstance(item, list) else [item])
+
+    def value(self) -> Any:
+        """Return a copy of everything in one piece."""
+        if self.kind is dict:
+            return list(self.iterations())
+        copied = deepcopy(self._items)
+        return RunResults.concat(copied) if self.kind is RunResults else copied[0]
 
 
 def _iterations(value: Any, kind: type, source: str) -> Iterable[Any]:

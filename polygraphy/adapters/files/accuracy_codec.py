@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of
-from polygraphy.adapters.files.metrics_codec import SavedMetricResult
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
 from polygraphy.domain.tolerance import Tolerance
-from polygraphy.logger import G_LOGGER
 
 __all__: list[str] = []
 
-_PER_SAMPLE = "per_sample"
-"""Every iteration is judged by itself; other versions can also judge the average of all."""
+_AGGREGATIONS = ("per_sample", "average")
+"""Every iteration is judged by itself, or the average of all."""
 
 
 @Encoder.register(Tolerance, marker="SimpleThreshold")
@@ -56,23 +55,23 @@ def _encode_uncompared(result: UncomparedResult) -> bool:
 
 @Encoder.register(AccuracyResult)
 def _encode_result(result: AccuracyResult) -> dict[str, Any]:
-    return {"lst": list(result), "aggregation": _PER_SAMPLE}
+    return {"lst": list(result), "aggregation": result.aggregation}
 
 
 @Decoder.register(AccuracyResult)
 def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
-    aggregation = fields.get("aggregation", _PER_SAMPLE)
-    if aggregation != _PER_SAMPLE:
-        G_LOGGER.warning(
-            f"The accuracy results that are being loaded were judged by their {aggregation}. "
-            "Here, each iteration is judged by itself."
+    aggregation = fields.get("aggregation", _AGGREGATIONS[0])
+    if aggregation not in _AGGREGATIONS:
+        raise ValueError(
+            f"its verdicts are by {aggregation!r}, not by {' or '.join(_AGGREGATIONS)}"
         )
     result = AccuracyResult(
         ((first, second), all_of(dict, iterations)) for (first, second), iterations in fields["lst"]
     )
     for _, _, _, answer in result.outputs():  # All are of one function. Files do not name it.
-        if isinstance(answer, SavedMetricResult):
-            result.label = answer.function
+        if isinstance(answer, MetricResult):
+            result.label = answer.metric.function
+    result.aggregation = aggregation
     return result
 
 

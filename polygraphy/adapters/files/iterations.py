@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from polygraphy.adapters.common.paths import translated_os_errors
+from polygraphy.adapters.files.binary import TENSORS
 from polygraphy.adapters.files.content_error import ContentError, content_errors_named
 from polygraphy.adapters.files.json_codec import decoded, marker_of
 from polygraphy.adapters.files.json_io import parse_path
@@ -18,7 +19,15 @@ from polygraphy.adapters.files.torch_codec import is_tensor
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results import IterationResult, RunResults
 
-__all__ = ["iterate_feeds", "iterate_results"]
+__all__ = [
+    "decode_feed",
+    "decode_results",
+    "files_of",
+    "iterate_feeds",
+    "iterate_results",
+    "runs_in",
+    "split_feeds",
+]
 
 T = TypeVar("T")
 
@@ -37,26 +46,30 @@ def iterate_feeds(path: Path) -> Iterator[dict[str, Any]]:
             Of a folder's files only the first is looked at then, the others when it is their turn.
             While iterating, also when an array is damaged.
     """
-    return _iterate(path, dict, _split_feeds, _decode_feed)
+    return _iterate(path, dict, split_feeds, decode_feed)
 
 
 def iterate_results(path: Path) -> Iterator[RunResults]:
     """Yield results one iteration at a time; for the rest see `iterate_feeds`."""
-    return _iterate(path, RunResults, _split_results, _decode_results)
+    return _iterate(path, RunResults, split_results, decode_results)
 
 
 def _iterate(path: Path, kind: type, split: Split, decode: Decode[T]) -> Iterator[T]:
-    files = _files(path, description_of(kind))
+    files = files_of(path, description_of(kind))
     return _generate(files, _iterations_in(files[0], kind, split), kind, split, decode)
 
 
-def _files(path: Path, description: str) -> list[Path]:
+def files_of(path: Path, description: str) -> list[Path]:
+    """Return a file, or the files of a folder in order; FileError when a folder has none."""
     if not path.is_dir():
         return [path]
     with translated_os_errors(path, "read the folder"):
-        files = sorted(path.glob("*.json"))
+        files = sorted(path.glob("*.json")) or sorted(path.glob(f"*{TENSORS}"))
     if not files:
-        message = f"The folder {path} holds no {description}: there is no file *.json in it."
+        message = (
+            f"The folder {path} holds no {description}: there is no file *.json in it, nor"
+            f" *{TENSORS}."
+        )
         raise FileError(message, path=path)
     return files
 
@@ -90,32 +103,29 @@ def _loading(file: Path) -> AbstractContextManager[object]:
     return named
 
 
-def _split_feeds(tree: Any) -> list[Any]:
+def split_feeds(tree: Any) -> list[Any]:
+    """Return the trees of feed dictionaries; ContentError when they are none."""
     iterations = tree if isinstance(tree, list) else [tree]  # One of a folder's files: no list.
     if any(not isinstance(feed, dict) or marker_of(feed) is not None for feed in iterations):
         raise mismatch(tree, dict)
     return iterations
 
 
-def _decode_feed(tree: Any) -> dict[str, Any]:
+def decode_feed(tree: Any) -> dict[str, Any]:
+    """Read the arrays of one feed dictionary; ContentError when one is damaged."""
     feed: dict[str, Any] = decoded(tree)
     for name, array in feed.items():
         if not isinstance(array, np.ndarray) and not is_tensor(array):
             raise ContentError(
-                f"input {name!r} is a {type(array).__name__}, not an array",
+                f"input {name!r} is of type {type(array).__name__!r}, not an array",
                 hint="Save NumPy arrays, with polygraphy.json.save_json.",
             )
     return feed
 
 
-def _split_results(tree: Any) -> list[Any]:
+def split_results(tree: Any) -> list[Any]:
     """Return per iteration a list of ``(runner name, tree of its outputs)``."""
-    if marker_of(tree) != RunResults.__name__:
-        raise mismatch(tree, RunResults)
-    try:
-        runs = [(str(name), list(iterations)) for name, iterations in tree["lst"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ContentError(f"a RunResults in it is damaged: {error}") from error
+    runs = runs_in(tree)
     counts = [(name, len(iterations)) for name, iterations in runs]
     if len({count for _, count in counts}) > 1:
         raise ContentError(f"its runners have different numbers of iterations: {counts}")
@@ -123,10 +133,23 @@ def _split_results(tree: Any) -> list[Any]:
     return [list(zip(names, step)) for step in zip(*(iterations for _, iterations in runs))]
 
 
-def _decode_results(step: Any) -> RunResults:
+def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
+    """Return per runner its name and the trees of its iterations; ContentError when there are
+    none.
+    """
+    if marker_of(tree) != RunResults.__name__:
+        raise mismatch(tree, RunResults)
+    try:
+        return [(str(name), list(iterations)) for name, iterations in tree["lst"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ContentError(f"the RunResults in it is damaged: {error}") from error
+
+
+def decode_results(step: Any) -> RunResults:
+    """Read the arrays of one iteration: of a list of ``(runner name, tree of its outputs)``."""
     results = RunResults((name, [decoded(tree)]) for name, tree in step)
     for name, (iteration,) in results:
         if not isinstance(iteration, IterationResult):
             kind = type(iteration).__name__
-            raise ContentError(f"an iteration of {name!r} is a {kind}, not outputs")
+            raise ContentError(f"{kind} found where an iteration of {name!r} is expected")
     return results

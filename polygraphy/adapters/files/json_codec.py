@@ -137,14 +137,15 @@ class Decoder:
             )
         if marker not in cls._taking_deferred:
             fields = {key: _fetched(value) for key, value in fields.items()}
+        damaged = f"an object of type {marker!r} in it is damaged"
         try:
             return cls._functions[marker](fields)
         except (ContentError, MissingDependencyError):
             raise
         except KeyError as error:
-            raise ContentError(f"a {marker} in it is damaged: {error} is missing") from error
+            raise ContentError(f"{damaged}: {error} is missing") from error
         except (AttributeError, IndexError, TypeError, ValueError, UsageError) as error:
-            raise ContentError(f"a {marker} in it is damaged: {error}") from error
+            raise ContentError(f"{damaged}: {error}") from error
 
 
 def encoded(value: Any) -> Any:
@@ -198,7 +199,7 @@ def all_of(kind: type[T], values: Iterable[Any]) -> list[T]:
     listed = list(values)
     for value in listed:
         if not isinstance(value, kind):
-            raise TypeError(f"a {kind.__name__} is expected where a {type(value).__name__} is")
+            raise TypeError(f"{type(value).__name__} found where {kind.__name__} is expected")
     return listed
 
 

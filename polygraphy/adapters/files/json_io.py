@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, Union
 
 from polygraphy.adapters.common.paths import atomic_file, readable_file, translated_os_errors
-from polygraphy.adapters.files import accuracy_codec, array_codec, run_codec, tactics_codec
+from polygraphy.adapters.files import (
+    accuracy_codec,
+    array_codec,
+    metrics_codec,
+    run_codec,
+    tactics_codec,
+)
+from polygraphy.adapters.files.binary import SUFFIXES, parse_binary
 from polygraphy.adapters.files.content_error import ContentError, content_errors_named
 from polygraphy.adapters.files.json_codec import decoded
 from polygraphy.adapters.files.json_document import parse_file, parse_text
@@ -20,7 +27,7 @@ __all__ = ["CODECS", "PathOrFile", "dumps", "load", "loads", "name_of", "parse_p
 T = TypeVar("T")
 PathOrFile = Union[str, "PathLike[str]", IO[Any]]
 
-CODECS = (accuracy_codec, array_codec, run_codec, tactics_codec)
+CODECS = (accuracy_codec, array_codec, metrics_codec, run_codec, tactics_codec)
 """What registers the types of this package; imported here, so that all who need them have them."""
 
 
@@ -64,12 +71,13 @@ def parse_path(path: str | PathLike[str], what: str = "File") -> Any:
 
     Raises:
         FileError: it is missing or empty.
-        ContentError: it is truncated, damaged or not JSON.
+        ContentError: it is truncated, damaged, not JSON, or not what its extension says.
         OSError: it cannot be read.
     """
     if _is_stream(Path(path)):
         return parse_text(Path(path).read_bytes())
-    return parse_file(readable_file(Path(path), what))
+    file = readable_file(Path(path), what)
+    return parse_binary(file) if file.suffix.lower() in SUFFIXES else parse_file(file)
 
 
 def dumps(value: Any) -> str:

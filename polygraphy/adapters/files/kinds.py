@@ -27,6 +27,8 @@ _DESCRIPTIONS: dict[type, str] = {
     list: _INPUTS,
 }
 
+_EXPECTED: dict[type, str] = {**_DESCRIPTIONS, TacticReplay: "a tactic replay"}
+
 _MARKER_DESCRIPTIONS = {
     "RunResults": _RESULTS,
     "IterationResult": "the outputs of a single iteration",
@@ -77,14 +79,14 @@ def expect(value: Any, kind: type[T], tree: Any) -> T:
 def mismatch(tree: Any, kind: type) -> ContentError:
     """Return the error that says what a tree is in place of a `kind`."""
     found = _found(tree)
-    expected = _DESCRIPTIONS.get(kind, f"a {kind.__name__}")
+    expected = _EXPECTED.get(kind, f"an object of type {kind.__name__!r}")
     return ContentError(f"it holds {found}, not {expected}", hint=_HINTS.get((expected, found), ""))
 
 
 def _found(tree: Any) -> str:
     marker = marker_of(tree)
     if marker is not None:
-        return _MARKER_DESCRIPTIONS.get(marker, f"a {marker}")
+        return _MARKER_DESCRIPTIONS.get(marker, f"an object of type {marker!r}")
     if isinstance(tree, list):
         if not tree:
             return "an empty list"
@@ -100,4 +102,4 @@ def _is_feed(tree: Any) -> bool:
     """Tell whether a tree is a dictionary of nothing but arrays."""
     if not isinstance(tree, dict) or not tree or marker_of(tree) is not None:
         return False
-    return all(marker_of(value) in ("ndarray", "Tensor") for value in tree.values())
+    return all(marker_of(value) in ("ndarray", "Tensor", "ArrayInFile") for value in tree.values())

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from polygraphy.adapters.common.paths import ensure_parent, translated_os_errors
 from polygraphy.adapters.files import json_io
+from polygraphy.adapters.files.binary import SUFFIXES, TENSORS
 from polygraphy.adapters.files.iterations import iterate_feeds, iterate_results
 from polygraphy.adapters.files.json_io import PathOrFile
 from polygraphy.adapters.files.kinds import description_of
+from polygraphy.adapters.files.stored import StoredData
+from polygraphy.adapters.files.tensor_writer import TensorWriter, save_tensors
 from polygraphy.adapters.files.writers import FeedFileWriter, FolderWriter, ResultsFileWriter
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results import RunResults
@@ -28,6 +32,9 @@ class FileResultStore:
 
     A path with an extension is one file. A path without one, or of a folder that is there, is a
     folder of files ``0000000000.json``, ``0000000001.json``, ..., one per iteration.
+
+    Data of a single iteration have a second form, ``.safetensors``, which is written and read
+    faster; several iterations become a folder of that name. ``.npz`` and ``.npy`` files are read.
     """
 
     def save(self, value: Any, dest: PathOrFile) -> None:
@@ -36,8 +43,12 @@ class FileResultStore:
         Raises:
             FileError: the file cannot be written, or the value has no form in JSON.
         """
+        _check_is_written(dest)
         G_LOGGER.info(f"Saving {description_of(type(value))} to {json_io.name_of(dest)}")
-        json_io.save(value, dest)
+        if _is_for_tensors(dest):
+            save_tensors(_one_iteration(value, dest), Path(str(dest)))
+        else:
+            json_io.save(value, dest)
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
         """Read one file.
@@ -70,8 +81,11 @@ class FileResultStore:
         """
         _check_is_iterable(kind)
         path = Path(dest)
+        _check_is_written(path)
         _check_is_free(path)
         G_LOGGER.info(f"Saving {description_of(kind)} to {dest}")
+        if _is_for_tensors(path):
+            return cast("AbstractContextManager[ResultWriter[T]]", TensorWriter.open(path))
         if _is_folder(path):
             return cast("AbstractContextManager[ResultWriter[T]]", FolderWriter.open(path))
         opened = ResultsFileWriter.open(path) if kind is RunResults else FeedFileWriter.open(path)
@@ -97,6 +111,15 @@ class FileResultStore:
             "Iterator[T]", _announced(items, f"Loading {description_of(kind)} from {source}")
         )
 
+    def look_into(self, source: str | Path) -> StoredData:
+        """Find out what a file or folder holds.
+
+        Raises:
+            FileError: it is missing, empty, damaged, or holds neither inputs nor results nor
+                verdicts.
+        """
+        return StoredData(Path(source))
+
 
 def _announced(items: Iterator[Any], message: str) -> Iterator[Any]:
     """Log when the first item is asked for: files are checked long before they are used."""
@@ -108,6 +131,35 @@ def _check_is_iterable(kind: type) -> None:
     if kind not in (dict, RunResults):
         message = f"A {kind.__name__} does not consist of iterations."
         raise UsageError(message, hint="Save or load it as a whole.")
+
+
+def _check_is_written(dest: PathOrFile) -> None:
+    """Complain about extensions of files that are only read here."""
+    suffix = Path(dest).suffix.lower() if isinstance(dest, (str, PathLike)) else ""
+    if suffix in SUFFIXES and suffix != TENSORS:
+        raise FileError(
+            f"Could not save to {dest}: {suffix} files are read here, but not written.",
+            path=dest,
+            hint=f"Save as .json or {TENSORS}.",
+        )
+
+
+def _is_for_tensors(dest: PathOrFile) -> bool:
+    return isinstance(dest, (str, PathLike)) and Path(dest).suffix.lower() == TENSORS
+
+
+def _one_iteration(value: Any, dest: PathOrFile) -> Any:
+    """Return results, or the feed dictionary that is meant by a list of one."""
+    if isinstance(value, (list, tuple)) and not isinstance(value, RunResults) and len(value) == 1:
+        [value] = value
+    if not isinstance(value, (dict, RunResults)):
+        raise FileError(
+            f"Could not save to {dest}: a {TENSORS} file takes results, or the input data, of one"
+            " iteration.",
+            path=dest,
+            hint="Save it as .json.",
+        )
+    return value
 
 
 def _is_folder(path: Path) -> bool:

@@ -50,4 +50,5 @@ def _decode_tensor(fields: dict[str, Any]) -> Any:
     try:
         return torch.load(stream, weights_only=True, map_location="cpu")
     except Exception as error:  # pickle's, zipfile's and torch's own.
-        raise ContentError(f"a tensor in it is damaged: {error}") from error
+        message = "a tensor in it is damaged, or holds pickled objects, which are never loaded"
+        raise ContentError(message) from error

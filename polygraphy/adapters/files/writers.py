@@ -221,6 +221,7 @@ def _plain_feed(feed: Mapping[str, Any]) -> dict[str, Any]:
     for name, array in feed.items():
         if not hasattr(array, "__array__"):
             kind = type(array).__name__
-            raise ContentError(f"input {name!r} is a {kind}, not an array", hint="Use NumPy.")
+            message = f"input {name!r} is of type {kind!r}, not an array"
+            raise ContentError(message, hint="Convert it with numpy.asarray.")
         plain[name] = array if is_tensor(array) else np.asarray(array)
     return plain

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.common.paths import readable_file, translated_os_errors
-from polygraphy.domain.errors import FileError, ModelError
+from polygraphy.adapters.common.paths import readable_file
+from polygraphy.adapters.onnx.external import load_external_data
+from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "bytes_from_onnx",
     "onnx_from_bytes",
     "onnx_from_path",
+    "serialized",
 ]
 
 bytes_from_onnx: Callable[..., bytes]
@@ -57,7 +59,8 @@ class OnnxFromPath(BaseLoader):
         """Load the model.
 
         Raises:
-            FileError: the file, or a file with its weights, is missing or empty.
+            FileError: the file, or a file with its weights, is missing, or the latter lies outside
+                the folder.
             ModelError: the file is no ONNX model, or a truncated one.
         """
         path = readable_file(self._path, "Model")
@@ -66,24 +69,16 @@ class OnnxFromPath(BaseLoader):
             model: ModelProto = onnx.load(str(path), load_external_data=False)
         _check_graph(model, path)
         if not self._ignore_external_data:
-            _load_external_data(model, Path(self._external_data_dir or path.parent))
+            # A model in a cache may be a link, as its weights are, to where both really lie.
+            trusted = [] if self._external_data_dir else [path.resolve().parent]
+            folder = Path(self._external_data_dir or path.parent)
+            load_external_data(model, folder, trusted=trusted)
         return model
 
 
 def _check_graph(model: ModelProto, source: object) -> None:
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"ONNX model is invalid: {source} holds no graph.", path=source)
-
-
-def _load_external_data(model: ModelProto, folder: Path) -> None:
-    with translated_os_errors(folder, "read the external weights in"):
-        try:
-            onnx.external_data_helper.load_external_data_for_model(model, str(folder))
-        except onnx.checker.ValidationError as error:
-            raise FileError(
-                f"The external weights of the model cannot be read from {folder}: {error}",
-                path=folder,
-            ) from error
 
 
 @mod.export(funcify=True)
@@ -112,15 +107,19 @@ class BytesFromOnnx(BaseLoader):
 
     def call_impl(self) -> bytes:
         """Return the bytes; ModelError above 2 GiB, the limit of the format."""
-        model = evaluate(self._model)
-        try:
-            serialized: bytes = model.SerializeToString()
-        except Exception as error:  # protobuf's implementations differ in the class that they raise
-            raise ModelError(
-                f"The model cannot be serialised: {error}",
-                hint="Above 2 GiB, save it with external weights.",
-            ) from error
-        return serialized
+        return serialized(evaluate(self._model))
+
+
+def serialized(model: ModelProto) -> bytes:
+    """Return the bytes of a model; ModelError above 2 GiB, the limit of the format."""
+    try:
+        made: bytes = model.SerializeToString()
+    except Exception as error:  # protobuf's implementations differ in the class that they raise
+        raise ModelError(
+            f"The model cannot be serialised: {error}",
+            hint="Above 2 GiB, save it with external weights.",
+        ) from error
+    return made
 
 
 @contextmanager

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxrtRunner"]
 
+numpy = mod.lazy_import("numpy")
+
 _now = time.perf_counter
 
 
@@ -33,11 +35,14 @@ class OnnxrtRunner(BaseRunner):
         self._session = sess
         self.sess: InferenceSession | None = None
         self._output_names: list[str] = []
+        self._texts: list[str] = []
 
     def activate_impl(self) -> None:
         """Make the session."""
         self.sess = evaluate(self._session)
-        self._output_names = [output.name for output in self.sess.get_outputs()]
+        outputs = self.sess.get_outputs()
+        self._output_names = [output.name for output in outputs]
+        self._texts = [output.name for output in outputs if output.type == "tensor(string)"]
         self._run = self.sess.run
 
     def deactivate_impl(self) -> None:
@@ -68,4 +73,7 @@ class OnnxrtRunner(BaseRunner):
             with translated_errors("run"):
                 raise
         self.inference_time = _now() - start
-        return dict(zip(names, outputs))
+        results = dict(zip(names, outputs))
+        for name in self._texts:  # They come as arrays of objects.
+            results[name] = results[name].astype(numpy.str_)
+        return results

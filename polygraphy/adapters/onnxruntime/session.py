@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
@@ -12,8 +14,11 @@ from polygraphy.adapters.common.paths import readable_file
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.model_file import ModelWriter
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
     from onnxruntime import InferenceSession, SessionOptions
 
 __all__ = ["Provider", "SessionFromOnnx", "session_from_onnx", "session_options"]
@@ -36,14 +41,15 @@ class SessionFromOnnx(BaseLoader):
 
     def __init__(
         self,
-        model_bytes: Deferred[bytes | str],
+        model_bytes: Deferred[bytes | str | ModelProto],
         providers: Sequence[Provider] | None = None,
         graph_optimization_level: str | None = None,
     ) -> None:
         """Describe the session.
 
         Args:
-            model_bytes: a serialised model, the path of one, or a loader that makes either.
+            model_bytes: a serialised model, the path of one, the model itself, or a loader that
+                makes any of these. A model of more than 2 GB goes through a temporary file.
             providers: execution providers in order of priority: names or unique parts of names in
                 any case, each alone or as ``(name, options)``; the CPU provider unless given.
             graph_optimization_level: ``ENABLE_ALL``, ``ENABLE_EXTENDED``, ``ENABLE_BASIC`` or
@@ -68,17 +74,38 @@ class SessionFromOnnx(BaseLoader):
         options = session_options(self._graph_optimization_level)
         model: Any = evaluate(self._model)
         name = "the model"
-        if not isinstance(model, (bytes, bytearray, memoryview)):
+        if isinstance(model, (str, Path)):
             name = model = str(readable_file(model, "Model"))
         G_LOGGER.info(
             "Creating ONNX-Runtime Inference Session with providers: "
             f"{[provider if isinstance(provider, str) else provider[0] for provider in providers]}"
         )
-        with translated_errors("load", name):
-            session: InferenceSession = onnxrt.InferenceSession(
-                model, sess_options=options, providers=providers
-            )
-        return session
+
+        def session(model: Any) -> InferenceSession:
+            with translated_errors("load", name):
+                made: InferenceSession = onnxrt.InferenceSession(
+                    model, sess_options=options, providers=providers
+                )
+            return made
+
+        if not hasattr(model, "SerializeToString"):
+            return session(model)
+        if (serialized := _serialized(model)) is not None:
+            return session(serialized)
+        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+            path = f"{folder}/model.onnx"
+            resolve(ModelWriter).write(model, path)
+            return session(path)  # It has read or mapped the file before that is removed.
+
+
+def _serialized(model: ModelProto) -> bytes | None:
+    """Return the bytes of a model; None where it is larger than the format allows."""
+    try:
+        made: bytes = model.SerializeToString()
+    except Exception as error:  # protobuf's implementations differ in the class that they raise
+        G_LOGGER.verbose(f"The model goes to ONNX Runtime through a file: {error}")
+        return None
+    return made
 
 
 def session_options(graph_optimization_level: str | None) -> SessionOptions:

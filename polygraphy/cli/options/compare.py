@@ -6,8 +6,10 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.kinds import Flag, Number, PerName, Statistics, Texts
+from polygraphy.cli.kinds import Choices, Flag, Number, PerName, Script, Statistics, Text, Texts
 from polygraphy.cli.option import Options, option
+from polygraphy.cli.options.functions import FUNCTIONS
+from polygraphy.cli.top_k import TopK
 
 __all__ = ["CompareOptions", "SimpleOptions"]
 
@@ -30,6 +32,59 @@ class CompareOptions(Options):
         kind=Texts("PATH"),
         default=(),
         help="Compare with saved outputs as well: files or folders, as --save-outputs writes them.",
+    )
+    compare: tuple[str, ...] = option(
+        "--compare",
+        "--compare-func",
+        kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
+        default=(),
+        help=(
+            "How outputs are compared; with several functions, all must pass. simple unless given."
+            f" There is {', '.join(FUNCTIONS)}. distance_metrics stands for l2 and"
+            " cosine_similarity, quality_metrics for psnr and snr."
+        ),
+    )
+    compare_func_script: tuple[str, str] | None = option(
+        "--compare-func-script",
+        kind=Script("compare_outputs"),
+        help=(
+            "Compare with a function, a callable object or a class from a Python script instead,"
+            " compare_outputs unless named: it takes the outputs of an iteration of two runs and"
+            " returns a verdict per output."
+        ),
+    )
+    check_average: bool = option(
+        "--check-average",
+        kind=Flag(),
+        help="Judge the mean of each metric over all iterations, rather than each iteration.",
+    )
+    allow_missing_outputs: bool = option(
+        "--allow-missing-outputs",
+        kind=Flag(),
+        help="Leave out of the comparison what only one of two runs has, instead of failing.",
+    )
+    save_accuracy_results: str | None = option(
+        "--save-accuracy-results",
+        kind=Text("PATH"),
+        help="Save the metrics and verdicts of the comparison to a JSON file.",
+    )
+    postprocess: Any = option(
+        "--postprocess",
+        "--postprocess-func",
+        kind=PerName(TopK()),
+        help=(
+            "Compare the indices of the largest elements in place of the outputs, for all or per"
+            " output, as in --postprocess top-5 or --postprocess logits:top-3,axis=1."
+        ),
+    )
+    postprocess_func_script: tuple[str, str] | None = option(
+        "--postprocess-func-script",
+        kind=Script("postprocess_outputs"),
+        help=(
+            "Change the outputs before they are compared with a function from a Python script,"
+            " postprocess_outputs unless named: it takes the outputs of an iteration and returns"
+            " others."
+        ),
     )
 
 

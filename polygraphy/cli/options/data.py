@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.kinds import Integer, PerName, Range, Texts
+from polygraphy.cli.kinds import Integer, PerName, Range, Script, Text, Texts
 from polygraphy.cli.option import Options, option
 
 __all__ = ["DataOptions"]
@@ -44,4 +44,18 @@ class DataOptions(Options):
             "Load the input data from files or folders, as --save-inputs writes them, one after"
             " another."
         ),
+    )
+    data_loader_script: tuple[str, str] | None = option(
+        "--data-loader-script",
+        kind=Script("load_data"),
+        help=(
+            "Take the input data from a Python script: from what its function load_data, or the one"
+            " that is named, returns or yields, one dictionary from input names to arrays per"
+            " iteration."
+        ),
+    )
+    data_loader_func_name: str | None = option(
+        "--data-loader-func-name",
+        kind=Text("NAME"),
+        help="Name of the function in --data-loader-script.",
     )

@@ -23,6 +23,15 @@ LEVELS = (
     "CRITICAL",
 )
 _INFO = LEVELS.index("INFO")
+_PLACES = {
+    "backend/base": "adapters/common",
+    "backend/common": "adapters/common",
+    "backend/onnxrt": "adapters/onnxruntime",
+    "backend/onnx": "adapters/onnx",
+    "backend": "adapters",
+    "comparator": "adapters/console",
+    "json": "adapters/files",
+}
 
 
 class _Level(Text):
@@ -58,9 +67,9 @@ class LogOptions(Options):
     silent: bool = option("--silent", kind=Flag(), help="Say nothing but what is critical.")
     log_format: tuple[str, ...] = option(
         "--log-format",
-        kind=Choices("timestamp", "line-info", "no-colors"),
+        kind=Choices("timestamp", "line-info", "no-colors", "json"),
         default=(),
-        help="What log lines look like.",
+        help="What log lines look like; json writes one object per line.",
     )
     log_file: str | None = option(
         "--log-file", kind=Text("PATH"), help="Write the log to this file as well."
@@ -78,10 +87,20 @@ def severities(options: LogOptions) -> dict[str, str]:
         return {"": "CRITICAL"}
     more = max(options.verbose, 2 if options.extra_verbose else 0)
     named = options.verbosity if isinstance(options.verbosity, dict) else {"": options.verbosity}
-    chosen = {path: level for path, level in named.items() if level is not None}
+    chosen = {_place_of(path): str(level) for path, level in named.items() if level is not None}
     if "" not in chosen and more != options.quiet:
         chosen[""] = _stepped(more - options.quiet)
     return dict(sorted(chosen.items()))
+
+
+def _place_of(path: str) -> str:
+    """Return where the code of a published module lives: `backend/onnxrt` is in
+    `adapters/onnxruntime`.
+    """
+    for published, place in _PLACES.items():
+        if path == published or path.startswith((f"{published}/", f"{published}.py")):
+            return place
+    return path
 
 
 def _stepped(steps: int) -> str:

@@ -37,13 +37,14 @@ class ModelOptions(Options):
         kind=Choice(*MODEL_TYPES),
         help="Type of the model; follows from the file extension unless given.",
     )
-    input_shapes: Mapping[str, tuple[int, ...]] | None = option(
+    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
         "--input-shapes",
         "--inputs",
         kind=Shapes(),
         help=(
             "Shapes of inputs, as in --input-shapes image:[1,3,224,224] mask:[1,224,224]. Names may"
-            " be patterns. Data are generated in these shapes."
+            " be patterns. Data are generated in these shapes; an input that is given several takes"
+            " them in turn."
         ),
     )
 

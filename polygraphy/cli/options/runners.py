@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
-from polygraphy.cli.kinds import Ordered, Text, Texts
+from polygraphy.cli.errors import BadValue
+from polygraphy.cli.kinds import Flag, Integer, Ordered, Text, Texts
 from polygraphy.cli.option import Options, option
 
-__all__ = ["OnnxrtOptions", "RunOptions", "RunnerOptions"]
+__all__ = ["OnnxrtOptions", "OrderOptions", "RunOptions", "RunnerOptions"]
 
 RUNNERS = {"--onnxrt": "onnxrt", "--onnx": "onnx"}
 _HELP = {
@@ -33,6 +36,22 @@ class RunnerOptions(Options):
     )
 
 
+class _OptimizationLevel(Text):
+    """A level of ONNX Runtime's graph optimisation, in any case, with or without ``ORT_``."""
+
+    choices = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL")
+
+    def __init__(self) -> None:
+        super().__init__("LEVEL")
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Return the level as it is called everywhere here."""
+        level = words[0].upper().removeprefix("ORT_")
+        if level not in self.choices:
+            raise BadValue(f"{words[0]!r} is none of {', '.join(self.choices)}")
+        return level
+
+
 @frozen
 class OnnxrtOptions(Options):
     """ONNX Runtime Sessions: how ONNX Runtime runs the model."""
@@ -46,6 +65,36 @@ class OnnxrtOptions(Options):
             " unless given."
         ),
     )
+    graph_optimization_level: str | None = option(
+        "--graph-optimization-level",
+        kind=_OptimizationLevel(),
+        help="How much ONNX Runtime optimises the model; it decides itself unless given.",
+    )
+
+
+@frozen
+class OrderOptions(Options):
+    """Order: how the runners take turns."""
+
+    sequential_runners: bool = option(
+        "--sequential-runners",
+        kind=Flag(),
+        help="Run one runner after the other on all data, instead of all runners side by side, one"
+        " iteration at a time. All results are kept in memory.",
+    )
+    warm_up: int | None = option(
+        "--warm-up",
+        "--warm-up-runs",
+        kind=Integer(minimum=0),
+        help="How often each runner runs the first iteration beforehand, untimed; runs one runner"
+        " after the other.",
+    )
+    use_subprocess: bool = option(
+        "--use-subprocess",
+        kind=Flag(),
+        help="Run each runner in a process of its own, one after the other: when one crashes, the"
+        " others go on, and the exit code is 3.",
+    )
 
 
 @frozen
@@ -58,7 +107,7 @@ class RunOptions(Options):
         kind=Text("PATH"),
         help=(
             "Save the input data: to one JSON file, or without file extension to a folder with one"
-            " file per iteration."
+            " file per iteration; or as .safetensors."
         ),
     )
     save_outputs: str | None = option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -12,14 +12,15 @@ from attrs import frozen
 from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
 from polygraphy.domain.arithmetic.mismatches import Formula, Limit, MismatchRow
 from polygraphy.domain.arithmetic.ordering import Ordered, order
-from polygraphy.domain.arithmetic.pair import Channel, DifferenceStream, Pair
+from polygraphy.domain.arithmetic.pair import Channel, DifferenceReader, DifferenceStream, Pair
 from polygraphy.domain.arithmetic.summary import (
     QUANTILES,
     Summary,
+    Watch,
     checked,
     summarize_stream,
 )
-from polygraphy.domain.arithmetic.survey import Extent, survey
+from polygraphy.domain.arithmetic.survey import Extent, survey, watch_mismatches
 from polygraphy.domain.arithmetic.widen import Array, Index, unravel
 
 __all__ = ["Difference", "Element", "Mismatches"]
@@ -117,6 +118,23 @@ class Difference:
             self._mismatches[limit] = self._find_mismatches(limit)
         return self._mismatches[limit]
 
+    def measure(
+        self,
+        atol: float,
+        rtol: float,
+        formula: Formula = "either",
+        quantiles: Iterable[float] = QUANTILES,
+    ) -> Mismatches:
+        """`mismatches` and `summaries` in one pass, for when both will be asked for."""
+        limit = Limit(atol, rtol, formula)
+        probabilities = checked(quantiles)
+        if self.size and not self._summaries and limit not in self._mismatches:
+            rows: dict[int, MismatchRow] = {}
+            watch = watch_mismatches(limit, rows)
+            self._describe(("absolute", "relative"), probabilities, watch)
+            self._mismatches[limit] = self._put_together([rows[start] for start in sorted(rows)])
+        return self.mismatches(atol, rtol, formula)
+
     def element(self, position: int) -> Element:
         """The values and the differences at a C-order position."""
         absolute, relative = self._pair.differences_at(position)
@@ -138,11 +156,11 @@ class Difference:
 
     def mean_abs(self) -> float:
         """The mean absolute difference."""
-        return self._extent("absolute").mean(self.size)
+        return self._extent("absolute").mean()
 
     def mean_rel(self) -> float:
         """The mean relative difference."""
-        return self._extent("relative").mean(self.size)
+        return self._extent("relative").mean()
 
     def median_abs(self) -> float:
         """The median absolute difference."""
@@ -188,7 +206,10 @@ class Difference:
     # What is computed once
 
     def _find_mismatches(self, limit: Limit) -> Mismatches:
-        found = [row for row in self._mismatch_rows(limit) if row.far]
+        return self._put_together(self._mismatch_rows(limit))
+
+    def _put_together(self, rows: Iterable[MismatchRow]) -> Mismatches:
+        found = [row for row in rows if row.far]
         first = worst = None
         if found:
             first = self.element(found[0].first)
@@ -253,15 +274,24 @@ class Difference:
     ) -> list[Summary]:
         unknown = [channel for channel in channels if channel not in self._summaries]
         if unknown:
-            stream = DifferenceStream(self._pair, *unknown)
-            for channel, summary in zip(
-                unknown, summarize_stream(stream, quantiles, self._threads), strict=True
-            ):
-                self._summaries[channel] = summary
-                self._ordered[channel] = Ordered(
-                    summary.size - summary.nan, summary.median, summary.quantiles
-                )
+            self._describe(unknown, quantiles)
         return [self._with_quantiles(self._summaries[c], c, quantiles) for c in channels]
+
+    def _describe(
+        self,
+        channels: Sequence[Channel],
+        quantiles: tuple[float, ...],
+        watch: Watch[DifferenceReader] | None = None,
+    ) -> None:
+        """Summarise channels in a pass, and keep all that the summaries tell."""
+        stream = DifferenceStream(self._pair, *channels)
+        found = summarize_stream(stream, quantiles, self._threads, watch)
+        for channel, summary in zip(channels, found, strict=True):
+            self._summaries[channel] = summary
+            self._extents[channel] = Extent.of(summary)
+            self._ordered[channel] = Ordered(
+                summary.size - summary.nan, summary.median, summary.quantiles
+            )
 
     def _with_quantiles(
         self, summary: Summary, channel: Channel, quantiles: tuple[float, ...]

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic import blocks
 from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.streams import ArrayStream, Stream
+from polygraphy.domain.arithmetic.streams import ArrayStream, Reader, Stream
 from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Kind, Reals, convert
 
 __all__ = ["Histogram", "histogram", "joint_range", "stream_histogram"]
@@ -76,7 +76,7 @@ def joint_range(a: Array, b: Array, *, threads: int = 1) -> tuple[float, float] 
 
 
 def stream_histogram(
-    stream: Stream, bins: int, bounds: tuple[float, float] | None, threads: int = 1
+    stream: Stream[Reader], bins: int, bounds: tuple[float, float] | None, threads: int = 1
 ) -> Histogram:
     """The histogram of the first channel of a stream; see `histogram`."""
     if bounds is None:
@@ -119,7 +119,7 @@ def _edges(bounds: tuple[float, float], bins: int) -> Floats:
     return np.linspace(low, high, bins + 1)
 
 
-def _finite_range(stream: Stream, threads: int) -> tuple[float, float] | None:
+def _finite_range(stream: Stream[Reader], threads: int) -> tuple[float, float] | None:
     """The least and the greatest finite element of the first channel."""
 
     def make(scratch: Scratch) -> Callable[[int, int], tuple[float, float] | None]:

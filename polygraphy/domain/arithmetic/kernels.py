@@ -106,7 +106,7 @@ class Kernel:
 
     def within(self, atol: float, out: Mask) -> Mask:
         """Where the absolute difference is at most `atol`; False for NaN. `out` has shape (n,)."""
-        return np.less_equal(self.absolute, atol, out=out)
+        return np.less_equal(self.absolute, float(atol), out=out)
 
     # What the children replace.
 
@@ -255,7 +255,7 @@ class _LongKernel(Kernel):
         np.copyto(out, np.divide(self._distance, self._size), casting="unsafe")
 
     def within(self, atol: float, out: Mask) -> Mask:
-        return np.less_equal(self._distance, atol, out=out)
+        return np.less_equal(self._distance, float(atol), out=out)
 
 
 class _ComplexKernel(Kernel):

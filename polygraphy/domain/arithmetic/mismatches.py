@@ -72,6 +72,7 @@ class MismatchFinder:
 
     def __init__(self, limit: Limit, scratch: Scratch) -> None:
         self._limit = limit
+        self._atol, self._rtol = float(limit.atol), float(limit.rtol)
         self._scratch = scratch
         self._close = scratch.mask()
         self._mask = scratch.mask()
@@ -88,12 +89,12 @@ class MismatchFinder:
             np.less_equal(kernel.absolute, self._tolerances(kernel), out=close)
         else:
             relative = kernel.relative()
-            if kernel.relative_peak <= self._limit.rtol:
+            if kernel.relative_peak <= self._rtol:
                 return _NONE
             kernel.within(self._limit.atol, close)
             np.logical_or(
                 close,
-                np.less_equal(relative, self._limit.rtol, out=self._mask[:size]),
+                np.less_equal(relative, self._rtol, out=self._mask[:size]),
                 out=close,
             )
         count = size - int(np.count_nonzero(close))
@@ -104,7 +105,7 @@ class MismatchFinder:
     def _find_worst(self, kernel: Kernel, close: Mask, count: int) -> MismatchRow:
         first = kernel.start + int(close.argmin())
         # No tolerance is below `atol`, so few blocks can hold a new worst element.
-        if kernel.peak - self._limit.atol <= self._worst:
+        if kernel.peak - self._atol <= self._worst:
             return MismatchRow(count, first, -math.inf, -1)
         far = np.logical_not(close, out=self._mask[: close.size])
         excess = kernel.absolute.compress(far) - self._tolerances(kernel).compress(far)
@@ -120,19 +121,15 @@ class MismatchFinder:
         """The largest difference that each element may have."""
         if self._allowed is None:
             self._allowed = self._scratch.floats()
-        allowed = np.multiply(
-            kernel.scale, self._limit.rtol, out=self._allowed[: kernel.scale.size]
-        )
+        allowed = np.multiply(kernel.scale, self._rtol, out=self._allowed[: kernel.scale.size])
         if self._limit.formula == "sum":
-            np.add(allowed, self._limit.atol, out=allowed)
+            np.add(allowed, self._atol, out=allowed)
         else:
-            np.maximum(allowed, self._limit.atol, out=allowed)
-        if not math.isfinite(self._limit.rtol) or not math.isfinite(
-            np.maximum.reduce(kernel.scale)
-        ):
+            np.maximum(allowed, self._atol, out=allowed)
+        if not math.isfinite(self._rtol) or not math.isfinite(np.maximum.reduce(kernel.scale)):
             undefined = np.isnan(allowed)
-            if self._limit.rtol < math.inf:
+            if self._rtol < math.inf:
                 # A share of an infinite reference would excuse any difference from it.
                 undefined |= np.isinf(kernel.scale)
-            np.copyto(allowed, self._limit.atol, where=undefined)
+            np.copyto(allowed, self._atol, where=undefined)
         return allowed

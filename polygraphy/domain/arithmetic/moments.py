@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polygraphy.domain.arithmetic.sums import block_sum, exact_sum, inner
+from polygraphy.domain.arithmetic.sums import average, block_mean, exact_sum, inner
 from polygraphy.domain.arithmetic.widen import Array, Floats, Reals, convert
 
 __all__ = ["Row", "combine", "describe", "describe_wide"]
@@ -48,6 +48,7 @@ def describe(block: Reals, low: float, high: float, room: Floats, spare: Floats)
             two numbers tell whether all elements are finite.
         room, spare: scratch memory, at least n elements each.
     """
+    low, high = low + 0.0, high + 0.0  # without the sign of a zero, which is left to chance
     if math.isfinite(low) and math.isfinite(high):
         return _describe_finite(block, low, high, room, spare)
     nan = int(np.count_nonzero(np.isnan(block)))
@@ -58,8 +59,8 @@ def describe(block: Reals, low: float, high: float, room: Floats, spare: Floats)
         bounds = float(np.minimum.reduce(finite)), float(np.maximum.reduce(finite))
         row = _describe_finite(finite, *bounds, room, spare)
     return row._replace(
-        low=float(np.fmin.reduce(block)),
-        high=float(np.fmax.reduce(block)),
+        low=float(np.fmin.reduce(block)) + 0.0,
+        high=float(np.fmax.reduce(block)) + 0.0,
         nan=nan,
         posinf=posinf,
         neginf=block.size - nan - posinf - finite.size,
@@ -71,10 +72,10 @@ _EMPTY = Row(0, 0.0, 0.0, 0.0, math.nan, math.nan, 0, 0, 0, 0)
 
 def _describe_finite(block: Reals, low: float, high: float, room: Floats, spare: Floats) -> Row:
     spare = spare[: block.size]
-    values = block if block.dtype == np.float64 else convert(block, room)
-    mean = _mean(values, spare)
+    values: Array = block if block.dtype == np.float64 else convert(block, room)
+    mean = block_mean(values, spare)
     one_sign = low >= 0 or high <= 0
-    magnitude = abs(mean) if one_sign else _mean(np.abs(values, out=spare), spare)
+    magnitude = abs(mean) if one_sign else block_mean(np.abs(values, out=spare), spare)
     zeros = 0
     if low <= 0 <= high:
         zeros = int(np.count_nonzero(np.equal(block, 0)))
@@ -82,7 +83,7 @@ def _describe_finite(block: Reals, low: float, high: float, room: Floats, spare:
     return Row(block.size, mean, squares, magnitude, low, high, 0, 0, 0, zeros)
 
 
-def _squared_deviations(values: Array, mean: float, spare: Floats) -> float:
+def _squared_deviations(values: Floats, mean: float, spare: Floats) -> float:
     """The sum of squared deviations from the mean."""
     total = inner(values, values)
     squares = total - values.size * mean * mean
@@ -91,14 +92,6 @@ def _squared_deviations(values: Array, mean: float, spare: Floats) -> float:
         return squares
     deviations = np.subtract(values, mean, out=spare)
     return inner(deviations, deviations)
-
-
-def _mean(block: Array, scratch: Floats) -> float:
-    mean = block_sum(block) / block.size
-    if math.isfinite(mean):
-        return mean
-    # The sum is beyond float64, although the mean cannot be.
-    return block_sum(np.multiply(block, 1 / block.size, out=scratch))
 
 
 def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) -> Row:
@@ -117,10 +110,10 @@ def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) ->
     least = np.array(low, block.dtype).view(np.uint64)
     above = scratch[: block.size]
     np.copyto(above, block.view(np.uint64) - least, casting="unsafe")
-    mean = block_sum(above) / block.size
+    mean = block_mean(above, above)
     above -= mean
     squares = inner(above, above)
-    magnitude = _mean(np.abs(floats[: block.size], out=above), above)
+    magnitude = block_mean(np.abs(floats[: block.size], out=above), above)
     zeros = int(np.count_nonzero(np.equal(block, 0))) if low <= 0 <= high else 0
     return Row(block.size, (low - origin) + mean, squares, magnitude, low, high, 0, 0, 0, zeros)
 
@@ -133,14 +126,14 @@ def combine(rows: Sequence[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
     count = sum(row.finite for row in rows)
-    mean = _average([(row.mean, row.finite) for row in rows], count)
+    mean = average([(row.mean, row.finite) for row in rows])
     within = exact_sum(row.squares for row in rows)
     between = exact_sum(row.finite * _square(row.mean - mean) for row in rows if row.finite)
     return Row(
         finite=count,
         mean=mean,
         squares=within + between,
-        magnitude=_average([(row.magnitude, row.finite) for row in rows], count),
+        magnitude=average([(row.magnitude, row.finite) for row in rows]),
         low=min((row.low for row in rows if not math.isnan(row.low)), default=math.nan),
         high=max((row.high for row in rows if not math.isnan(row.high)), default=math.nan),
         nan=sum(row.nan for row in rows),
@@ -148,14 +141,6 @@ def combine(rows: Sequence[Row]) -> Row:
         neginf=sum(row.neginf for row in rows),
         zeros=sum(row.zeros for row in rows),
     )
-
-
-def _average(means: Sequence[tuple[float, int]], count: int) -> float:
-    """The mean of `count` values from the means of parts of them."""
-    if not count:
-        return 0.0
-    mean = exact_sum(mean * part for mean, part in means) / count
-    return mean if math.isfinite(mean) else exact_sum(mean * (part / count) for mean, part in means)
 
 
 def _square(value: float) -> float:

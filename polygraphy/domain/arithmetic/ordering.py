@@ -9,15 +9,10 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic import blocks
+from polygraphy.domain.arithmetic.interpolation import median_of, quantile_of
 from polygraphy.domain.arithmetic.scratch import Scratch, borrowed
-from polygraphy.domain.arithmetic.selection import (
-    Search,
-    Tally,
-    median_of,
-    positions,
-    quantile_of,
-)
-from polygraphy.domain.arithmetic.streams import Stream
+from polygraphy.domain.arithmetic.selection import Search, Tally, positions
+from polygraphy.domain.arithmetic.streams import Reader, Stream
 from polygraphy.domain.arithmetic.widen import Floats, Reals
 
 __all__ = [
@@ -54,7 +49,7 @@ def fits(size: int) -> bool:
 
 
 def order(
-    stream: Stream, quantiles: Sequence[float], threads: int = 1, *, median: bool = True
+    stream: Stream[Reader], quantiles: Sequence[float], threads: int = 1, *, median: bool = True
 ) -> list[Ordered]:
     """The order statistics of each channel of a stream, exact for every probability.
 
@@ -83,14 +78,14 @@ def sort_channel(channel: Reals, quantiles: Sequence[float], ordered: Floats) ->
     return _interpolate(ordered.item, valid, quantiles, median=True)
 
 
-def start_searches(stream: Stream, probabilities: Sequence[float]) -> list[Search]:
+def start_searches(stream: Stream[Reader], probabilities: Sequence[float]) -> list[Search]:
     """A search for each channel, which knows a sample of it."""
     with np.errstate(all="ignore"):
         return [Search(probabilities, sample) for sample in stream.sample(positions(stream.size))]
 
 
 def finish(
-    stream: Stream, searches: Sequence[Search], pending: Iterable[int], threads: int = 1
+    stream: Stream[Reader], searches: Sequence[Search], pending: Iterable[int], threads: int = 1
 ) -> None:
     """Repeat passes over a stream until the searches of the pending channels are settled."""
     pending = list(pending)
@@ -110,7 +105,7 @@ def collect(search: Search, quantiles: Sequence[float], *, median: bool = True) 
 
 
 def _counter(
-    stream: Stream, searches: Sequence[Search], pending: Sequence[int]
+    stream: Stream[Reader], searches: Sequence[Search], pending: Sequence[int]
 ) -> Callable[[Scratch], Callable[[int, int], list[tuple[int, tuple[int, ...]]]]]:
     """Workers that count the pending channels of a block: what is not NaN, and for the search."""
 

@@ -85,27 +85,6 @@ class Pair:
         return Pair(value, reference, self.infinities_equal)
 
 
-class DifferenceStream(Stream):
-    """The absolute or the relative differences of a pair, or both as two channels."""
-
-    def __init__(self, pair: Pair, *channels: Channel) -> None:
-        self.shape = pair.shape
-        self.size = pair.size
-        self.channels = len(channels)
-        self._pair = pair
-        self._names = channels
-
-    def reader(self, scratch: Scratch) -> DifferenceReader:
-        """See `Stream`."""
-        return DifferenceReader(self._pair, self._names, scratch)
-
-    def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
-        """See `Stream`."""
-        kernel = self._pair.take(positions).kernel(Scratch(positions.size))
-        kernel.load(0, positions.size)
-        return _vectors(kernel, self._names)
-
-
 class DifferenceReader(RealReader):
     """Reads differences of a pair; `kernel` holds the block that was loaded last."""
 
@@ -128,6 +107,27 @@ class DifferenceReader(RealReader):
         absolute = self._names[channel] == "absolute"
         high = self.kernel.peak if absolute else self.kernel.relative_peak
         return float(np.minimum.reduce(self._channels[channel])), high
+
+
+class DifferenceStream(Stream[DifferenceReader]):
+    """The absolute or the relative differences of a pair, or both as two channels."""
+
+    def __init__(self, pair: Pair, *channels: Channel) -> None:
+        self.shape = pair.shape
+        self.size = pair.size
+        self.channels = len(channels)
+        self._pair = pair
+        self._names = channels
+
+    def reader(self, scratch: Scratch) -> DifferenceReader:
+        """See `Stream`."""
+        return DifferenceReader(self._pair, self._names, scratch)
+
+    def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
+        """See `Stream`."""
+        kernel = self._pair.take(positions).kernel(Scratch(positions.size))
+        kernel.load(0, positions.size)
+        return _vectors(kernel, self._names)
 
 
 def _vectors(kernel: Kernel, names: Sequence[Channel]) -> tuple[Floats, ...]:

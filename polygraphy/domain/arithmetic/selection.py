@@ -14,10 +14,8 @@ often is counted by itself instead of kept.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -26,12 +24,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polygraphy.domain.arithmetic.interpolation import ranks_beside
+from polygraphy.domain.arithmetic.keys import END, LEAST, is_point, key_of, value_of
 from polygraphy.domain.arithmetic.scratch import Scratch
 from polygraphy.domain.arithmetic.widen import Floats, Reals
 
-__all__ = ["Search", "Tally", "median_of", "positions", "quantile_of"]
+__all__ = ["Search", "Tally", "positions"]
 
-SAMPLE = 1 << 19
+SAMPLE = 1 << 18
 """Most elements of a sample."""
 
 SAMPLE_LEAST = 1 << 12
@@ -40,7 +40,7 @@ SAMPLE_LEAST = 1 << 12
 KEPT = 1 << 22
 """Most elements that one search keeps: 32 MiB."""
 
-DEVIATIONS = 5.0
+DEVIATIONS = 4.0
 """Half the width of an interval, in standard deviations of the rank of a sampled quantile."""
 
 FREQUENT = 1000
@@ -56,56 +56,12 @@ def positions(size: int) -> npt.NDArray[np.intp]:
     The stream is cut in equal strata and one position is drawn in each, so that neither sorted
     nor periodic data mislead.
     """
-    count = min(size, SAMPLE, max(SAMPLE_LEAST, size // 16))
+    count = min(size, SAMPLE, max(SAMPLE_LEAST, size // 32))
     drawn = np.random.default_rng(size).random(count)
     drawn += np.arange(count)
     drawn *= size / count
     chosen: npt.NDArray[np.intp] = drawn.astype(np.intp)
     return np.minimum(chosen, size - 1, out=chosen)
-
-
-def median_of(element: Callable[[int], float], valid: int) -> float:
-    """The median of `valid` sorted elements, the mean of the two middle ones if that is even.
-
-    `element` gives the element of a rank. NaN if there is none.
-    """
-    if not valid:
-        return math.nan
-    low, high = element((valid - 1) // 2), element(valid // 2)
-    if low == high:
-        return low
-    middle = (low + high) / 2
-    # The sum of two huge values may overflow; that of their halves cannot.
-    return middle if math.isfinite(middle) else low / 2 + high / 2
-
-
-def quantile_of(element: Callable[[int], float], valid: int, probability: float) -> float:
-    """The quantile of `valid` sorted elements, interpolated as numpy's method "linear" does.
-
-    The result equals ``np.quantile`` to the last bit as long as the elements on both sides are
-    finite, and so is their distance. If not, numpy answers NaN; here a quantile that falls on an
-    element is that element, and one between a finite and an infinite element is infinite.
-    """
-    if not valid:
-        return math.nan
-    rank, weight = _split_rank(valid, probability)
-    low = element(rank)
-    if not weight:
-        return low
-    high = element(rank + 1)
-    if low == high:
-        return low
-    step = high - low
-    if math.isinf(step):
-        return low * (1 - weight) + high * weight
-    return low + step * weight if weight < 0.5 else high - step * (1 - weight)
-
-
-@functools.lru_cache(maxsize=1024)
-def _split_rank(valid: int, probability: float) -> tuple[int, float]:
-    virtual = (valid - 1) * probability
-    rank = min(math.floor(virtual), valid - 1)
-    return rank, virtual - rank
 
 
 class Search:
@@ -143,7 +99,7 @@ class Search:
         """
         if self._ranks is None:
             self.valid = valid
-            self._ranks = _neighbours(valid, self._probabilities)
+            self._ranks = ranks_beside(valid, self._probabilities)
         below = [0, *(sum(column) for column in zip(*counts, strict=True)), valid]
         kept = self._take_kept()
         offsets: dict[int, int] = {}
@@ -152,8 +108,8 @@ class Search:
             i = bisect_right(below, rank) - 1
             if rank in self._values:
                 continue
-            if _is_point(*self._intervals[i]):
-                self._values[rank] = _value(self._intervals[i][0])
+            if is_point(*self._intervals[i]):
+                self._values[rank] = value_of(self._intervals[i][0])
             elif self._wanted[i] and kept is not None:
                 skipped = sum(below[j + 1] - below[j] for j in range(i) if self._wanted[j])
                 offsets[rank] = skipped + rank - below[i]
@@ -188,12 +144,12 @@ class Search:
     def _divide(self, edges: set[int], wanted: Callable[[int, int], bool]) -> None:
         """Divide all numbers at `edges`; the elements of `wanted` intervals will be kept.
 
-        Interval i holds the elements x with ``low <= _key(x) < high``.
+        Interval i holds the elements x with ``low <= key_of(x) < high``.
         """
-        ordered = sorted(edges | {_LEAST, _END})
+        ordered = sorted(edges | {LEAST, END})
         self._intervals = list(itertools.pairwise(ordered))
         self._wanted = [
-            wanted(low, high) and not _is_point(low, high) for low, high in self._intervals
+            wanted(low, high) and not is_point(low, high) for low, high in self._intervals
         ]
         self._pieces: list[Reals] = []
         self._room = KEPT
@@ -205,7 +161,7 @@ class Search:
     def bounds(self) -> list[tuple[float, bool]]:
         """Values to count below, ascending; for each, whether keeping begins or ends there."""
         return [
-            (_value(low), self._wanted[i] != self._wanted[i + 1])
+            (value_of(low), self._wanted[i] != self._wanted[i + 1])
             for i, (low, _) in enumerate(self._intervals[1:])
         ]
 
@@ -262,14 +218,6 @@ class Tally:
         return tuple(counts)
 
 
-def _neighbours(valid: int, probabilities: Iterable[float]) -> list[int]:
-    """The ranks on both sides of each probability."""
-    if not valid:
-        return []
-    ranks = [_split_rank(valid, probability)[0] for probability in probabilities]
-    return sorted({*ranks, *(min(rank + 1, valid - 1) for rank in ranks)})
-
-
 def _bracket(probability: float, sample: Floats) -> set[int]:
     """Keys between which the quantile of the stream almost certainly lies, of a sorted sample."""
     size = sample.size
@@ -278,11 +226,11 @@ def _bracket(probability: float, sample: Floats) -> set[int]:
     reach = DEVIATIONS * math.sqrt(size * probability * (1 - probability)) + DEVIATIONS
     first, last = math.floor(centre - reach), math.ceil(centre + reach)
     bracket = set()
-    for i, outside in ((first, _LEAST), (last, _END)):
+    for i, outside in ((first, LEAST), (last, END)):
         if not 0 <= i < size:
             bracket.add(outside)
             continue
-        key = _key(float(sample[i]))
+        key = key_of(float(sample[i]))
         bracket.add(key if i == first else key + 1)
         if _occurrences(sample, sample[i]) > max(1, size // FREQUENT):
             bracket |= {key, key + 1}
@@ -296,7 +244,8 @@ def _occurrences(ordered: Floats, value: float) -> int:
 def _round_up(bound: float, dtype: np.dtype[Any]) -> Reals:
     """The least number of that dtype that is not below `bound`, which has the same below it."""
     rounded = np.array(bound, dtype)
-    return np.nextafter(rounded, np.array(np.inf, dtype)) if rounded < bound else rounded
+    # Compared as Python floats: numpy would round the bound to float32 there too.
+    return np.nextafter(rounded, np.array(np.inf, dtype)) if rounded.item() < bound else rounded
 
 
 def _select(elements: Reals, ranks: dict[int, int]) -> dict[int, float]:
@@ -309,28 +258,3 @@ def _select(elements: Reals, ranks: dict[int, int]) -> dict[int, float]:
         found[key] = float(elements[rank])
         start = rank
     return found
-
-
-# Keys: integers in the order of the floats, so that "up to v" is "below the key after that of v",
-# and an interval can be halved however its values are spread. Both zeros have the key 0.
-
-_SIGN = 1 << 63
-
-
-def _key(value: float) -> int:
-    bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
-    return bits if bits < _SIGN else _SIGN - bits
-
-
-def _value(key: int) -> float:
-    value: float = struct.unpack("<d", struct.pack("<Q", abs(key)))[0]
-    return value if key >= 0 else -value
-
-
-_LEAST = _key(-math.inf)
-_END = _key(math.inf) + 1
-
-
-def _is_point(low: int, high: int) -> bool:
-    """Whether an interval of keys holds a single value."""
-    return high == low + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,10 @@ class Reader(Protocol):
         """The position in that block of the first element that equals `value`."""
 
 
-class Stream(abc.ABC):
+AnyReader_co = TypeVar("AnyReader_co", bound=Reader, covariant=True)
+
+
+class Stream(abc.ABC, Generic[AnyReader_co]):
     """Blocks of numbers, in the C order of an array."""
 
     shape: tuple[int, ...]
@@ -58,7 +61,7 @@ class Stream(abc.ABC):
     """Whether the extremes are reported as whole numbers."""
 
     @abc.abstractmethod
-    def reader(self, scratch: Scratch) -> Reader:
+    def reader(self, scratch: Scratch) -> AnyReader_co:
         """A reader for one thread, which works in `scratch`."""
 
     @abc.abstractmethod
@@ -88,7 +91,7 @@ class RealReader:
         return int(np.equal(self._channels[channel], value).argmax())
 
 
-class ArrayStream(Stream):
+class ArrayStream(Stream[Reader]):
     """The elements of one array; the modulus of complex ones."""
 
     def __init__(self, flat: Flat) -> None:

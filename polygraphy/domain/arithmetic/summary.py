@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from attrs import frozen
@@ -24,7 +25,7 @@ from polygraphy.domain.arithmetic.selection import Search, Tally
 from polygraphy.domain.arithmetic.streams import ArrayStream, Reader, Stream
 from polygraphy.domain.arithmetic.widen import Array, Flat, Index, Kind, unravel
 
-__all__ = ["QUANTILES", "Summary", "checked", "summarize", "summarize_stream"]
+__all__ = ["QUANTILES", "Summary", "Watch", "checked", "summarize", "summarize_stream"]
 
 QUANTILES = (0.9, 0.95, 0.99)
 """The quantiles of a summary, unless others are asked for."""
@@ -92,14 +93,28 @@ def checked(quantiles: Iterable[float]) -> tuple[float, ...]:
     return probabilities
 
 
-def summarize_stream(stream: Stream, quantiles: Sequence[float], threads: int = 1) -> list[Summary]:
-    """A summary of each channel of a stream, in one pass (but for bad luck, see `selection`)."""
+AnyReader = TypeVar("AnyReader", bound=Reader)
+Watch = Callable[[AnyReader, Scratch], Callable[[int], None]]
+
+
+def summarize_stream(
+    stream: Stream[AnyReader],
+    quantiles: Sequence[float],
+    threads: int = 1,
+    watch: Watch[AnyReader] | None = None,
+) -> list[Summary]:
+    """A summary of each channel of a stream, in one pass (but for bad luck, see `selection`).
+
+    Parameters:
+        watch: what else to do in that pass: for each thread, given its reader, it makes a function
+            that is called with the first position of each block that the reader has loaded.
+    """
     if not stream.size:
         return [_describe_nothing(0, quantiles) for _ in range(stream.channels)]
     if fits(stream.size):
-        return _summarize_block(stream, quantiles)
+        return _summarize_block(stream, quantiles, watch)
     searches = start_searches(stream, (MEDIAN, *quantiles))
-    passed = blocks.scan(stream.size, _surveyor(stream, searches), threads)
+    passed = blocks.scan(stream.size, _surveyor(stream, searches, watch), threads)
     rows = [[block[i][0] for block in passed] for i in range(stream.channels)]
     pending = []
     for i, search in enumerate(searches):
@@ -115,7 +130,9 @@ def summarize_stream(stream: Stream, quantiles: Sequence[float], threads: int = 
         ]
 
 
-def _summarize_block(stream: Stream, quantiles: Sequence[float]) -> list[Summary]:
+def _summarize_block(
+    stream: Stream[AnyReader], quantiles: Sequence[float], watch: Watch[AnyReader] | None
+) -> list[Summary]:
     with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
         reader = stream.reader(scratch)
         ordered = scratch.floats()[: stream.size]
@@ -124,20 +141,25 @@ def _summarize_block(stream: Stream, quantiles: Sequence[float]) -> list[Summary
             statistics = sort_channel(channel, quantiles, ordered)
             row = reader.describe(i, (ordered.item(0), ordered.item(-1)))
             summaries.append(_assemble(stream, reader, i, [row], statistics, reload=False))
+        if watch is not None:
+            watch(reader, scratch)(0)
         return summaries
 
 
 def _surveyor(
-    stream: Stream, searches: Sequence[Search]
+    stream: Stream[AnyReader], searches: Sequence[Search], watch: Watch[AnyReader] | None
 ) -> Callable[[Scratch], Callable[[int, int], list[tuple[Row, tuple[int, ...]]]]]:
     """Workers that describe each channel of a block and count it for its search."""
 
     def make(scratch: Scratch) -> Callable[[int, int], list[tuple[Row, tuple[int, ...]]]]:
         reader = stream.reader(scratch)
         tallies = [Tally(search, scratch) for search in searches]
+        look = None if watch is None else watch(reader, scratch)
 
         def survey(start: int, stop: int) -> list[tuple[Row, tuple[int, ...]]]:
             channels = reader.load(start, stop)
+            if look is not None:
+                look(start)
             return [
                 (reader.describe(i), tally(channel))
                 for i, (channel, tally) in enumerate(zip(channels, tallies, strict=True))
@@ -149,7 +171,7 @@ def _surveyor(
 
 
 def _assemble(
-    stream: Stream,
+    stream: Stream[Reader],
     reader: Reader,
     channel: int,
     rows: Sequence[Row],
@@ -188,7 +210,7 @@ def _assemble(
 
 
 def _locate(
-    stream: Stream,
+    stream: Stream[Reader],
     reader: Reader,
     channel: int,
     extreme: float,

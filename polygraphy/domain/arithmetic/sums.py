@@ -8,13 +8,13 @@ numbers lose a few units.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from polygraphy.domain.arithmetic.widen import Floats
 
-__all__ = ["block_sum", "exact_sum", "inner"]
+__all__ = ["average", "block_mean", "exact_sum", "inner"]
 
 ROW = 1 << 12
 """Elements of an inner product that are left to BLAS at a time.
@@ -24,9 +24,13 @@ rounding of a row does not depend on the number of processors.
 """
 
 
-def block_sum(block: Floats) -> float:
-    """The sum of a block, shape ``(n,)``: numpy sums pairwise."""
-    return float(np.add.reduce(block))
+def block_mean(block: Floats, scratch: Floats) -> float:
+    """The mean of a block, shape ``(n,)``, n > 0; `scratch` has the same shape, or is the block."""
+    mean = float(np.add.reduce(block)) / block.size
+    if math.isfinite(mean):
+        return mean
+    # The sum is beyond float64, although the mean cannot be.
+    return float(np.add.reduce(np.multiply(block, 1 / block.size, out=scratch)))
 
 
 def inner(a: Floats, b: Floats) -> float:
@@ -36,6 +40,15 @@ def inner(a: Floats, b: Floats) -> float:
         return float(np.dot(a, b))
     rows = np.matmul(a[:whole].reshape(-1, 1, ROW), b[:whole].reshape(-1, ROW, 1))
     return float(np.add.reduce(rows, axis=None)) + float(np.dot(a[whole:], b[whole:]))
+
+
+def average(means: Sequence[tuple[float, int]]) -> float:
+    """The mean of all values, from the mean and the number of values of each part; 0 of none."""
+    count = sum(part for _, part in means)
+    if not count:
+        return 0.0
+    mean = exact_sum(mean * part for mean, part in means) / count
+    return mean if math.isfinite(mean) else exact_sum(mean * (part / count) for mean, part in means)
 
 
 def exact_sum(values: Iterable[float]) -> float:

@@ -11,12 +11,13 @@ import numpy as np
 from polygraphy.domain.arithmetic import blocks
 from polygraphy.domain.arithmetic.kernels import Kernel
 from polygraphy.domain.arithmetic.mismatches import Limit, MismatchFinder, MismatchRow
-from polygraphy.domain.arithmetic.pair import Channel, Pair
+from polygraphy.domain.arithmetic.pair import Channel, DifferenceReader, Pair
 from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.sums import block_sum, exact_sum
+from polygraphy.domain.arithmetic.summary import Summary, Watch
+from polygraphy.domain.arithmetic.sums import average, block_mean
 from polygraphy.domain.arithmetic.widen import Floats
 
-__all__ = ["Extent", "Survey", "survey"]
+__all__ = ["Extent", "Survey", "survey", "watch_mismatches"]
 
 
 class Extent(NamedTuple):
@@ -28,18 +29,28 @@ class Extent(NamedTuple):
     """Differences that are infinite."""
     peak: float
     """The largest that is not NaN; 0 if there is none."""
-    total: float
-    """The sum of the finite ones."""
+    finite: int
+    """Differences that are finite."""
+    average: float
+    """The mean of the finite ones."""
 
     def max(self) -> float:
         """The largest difference; NaN if any is."""
         return math.nan if self.nan else self.peak
 
-    def mean(self, size: int) -> float:
-        """The mean of `size` differences; NaN if any is, 0 if there are none."""
-        if self.nan or not size:
-            return math.nan if self.nan else 0.0
-        return math.inf if self.infinite else self.total / size
+    def mean(self) -> float:
+        """The mean difference; NaN if any is, 0 if there are none."""
+        if self.nan:
+            return math.nan
+        return math.inf if self.infinite else self.average
+
+    @staticmethod
+    def of(summary: Summary) -> Extent:
+        """The extent that a summary tells."""
+        finite = summary.size - summary.nan - summary.posinf
+        if not finite:
+            return Extent(summary.nan, summary.posinf, math.inf if summary.posinf else 0.0, 0, 0.0)
+        return Extent(summary.nan, summary.posinf, summary.max, finite, summary.mean)
 
 
 class Survey(NamedTuple):
@@ -59,11 +70,12 @@ def survey(
 
     def make(scratch: Scratch) -> Callable[[int, int], tuple[list[Extent], MismatchRow | None]]:
         load = pair.loader(scratch)
+        spare = scratch.floats()
         finder = MismatchFinder(limit, scratch) if limit else None
 
         def visit(start: int, stop: int) -> tuple[list[Extent], MismatchRow | None]:
             kernel = load(start, stop)
-            extents = [_measure(kernel, channel) for channel in channels]
+            extents = [_measure(kernel, channel, spare) for channel in channels]
             return extents, finder(kernel) if finder else None
 
         return visit
@@ -78,21 +90,37 @@ def survey(
     )
 
 
-def _measure(kernel: Kernel, channel: Channel) -> Extent:
+def watch_mismatches(limit: Limit, rows: dict[int, MismatchRow]) -> Watch[DifferenceReader]:
+    """Look for mismatches in another pass over differences; `rows` is filled by block start."""
+
+    def watch(reader: DifferenceReader, scratch: Scratch) -> Callable[[int], None]:
+        find = MismatchFinder(limit, scratch)
+
+        def look(start: int) -> None:
+            rows[start] = find(reader.kernel)
+
+        return look
+
+    return watch
+
+
+def _measure(kernel: Kernel, channel: Channel, spare: Floats) -> Extent:
+    spare = spare[: kernel.absolute.size]
     if channel == "absolute":
-        return _extent(kernel.absolute, kernel.peak)
+        return _extent(kernel.absolute, kernel.peak, spare)
     relative = kernel.relative()
-    return _extent(relative, kernel.relative_peak)
+    return _extent(relative, kernel.relative_peak, spare)
 
 
-def _extent(block: Floats, peak: float) -> Extent:
+def _extent(block: Floats, peak: float, spare: Floats) -> Extent:
     if math.isfinite(peak):
-        return Extent(0, 0, peak, block_sum(block))
+        return Extent(0, 0, peak, block.size, block_mean(block, spare))
     nan = int(np.count_nonzero(np.isnan(block))) if math.isnan(peak) else 0
     finite = block.compress(np.isfinite(block))
     infinite = block.size - nan - finite.size
     largest = math.inf if infinite else float(np.maximum.reduce(finite, initial=0.0))
-    return Extent(nan, infinite, largest, block_sum(finite))
+    mean = block_mean(finite, finite) if finite.size else 0.0
+    return Extent(nan, infinite, largest, finite.size, mean)
 
 
 def _merge(extents: Iterable[Extent]) -> Extent:
@@ -103,5 +131,6 @@ def _merge(extents: Iterable[Extent]) -> Extent:
         sum(extent.nan for extent in listed),
         sum(extent.infinite for extent in listed),
         max((extent.peak for extent in listed), default=0.0),
-        exact_sum(extent.total for extent in listed),
+        sum(extent.finite for extent in listed),
+        average([(extent.average, extent.finite) for extent in listed]),
     )

@@ -10,9 +10,16 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic import Difference, Mismatches
+from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tolerance import Tolerance
 
-__all__ = ["CompareResult", "ComparedTensor", "OutputCompareResult", "UncomparedResult"]
+__all__ = [
+    "CompareResult",
+    "ComparedTensor",
+    "OutputCompareResult",
+    "UncomparedResult",
+    "excess_ratio",
+]
 
 
 @frozen
@@ -41,7 +48,7 @@ class CompareResult:
         tensor1: the output of the second run.
     """
 
-    def __init__(self, thresholds: Tolerance | None = None) -> None:
+    def __init__(self, thresholds: Any = None) -> None:
         self.thresholds = thresholds
         self.tensor0: ComparedTensor | None = None
         self.tensor1: ComparedTensor | None = None
@@ -56,9 +63,16 @@ class CompareResult:
         """Name of the output in the second run."""
         return self.tensor1.name if self.tensor1 else None
 
-    def set_thresholds(self, thresholds: Tolerance) -> None:
+    def set_thresholds(self, thresholds: Any) -> None:
         """Hold the same metrics to other thresholds."""
         self.thresholds = thresholds
+
+    @property
+    def excess(self) -> float | None:
+        """How many times what is tolerated is needed; at most 1 when the output passed, infinite
+        when nothing would do; None when there is no telling.
+        """
+        return None
 
     def metric_fields(self) -> tuple[str, ...]:
         """Name the metrics."""
@@ -67,6 +81,14 @@ class CompareResult:
     def metric_values(self) -> dict[str, float | None]:
         """Return the metrics by name; None where one was not computed."""
         return {}
+
+    def with_metrics(self, values: Mapping[str, float | None]) -> CompareResult:
+        """Return a result of the same kind with other metrics, held to the same thresholds.
+
+        Raises:
+            UsageError: there are no metrics that tell.
+        """
+        raise UsageError(f"A {type(self).__name__} has no metrics that could be averaged.")
 
     def settle(self) -> None:
         """Compute what the result promises and let go of the arrays behind it."""
@@ -274,7 +296,9 @@ class OutputCompareResult(CompareResult):
         return self._ratio(*self.required(statistic))
 
     def _ratio(self, absolute: float | None, relative: float | None) -> float:
-        return min(_ratio(absolute, self.tolerance.atol), _ratio(relative, self.tolerance.rtol))
+        return min(
+            excess_ratio(absolute, self.tolerance.atol), excess_ratio(relative, self.tolerance.rtol)
+        )
 
     def set_thresholds(self, thresholds: Tolerance) -> None:
         """Hold the same differences to other thresholds."""
@@ -286,6 +310,13 @@ class OutputCompareResult(CompareResult):
         self.metric_values()
         _ = self.passed
         self.difference = self.arrays = None
+
+    def with_metrics(self, values: Mapping[str, float | None]) -> OutputCompareResult:
+        """Return a result with other metrics, held to the same thresholds."""
+        result = OutputCompareResult(thresholds=self.thresholds)
+        result._metrics.update(values)
+        result.quantile = self.quantile
+        return result
 
     def as_fields(self) -> Mapping[str, Any]:
         """Return what is saved of the result; the verdict only where metrics alone cannot give
@@ -309,7 +340,7 @@ class OutputCompareResult(CompareResult):
         )
 
 
-def _ratio(needed: float | None, allowed: float) -> float:
+def excess_ratio(needed: float | None, allowed: float) -> float:
     """Return `needed` as a multiple of what is `allowed`."""
     if needed is None or isnan(needed):
         return inf

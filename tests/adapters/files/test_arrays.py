@@ -247,16 +247,18 @@ def test_a_type_that_is_not_known_is_told(dtype: str) -> None:
 
 
 def test_a_type_of_another_size_is_told() -> None:
-    with pytest.raises(FileError, match="a ndarray in it is damaged"):
+    with pytest.raises(FileError, match="an object of type 'ndarray' in it is damaged"):
         json_io.loads(_as_document(_npy_bytes(np.zeros(3, np.uint8)), dtype="bfloat16"), object)
 
 
 @pytest.mark.parametrize("payload", [None, 3, ["k05VTVBZ"], {}])
 def test_a_payload_that_is_no_text_is_told(payload: Any) -> None:
-    with pytest.raises(FileError, match="a ndarray in it is damaged"):
+    with pytest.raises(FileError, match="an object of type 'ndarray' in it is damaged"):
         json_io.loads(json.dumps({"array": payload, "polygraphy_class": "ndarray"}), object)
 
 
 def test_a_payload_that_is_missing_is_told() -> None:
-    with pytest.raises(FileError, match="a ndarray in it is damaged: 'array' is missing"):
+    with pytest.raises(
+        FileError, match="an object of type 'ndarray' in it is damaged: 'array' is missing"
+    ):
         json_io.loads('{"polygraphy_class": "ndarray"}', object)

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.files import json_io
-from polygraphy.adapters.files.metrics_codec import SavedMetricResult
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare.indices import IndicesResult, Misplaced
+from polygraphy.domain.compare.metric import MetricResult
+from polygraphy.domain.compare.metrics import L2Result, L2Threshold
 from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.errors import FileError, MissingDependencyError
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.domain.tolerance import Tolerance
-from polygraphy.logger import G_LOGGER
 
 
 def fields_of(value: Any) -> Any:
@@ -63,9 +64,9 @@ def test_a_subclass_is_saved_as_its_base() -> None:
     ("fields", "complaint"),
     [
         ({}, "'lst' is missing"),
-        ({"lst": 3}, "a RunResults in it is damaged"),
-        ({"lst": [["a"]]}, "a RunResults in it is damaged"),
-        ({"lst": [["a", [{"y": 1}]]]}, "a IterationResult is expected where a dict is"),
+        ({"lst": 3}, "an object of type 'RunResults' in it is damaged"),
+        ({"lst": [["a"]]}, "an object of type 'RunResults' in it is damaged"),
+        ({"lst": [["a", [{"y": 1}]]]}, "dict found where IterationResult is expected"),
     ],
 )
 def test_damaged_results(fields: Any, complaint: str) -> None:
@@ -123,7 +124,9 @@ def test_a_failure_without_metrics_is_a_bare_false() -> None:
         ("CosineSimilarity", "cosine_similarity", 0.9, 0.9, 0.89, "cosine_similarity"),
         ("Psnr", "psnr", 30, float("inf"), 29, "psnr"),
         ("Snr", "snr", 20, 20, -float("inf"), "snr"),
-        ("PerceptualMetrics", "lpips", 0.1, 0, 0.2, "lpips"),
+        ("PerceptualMetrics", "lpips", 0.1, 0, 0.2, "perceptual_metrics"),
+        ("NormalizedL2", "normalized_l2", 0.5, 0.5, 0.6, "normalized_l2"),
+        ("Sqnr", "sqnr", 20, 20, 19, "sqnr"),
     ],
 )
 def test_single_metrics(
@@ -138,39 +141,60 @@ def test_single_metrics(
         assert loaded.metric_fields() == (field,)
         assert repr(fields_of(loaded)) == repr(tree)  # As NaN does not equal itself.
     unlimited = read(with_marker(f"{kind}Result", **{field: good, "thresholds": None}))
-    assert isinstance(unlimited, SavedMetricResult)
+    assert isinstance(unlimited, MetricResult)
     assert not unlimited
     result = with_marker("AccuracyResult", lst=[[["a", "b"], [{"y": tree}]]])
     assert read(result).label == function
 
 
-def test_another_aggregation_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(G_LOGGER, "warning", warnings.append)
-    read(with_marker("AccuracyResult", lst=[], aggregation="per_sample"))
-    assert not warnings
-    read(with_marker("AccuracyResult", lst=[], aggregation="average"))
-    assert len(warnings) == 1
-    assert "average" in warnings[0]
+def test_the_aggregation_is_kept() -> None:
+    iterations = [{"y": L2Result(value, L2Threshold(1.0))} for value in (0.0, 1.5)]
+    verdict = AccuracyResult([(("a", "b"), iterations)])
+    for aggregation, passes in (("per_sample", False), ("average", True)):
+        verdict.aggregation = aggregation
+        assert fields_of(verdict)["aggregation"] == aggregation
+        loaded = json_io.loads(json_io.dumps(verdict), AccuracyResult)
+        assert loaded.aggregation == aggregation
+        assert bool(loaded) is passes
+    assert read(with_marker("AccuracyResult", lst=[])).aggregation == "per_sample"
+
+
+def test_verdicts_about_indices_are_bare() -> None:
+    misplaced = Misplaced((0,), 3, None)
+    verdicts = {"y": IndicesResult(2, 0, None, 0), "z": IndicesResult(2, 1, misplaced, 0)}
+    loaded = json_io.loads(
+        json_io.dumps(AccuracyResult([(("a", "b"), [verdicts])])), AccuracyResult
+    )
+    assert loaded[("a", "b")] == [{"y": True, "z": False}]
 
 
 @pytest.mark.parametrize(
     ("tree", "complaint"),
     [
-        (with_marker("AccuracyResults", lst=[3]), "a AccuracyResult is expected where a int is"),
-        (with_marker("AccuracyResult", lst=[[["a"], []]]), "a AccuracyResult in it is damaged"),
-        (with_marker("AccuracyResult", lst=[[["a", "b"], [3]]]), "a dict is expected"),
+        (with_marker("AccuracyResults", lst=[3]), "int found where AccuracyResult is expected"),
+        (
+            with_marker("AccuracyResult", lst=[[["a"], []]]),
+            "an object of type 'AccuracyResult' in it is damaged",
+        ),
+        (with_marker("AccuracyResult", lst=[[["a", "b"], [3]]]), "found where dict is expected"),
         (with_marker("OutputCompareResult", passed=True), "'thresholds' is missing"),
         (
             with_marker("OutputCompareResult", passed=True, thresholds=3),
-            "a Tolerance is expected where a int is",
+            "int found where Tolerance is expected",
         ),
         (
             with_marker("SimpleThreshold", check_error_stat="mode", atol=0, rtol=0),
-            "a SimpleThreshold in it is damaged: Error statistic 'mode' does not exist",
+            "an object of type 'SimpleThreshold' in it is damaged: Error statistic 'mode' does not exist",
+        ),
+        (
+            with_marker("AccuracyResult", lst=[], aggregation="median"),
+            "its verdicts are by 'median', not by per_sample or average",
         ),
         (with_marker("L2Result", thresholds=None), "'l2_norm' is missing"),
-        (with_marker("L2Result", l2_norm=1, thresholds=3), "a MetricThreshold is expected"),
+        (
+            with_marker("L2Result", l2_norm=1, thresholds=3),
+            "int found where MetricThreshold is expected",
+        ),
     ],
 )
 def test_damaged_verdicts(tree: Any, complaint: str) -> None:
@@ -218,7 +242,7 @@ def test_fields_of_other_versions_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("tree", "complaint"),
     [
-        (with_marker("TacticReplayData", replay={"a": 3}), "a Algorithm is expected"),
+        (with_marker("TacticReplayData", replay={"a": 3}), "int found where Algorithm is expected"),
         (
             with_marker("Algorithm", implementation=1, tactic=2, inputs=[3], outputs=[]),
             "TensorInfo",

@@ -260,5 +260,5 @@ def test_damaged_text_of_a_large_array_is_told(folder: Path) -> None:
 @pytest.mark.parametrize("foreign", [b"\n", b"\x00", b"\xff"])
 def test_damage_in_long_text_that_is_no_array_is_told(folder: Path, foreign: bytes) -> None:
     start = ARRAY_START.encode() + b"A" * 2000
-    with pytest.raises(ContentError, match="it is damaged|it is not JSON text"):
+    with pytest.raises(ContentError, match=r"it is damaged|it is not JSON text"):
         decoded(parsed_from(folder, b'{"array": "' + start + foreign + b'A"}'))

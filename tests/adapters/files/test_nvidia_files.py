@@ -16,7 +16,15 @@ from polygraphy.adapters.files import json_io
 from polygraphy.adapters.files.array_codec import FormattedArray
 from polygraphy.adapters.files.store import FileResultStore
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
+from polygraphy.domain.compare import (
+    CosineSimilarityCompareFunc,
+    IndicesCompareFunc,
+    L2CompareFunc,
+    OutputCompareResult,
+    PsnrCompareFunc,
+    SnrCompareFunc,
+    UncomparedResult,
+)
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.domain.tolerance import Tolerance
@@ -194,6 +202,48 @@ def test_what_we_write_is_read_there(tmp_path: Path) -> None:
     assert answer["outputs"] == [[name, [[0.5, name, each] for each in wanted]] for name in "ab"]
     assert answer["streamed"] == [[["a", each], ["b", each]] for each in wanted] * 2
     assert answer["verdicts"] == [[["a", "b"], [["y", True], ["z", False], ["w", False]]]]
+
+
+@needs_nvidia
+def test_verdicts_about_metrics_are_read_there(tmp_path: Path) -> None:
+    functions = [L2CompareFunc(1.0), CosineSimilarityCompareFunc(), PsnrCompareFunc()]
+    functions += [SnrCompareFunc({"y": 99}), IndicesCompareFunc()]
+    one = IterationResult({"y": np.array([1.0, 2.0])})
+    other = IterationResult({"y": np.array([1.0, 2.5])})
+    verdicts = AccuracyResults()
+    for function in functions:
+        verdicts.append(AccuracyResult([(("a", "b"), [function(one, other)])]))
+    verdicts[0].aggregation = "average"
+    json_io.save(verdicts, tmp_path / "ours.json")
+    program = (
+        "import json\nfrom polygraphy.comparator import AccuracyResults\n"
+        'results = AccuracyResults.load("ours.json")\nresults.save("theirs.json")\n'
+        'json.dump([bool(each) for each in results], open("answer.json", "w"))\n'
+    )
+    assert run_nvidia(program, tmp_path) == [bool(verdict) for verdict in verdicts]
+    assert (tmp_path / "ours.json").read_bytes() == (tmp_path / "theirs.json").read_bytes()
+
+
+@needs_nvidia
+def test_metrics_are_those_that_are_measured_there(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(size=(2, 50)).astype(np.float32)
+    runs = RunResults(
+        (name, [IterationResult({"y": array}, 0.1, name)]) for name, array in zip("ab", values)
+    )
+    json_io.save(runs, tmp_path / "runs.json")
+    program = (
+        "import json\nfrom polygraphy.comparator import *\n"
+        'runs = RunResults.load("runs.json")\n'
+        "functions = [L2CompareFunc(), CosineSimilarityCompareFunc(), PsnrCompareFunc(), SnrCompareFunc()]\n"
+        "(one,), (other,) = [iterations for _, iterations in runs]\n"
+        'found = [list(f(one, other)["y"].metric_values().items()) for f in functions]\n'
+        'json.dump(found, open("answer.json", "w"))\n'
+    )
+    functions = (L2CompareFunc, CosineSimilarityCompareFunc, PsnrCompareFunc, SnrCompareFunc)
+    (_, (one,)), (_, (other,)) = runs
+    answers = [kind()(one, other)["y"].metric_values() for kind in functions]
+    theirs = [dict(metrics) for metrics in run_nvidia(program, tmp_path)]
+    assert [pytest.approx(metrics, rel=1e-5) for metrics in theirs] == answers
 
 
 @needs_nvidia

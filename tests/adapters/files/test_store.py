@@ -222,7 +222,8 @@ def test_an_empty_folder_is_told_at_the_call() -> None:
     with pytest.raises(FileError) as caught:
         STORE.iterate("folder", RunResults)
     assert str(caught.value) == (
-        "The folder folder holds no inference results: there is no file *.json in it."
+        "The folder folder holds no inference results: there is no file *.json in it, nor"
+        " *.safetensors."
     )
 
 
@@ -279,8 +280,8 @@ def test_something_else_is_told_at_the_call(content: Any, kind: type, complaint:
     [
         (RunResults, "it holds input data, not inference results. Load it as input data"),
         (AccuracyResults, "it holds input data, not accuracy results."),
-        (TacticReplay, "it holds input data, not tactic replay file."),
-        (np.ndarray, "it holds input data, not a ndarray."),
+        (TacticReplay, "it holds input data, not a tactic replay."),
+        (np.ndarray, "it holds input data, not an object of type 'ndarray'."),
     ],
 )
 def test_something_else_is_told_when_it_is_loaded(kind: type, complaint: str) -> None:
@@ -338,9 +339,9 @@ def test_a_damaged_array_is_told_with_its_file() -> None:
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [
-        ([1, 2], "input 'x' is a list, not an array"),
-        (3.0, "input 'x' is a float, not an array"),
-        ({"array": "k05V"}, "input 'x' is a dict, not an array"),
+        ([1, 2], "input 'x' is of type 'list', not an array"),
+        (3.0, "input 'x' is of type 'float', not an array"),
+        ({"array": "k05V"}, "input 'x' is of type 'dict', not an array"),
     ],
 )
 def test_inputs_that_are_no_arrays_are_told(value: Any, complaint: str) -> None:
@@ -351,7 +352,7 @@ def test_inputs_that_are_no_arrays_are_told(value: Any, complaint: str) -> None:
 
 @pytest.mark.parametrize("value", [[1, 2], 140_000_000, "text"])
 def test_inputs_that_are_no_arrays_are_not_written(value: Any) -> None:
-    with pytest.raises(FileError, match=r"input 'x' is a .*, not an array"):
+    with pytest.raises(FileError, match=r"input 'x' is of type '.*', not an array"):
         write_all("inputs.json", [{"x": value}], dict)
     assert not Path("inputs.json").exists()
 

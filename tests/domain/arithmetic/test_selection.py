@@ -25,8 +25,9 @@ def search_in(values: Array, sample: Array, passes: int = 40) -> tuple[Search, i
     search = Search((0.5, *PROBABILITIES), np.array(sample, np.float64))
     valid = int(np.count_nonzero(~np.isnan(values)))
     for used in range(1, passes + 1):
-        tally = Tally(search, Scratch(16))
-        counts = [tally(values[i : i + 16]) for i in range(0, values.size, 16)]
+        with np.errstate(all="ignore"):
+            tally = Tally(search, Scratch(16))
+            counts = [tally(values[i : i + 16]) for i in range(0, values.size, 16)]
         if search.settle(counts, valid):
             return search, used
     raise AssertionError(f"not settled after {passes} passes")
@@ -88,18 +89,26 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("kept", [1 << 20, 100, 3])
-def test_any_distribution(kind: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_distribution(
+    kind: str, kept: int, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(selection, "KEPT", kept)
-    values = shaped(kind, 3000)
+    with np.errstate(all="ignore"):
+        values = shaped(kind, 3000).astype(dtype)
     sample = values[:: len(values) // 200]
     search, _ = search_in(values, sample)
     check(search, values)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_pass_is_enough_with_a_fair_sample(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_pass_is_enough_with_a_fair_sample(
+    kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(selection, "SAMPLE", 2000)
-    values = shaped(kind, 60_000)
+    with np.errstate(all="ignore"):
+        values = shaped(kind, 60_000).astype(dtype)
     search, passes = search_in(values, values[positions(values.size)])
     check(search, values)
     assert passes == 1
@@ -143,9 +152,9 @@ def test_memory_of_a_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sample_is_spread_and_repeatable() -> None:
     drawn = positions(1_000_000)
-    assert drawn.size == 62_500
+    assert drawn.size == 31_250
     assert np.array_equal(drawn, positions(1_000_000))
-    assert drawn[0] < 16 and drawn[-1] >= 1_000_000 - 16
+    assert drawn[0] < 32 and drawn[-1] >= 1_000_000 - 32
     assert np.all(np.diff(drawn) >= 0) and drawn[-1] < 1_000_000
     assert np.array_equal(positions(5), np.minimum(positions(5), 4))
 

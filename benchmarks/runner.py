@@ -1,0 +1,114 @@
+"""What running and comparing cost around a tiny model, over the raw session.
+
+python benchmarks/runner.py
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polygraphy.backend.onnxrt import OnnxrtRunner
+from polygraphy.comparator import Comparator, DataLoader
+from polygraphy.logger import G_LOGGER
+
+ITERATIONS = 1000
+REPEATS = 7
+
+
+def tiny_session() -> Any:
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    def tensor(name: str) -> object:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 16))
+
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "g", [tensor("x")], [tensor("y")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+
+
+def median_seconds(work: Callable[[], object]) -> float:
+    taken = []
+    for _ in range(REPEATS + 1):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken[1:])
+
+
+def infer() -> None:
+    session = tiny_session()
+    feed = {"x": np.ones((1, 16), np.float32)}
+    names = ["y"]
+
+    def raw() -> None:
+        for _ in range(ITERATIONS):
+            session.run(names, feed)
+
+    with OnnxrtRunner(session) as runner:
+
+        def ours() -> None:
+            for _ in range(ITERATIONS):
+                runner.infer(feed)
+
+        floor, measured = median_seconds(raw), median_seconds(ours)
+    each = 1e6 / ITERATIONS
+    print(
+        f"OnnxrtRunner.infer: {measured * each:.2f} us; raw {floor * each:.2f} us; above it"
+        f" {(measured - floor) * each:.2f} us"
+    )
+
+
+def run_and_compare() -> None:
+    session = tiny_session()
+    rng = np.random.RandomState(1)
+    feeds = [{"x": rng.rand(1, 16).astype(np.float32)} for _ in range(ITERATIONS)]
+
+    def raw() -> None:
+        for feed in feeds:
+            [a], [b] = session.run(None, feed), session.run(None, feed)
+            assert np.allclose(a, b)
+
+    def ours() -> None:
+        runners = [OnnxrtRunner(session), OnnxrtRunner(session)]
+        assert Comparator.compare_accuracy(Comparator.run(runners, feeds, streaming=True))
+
+    floor = median_seconds(raw)
+    with G_LOGGER.verbosity(G_LOGGER.CRITICAL):
+        silent = median_seconds(ours)
+    print(
+        f"run and compare, {ITERATIONS} iterations, silent: {silent:.3f} s; raw {floor:.3f} s;"
+        f" ratio {silent / floor:.1f}"
+    )
+    G_LOGGER.log_file = "/dev/null"
+    import contextlib
+    import io
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        loud = median_seconds(ours)
+    print(
+        f"run and compare, {ITERATIONS} iterations, default log: {loud:.3f} s; raw {floor:.3f} s;"
+        f" ratio {loud / floor:.1f}"
+    )
+
+
+def generate() -> None:
+    from polygraphy.common import TensorMetadata
+
+    loader = DataLoader(input_metadata=TensorMetadata().add("x", np.float32, (1, 3, 224, 224)))
+    print(f"DataLoader, 1x3x224x224: {median_seconds(lambda: loader[0]) * 1e3:.2f} ms")
+
+
+if __name__ == "__main__":
+    infer()
+    run_and_compare()
+    generate()

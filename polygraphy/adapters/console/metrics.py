@@ -1,0 +1,81 @@
+"""Log lines about single metrics and about lists of indices."""
+
+from __future__ import annotations
+
+import math
+
+from polygraphy.adapters.console.numbers import apart, brief, rounded_up
+from polygraphy.domain.compare.indices import IndicesResult
+from polygraphy.domain.compare.metric import MetricResult
+from polygraphy.domain.compare.result import CompareResult
+from polygraphy.logger import G_LOGGER
+
+__all__ = ["log_indices", "log_metric", "metric_line", "metric_words"]
+
+
+def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
+    """Tell a metric, what it is held to and, where it is judged, whether it passed."""
+    _log_start(result)
+    with G_LOGGER.indent():
+        if not is_judged:
+            G_LOGGER.info(lambda: metric_line(result))
+            return
+        report = G_LOGGER.finish if result else G_LOGGER.error
+        report(lambda: f"{metric_line(result)} | {'PASSED' if result else 'FAILED'}")
+
+
+def log_indices(name: str, result: IndicesResult) -> None:
+    """Tell how many entries are misplaced, and the first of them."""
+    _log_start(result)
+    with G_LOGGER.indent():
+        allowed = f"(index tolerance: {result.index_tolerance})"
+        if result.first is None:
+            G_LOGGER.finish(
+                f"PASSED | Output: {name!r} | All {result.size} entries are in place {allowed}"
+            )
+            return
+        first = result.first
+        found = "nowhere" if first.place is None else f"at place {first.place}"
+        G_LOGGER.error(
+            f"FAILED | Output: {name!r} | {result.count} of {result.size} entries are misplaced"
+            f" {allowed}; the first is {first.value} at {first.index}, which the other run has"
+            f" {found}"
+        )
+
+
+def metric_line(result: MetricResult) -> str:
+    """Return ``L2 Norm: 0.1 (tolerance: 1e-05)``."""
+    metric = result.metric
+    if result.value is None or result.thresholds is None:
+        return f"{metric.title}: {brief(result.value)}{metric.unit}"
+    value, limit = apart(result.value, result.thresholds.threshold)
+    held_to = "tolerance" if metric.scale == "error" else "min required"
+    return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
+
+
+def metric_words(name: str, where: str, result: MetricResult) -> str:
+    """Say how bad the worst output is by this metric, against which threshold, and why that one."""
+    metric, thresholds = result.metric, result.thresholds
+    if result.value is None or thresholds is None:
+        return f"Worst output: {name!r}{where} has no {metric.title} that could be judged."
+    value, limit = apart(result.value, thresholds.threshold)
+    found = f"Worst output: {name!r}{where} has the {metric.title} {value}{metric.unit}"
+    allowed = f"{limit}{metric.unit} ({thresholds.reason})"
+    if metric.scale == "error":
+        verdict = "within the tolerance" if result else "that exceeds the tolerance"
+    else:
+        verdict = "at least the required" if result else "that is less than the required"
+    text = f"{found}; {verdict} {allowed}."
+    if result:
+        return text
+    if math.isnan(result.value) or (metric.scale == "error" and math.isinf(result.value)):
+        return (
+            f"{text} No threshold would pass: an output holds NaN, infinity or nothing but zeros."
+        )
+    if metric.scale == "error":
+        return f"{text} A tolerance of {rounded_up(result.value)} would pass."
+    return text
+
+
+def _log_start(result: CompareResult) -> None:
+    G_LOGGER.start(f"Comparing Output: {result.tensor0} with {result.tensor1}")

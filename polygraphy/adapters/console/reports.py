@@ -1,0 +1,150 @@
+"""Reports as text: each becomes one log message."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.console.numbers import bars, brief, percentiles, statistics
+from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.environment import Environment
+from polygraphy.domain.inspection import DataReport, RunReport, TensorReport
+from polygraphy.domain.tolerance import Tolerance
+from polygraphy.logger import G_LOGGER
+
+__all__ = ["LogReports"]
+
+_INDENT = "    "
+
+
+class LogReports:
+    """Writes reports to the log."""
+
+    def source(self, path: str) -> None:
+        """Several files are reported on, and this one is next."""
+        G_LOGGER.info(path)
+
+    def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
+        """Write about input data, or results of runners."""
+        values = _Values(num_items, line_width)
+        G_LOGGER.info("\n".join(_data_lines(report, values)))
+
+    def accuracy(self, results: AccuracyResults) -> None:
+        """Write about verdicts that were saved."""
+        G_LOGGER.info("\n".join(_accuracy_lines(results)))
+
+    def environment(self, environment: Environment) -> None:
+        """Write about what is installed on this machine."""
+        G_LOGGER.info("\n".join(_environment_lines(environment)))
+
+
+class _Values:
+    """Writes the elements of arrays."""
+
+    def __init__(self, num_items: int, line_width: int) -> None:
+        self._shows_all = num_items < 0
+        self._edge_items = max(num_items, 1)
+        self._line_width = sys.maxsize if line_width < 0 else line_width
+
+    def __call__(self, array: np.ndarray[Any, Any]) -> str:
+        limit = sys.maxsize if self._shows_all else 1000
+        return np.array2string(
+            array,
+            threshold=limit,
+            edgeitems=self._edge_items,
+            max_line_width=self._line_width,
+        )
+
+
+def _data_lines(report: DataReport, values: _Values) -> Iterator[str]:
+    if report.is_of_inputs:
+        [run] = report.runs
+        yield f"==== Data ({run.iterations} iterations) ===="
+        yield ""
+        yield from _run_lines(run, report, values)
+        return
+    yield f"==== Run Results ({len(report.runs)} runners) ===="
+    yield ""
+    width = max((len(run.runner or "") for run in report.runs), default=0)
+    for index, run in enumerate(report.runs):
+        if index > 0 and report.all_iterations:
+            yield ""
+        yield f"---- {run.runner:{width}} ({run.iterations} iterations) ----"
+        yield ""
+        yield from _run_lines(run, report, values)
+
+
+def _run_lines(run: RunReport, report: DataReport, values: _Values) -> Iterator[str]:
+    for position, iteration in enumerate(run.reports):
+        if report.all_iterations:
+            if position > 0:
+                yield ""
+            yield f"-- Iteration: {iteration.index}"
+        margin = _INDENT if report.all_iterations else ""
+        for tensor in iteration.tensors:
+            for text in _tensor_texts(tensor, report, values):
+                yield from (margin + line for line in text.splitlines() or [""])
+
+
+def _tensor_texts(tensor: TensorReport, report: DataReport, values: _Values) -> Iterator[str]:
+    meta = f"[dtype={tensor.dtype}, shape={tensor.shape}]"
+    yield f"{tensor.name} {meta} | Stats: {statistics(tensor.summary)}"
+    if tensor.peculiarities:
+        found = ", ".join(
+            f"{one.what}: {one.count}" + (f" (first at {one.first})" if one.count else "")
+            for one in tensor.peculiarities
+        )
+        yield _INDENT + f"{tensor.name} | {found} of {tensor.summary.size} elements"
+    if report.detail.statistics:
+        yield _INDENT + f"{tensor.name} | Percentiles: {percentiles(tensor.summary)}"
+    if tensor.histogram is not None:
+        yield _indented(bars(tensor.histogram))
+    if tensor.values is not None:
+        yield _indented(values(tensor.values))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(_INDENT + line for line in text.splitlines())
+
+
+def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:
+    yield f"==== Accuracy Results ({len(results)} comparison(s)) ===="
+    for result in results:
+        yield ""
+        yield f"---- {result.label} ----"
+        for (runner0, runner1), iterations in result:
+            matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
+            yield ""
+            yield f"{runner0} vs. {runner1} | {matched}/{len(iterations)} iteration(s) matched"
+            for index, answers in enumerate(iterations):
+                yield f"{_INDENT}-- Iteration: {index}"
+                for name, answer in answers.items():
+                    yield _INDENT * 2 + _answer(name, answer)
+
+
+def _answer(name: str, answer: object) -> str:
+    facts = [name, "PASSED" if answer else "FAILED"]
+    if isinstance(answer, CompareResult):
+        metrics = {
+            field: value for field, value in answer.metric_values().items() if value is not None
+        }
+        if metrics:
+            facts.append(", ".join(f"{field}={brief(value)}" for field, value in metrics.items()))
+        if isinstance(answer.thresholds, Tolerance):
+            stats = ", ".join(answer.thresholds.check_error_stat)
+            facts.append(f"Tolerance: {answer.thresholds}, {stats}")
+    return " | ".join(facts)
+
+
+def _environment_lines(environment: Environment) -> Iterator[str]:
+    yield "==== Environment ===="
+    for section in environment.sections:
+        yield ""
+        yield f"---- {section.title} ----"
+        width = max((len(name) for name, _ in section.facts), default=0)
+        yield from (f"{name:{width}} | {fact}" for name, fact in section.facts)
+        yield from section.remarks

@@ -1,0 +1,115 @@
+"""Reads weights that an ONNX model keeps in files beside it.
+
+A model names those files itself, so what it names is not trusted: a file outside the model's folder
+is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING
+
+from polygraphy.adapters.common.paths import translated_os_errors
+from polygraphy.adapters.onnx.weights import all_tensors, byte_size, is_external
+from polygraphy.domain.errors import FileError, ModelError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+__all__ = ["external_files", "load_external_data"]
+
+_LISTED = 3
+
+
+def external_files(model: ModelProto) -> list[str]:
+    """Return the files that hold weights which have not been loaded, as the model names them."""
+    return list(_by_location(model))
+
+
+def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Path] = ()) -> None:
+    """Load the weights that are in files; afterwards the model refers to no file.
+
+    Args:
+        model: the model; its weights are filled in.
+        folder: where the files are.
+        trusted: further folders in which a file may really lie when `folder` holds a link to it.
+
+    Raises:
+        FileError: a file is missing, cannot be read, or lies outside the folder.
+        ModelError: a file ends before a weight does, or holds another number of bytes than the
+            shape of the weight asks for.
+    """
+    named = _by_location(model)
+    files = {location: _located(location, folder, list(trusted)) for location in named}
+    missing = [str(path) for path in files.values() if not path.is_file()]
+    if missing:
+        more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
+        raise FileError(
+            f"The model keeps weights in files that do not exist: {', '.join(missing[:_LISTED])}"
+            f"{more}.",
+            path=missing[0],
+            hint="Put them beside the model, or name their folder (--external-data-dir).",
+        )
+    for location, tensors in named.items():
+        _fill(tensors, files[location])
+
+
+def _by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
+    named: dict[str, list[TensorProto]] = {}
+    for tensor in all_tensors(model):
+        if is_external(tensor):
+            named.setdefault(_entries(tensor).get("location", ""), []).append(tensor)
+    return named
+
+
+def _entries(tensor: TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def _located(location: str, folder: Path, trusted: Sequence[Path]) -> Path:
+    """Return the path of a file that a model names; FileError if it is not one in the folder."""
+    is_absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor
+    path = folder / location.replace("\\", "/")
+    homes = [home.resolve() for home in (folder, *trusted)]
+    if not location or is_absolute or not any(map(path.resolve().is_relative_to, homes)):
+        raise FileError(
+            f"The model keeps weights in {location!r}, which is not in its folder {folder}.",
+            path=path,
+            hint="Such a file is not read: move it there, and save the model with that name.",
+        )
+    return path
+
+
+def _fill(tensors: Sequence[TensorProto], path: Path) -> None:
+    with translated_os_errors(path, "read the weights in"), path.open("rb") as stream:
+        size = path.stat().st_size
+        for tensor in tensors:
+            offset, length = _extent(tensor, size, path)
+            stream.seek(offset)
+            tensor.raw_data = stream.read(length)
+            for field in ("data_location", "external_data"):
+                tensor.ClearField(field)
+
+
+def _extent(tensor: TensorProto, size: int, path: Path) -> tuple[int, int]:
+    """Return where in its file a weight starts and how many bytes it has."""
+    entries = _entries(tensor)
+    try:
+        offset = int(entries.get("offset") or 0)
+        length = int(entries.get("length") or size - offset)
+    except ValueError:
+        offset = length = -1
+    expected = byte_size(tensor)
+    if offset < 0 or length < 0 or offset + length > size:
+        found = f"the file has {size} bytes"
+    elif length != expected:
+        found = f"the model gives it {length}"
+    else:
+        return offset, length
+    raise ModelError(
+        f"Weight {tensor.name!r} does not fit its file {path}: it takes {expected} bytes from"
+        f" {entries.get('offset') or 0} on, and {found}.",
+        path=path,
+        hint="The file is truncated, or belongs to another model: export or download it again.",
+    )

@@ -1,0 +1,173 @@
+"""Writes ONNX models, with large weights in files beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.common.paths import atomic_file
+from polygraphy.adapters.onnx.external import external_files
+from polygraphy.adapters.onnx.model import serialized
+from polygraphy.adapters.onnx.weights import (
+    Place,
+    byte_size,
+    skeleton,
+    weights_size,
+)
+from polygraphy.domain.errors import UsageError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+__all__ = ["OnnxModelWriter", "SaveOnnx", "save_onnx"]
+
+save_onnx: Callable[..., ModelProto]
+
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
+
+_LIMIT = 2_000_000_000  # Bytes; protobuf ends at 2 GiB, of which nodes and names take a part.
+_DEFAULT_THRESHOLD = 1024
+_LARGE = 1 << 20
+_PAGE = 1 << 16  # Weights that start at a multiple of this can be mapped into memory everywhere.
+_WORD = 64
+
+
+@mod.export(funcify=True)
+class SaveOnnx(BaseLoader):
+    """Writes an ONNX model to a file and passes it on."""
+
+    def __init__(
+        self,
+        model: Deferred[ModelProto],
+        path: str,
+        external_data_path: str | None = None,
+        size_threshold: int | None = None,
+        all_tensors_to_one_file: bool | None = None,
+    ) -> None:
+        """Say what is written, and where.
+
+        Args:
+            model: the model, or a loader that makes it.
+            path: the file.
+            external_data_path: the file for weights, relative to the model's folder; the empty
+                text stands for the model's file name with ``.data`` appended. Weights stay in the
+                model unless this is given, or they take 2 GB.
+            size_threshold: weights of more bytes than this go to that file; 1024 unless given.
+            all_tensors_to_one_file: whether all go to one file, as they do unless this is False;
+                otherwise each gets one of its own, with the name of the weight appended.
+        """
+        self._model = model
+        self._path = path
+        self._external_data_path = external_data_path
+        self._threshold = _DEFAULT_THRESHOLD if size_threshold is None else size_threshold
+        self._one_file = all_tensors_to_one_file is not False
+
+    def call_impl(self) -> ModelProto:
+        """Write the model, whole or not at all, and return it as it was.
+
+        Raises:
+            FileError: a file cannot be written.
+            UsageError: the file for weights is the model itself, lies outside its folder, or holds
+                weights that the model still needs.
+            ModelError: the model is too large although its weights are elsewhere.
+        """
+        model = evaluate(self._model)
+        path = Path(self._path)
+        G_LOGGER.info(f"Saving ONNX model to: {path.absolute()}")
+        external = self._external_data_path
+        if external is None and weights_size(model) >= _LIMIT:
+            external = ""
+            G_LOGGER.warning(
+                f"The weights of the model take 2 GB or more: they are saved beside it, in"
+                f" {path.name}.data."
+            )
+        if external is None:
+            with atomic_file(path) as stream:
+                stream.write(serialized(model))
+            return model
+        location = external or f"{path.name}.data"
+        _check_location(model, path, location)
+        with ExitStack() as files:
+            # Weights are renamed last to first, the model after them: it never lacks any of them.
+            stream = files.enter_context(atomic_file(path))
+            weights = _WeightFiles(path.parent, location, files, one_file=self._one_file)
+            bare = skeleton(
+                model,
+                lambda tensor: weights.add(tensor) if byte_size(tensor) > self._threshold else None,
+            )
+            stream.write(serialized(bare))
+            stream.flush()
+        return model
+
+
+class OnnxModelWriter:
+    """Writes an ONNX model for whoever takes models from files only."""
+
+    def write(self, model: ModelProto, path: str) -> None:
+        """Write the model and, beside it, its weights."""
+        SaveOnnx(model, path, external_data_path="").call_impl()
+
+
+class _WeightFiles:
+    """The files that weights go to; each is opened in `files` when its first weight comes."""
+
+    def __init__(self, folder: Path, location: str, files: ExitStack, *, one_file: bool) -> None:
+        self._folder = folder
+        self._location = location
+        self._files = files
+        self._one_file = one_file
+        self._streams: dict[str, IO[bytes]] = {}
+
+    def add(self, tensor: TensorProto) -> Place:
+        """Append the elements of a tensor to its file, and return where they are."""
+        location = self._location if self._one_file else self._own_location(tensor.name)
+        if location not in self._streams:
+            opened = atomic_file(self._folder / location)
+            self._streams[location] = self._files.enter_context(opened)
+        stream = self._streams[location]
+        content = _content(tensor)
+        alignment = _PAGE if len(content) >= _LARGE else _WORD
+        stream.write(bytes(-stream.tell() % alignment))
+        place = (location, stream.tell(), len(content))
+        stream.write(content)
+        return place
+
+    def _own_location(self, name: str) -> str:
+        plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
+        location, count = f"{self._location}.{plain}", 1
+        while location.lower() in map(str.lower, self._streams):
+            location, count = f"{self._location}.{plain}.{count}", count + 1
+        return location
+
+
+def _content(tensor: TensorProto) -> bytes:
+    """Return the elements of a tensor as the format lays them out in a file."""
+    if tensor.HasField("raw_data"):
+        return tensor.raw_data
+    raw: bytes = numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
+    return raw
+
+
+def _check_location(model: ModelProto, path: Path, location: str) -> None:
+    folder = path.parent.resolve()
+    target = (folder / location).resolve()
+    if target == path.resolve():
+        raise UsageError(f"The weights cannot be saved in the model file {path} itself.")
+    if Path(location).is_absolute() or not target.is_relative_to(folder):
+        raise UsageError(
+            f"The weights cannot be saved in {location}: it is not in the folder of the model,"
+            f" {path.parent}.",
+            hint="Name a file relative to that folder.",
+        )
+    if location in external_files(model):
+        raise UsageError(
+            f"Saving weights in {location} would lose those that the model keeps there and has not"
+            " loaded.",
+            hint="Load the external data, or choose another file.",
+        )

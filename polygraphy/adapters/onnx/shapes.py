@@ -1,0 +1,142 @@
+"""Infers data types and shapes of a model's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Union
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.model import OnnxFromPath
+from polygraphy.adapters.onnx.weights import weights_size, without_large_weights
+from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.shapes import ShapeInference
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, ValueInfoProto
+
+__all__ = ["InferShapes", "infer_shapes", "inferred_value_infos", "value_infos"]
+
+infer_shapes: Callable[..., ModelProto]
+
+onnx_shapes = mod.lazy_import("onnx.shape_inference")
+
+_LIMIT = 2_000_000_000
+
+
+@mod.export(funcify=True)
+class InferShapes(BaseLoader):
+    """Adds inferred data types and shapes to an ONNX model, as far as they can be known without
+    running it.
+    """
+
+    def __init__(
+        self,
+        model: Deferred[Union[ModelProto, str]],
+        error_ok: bool | None = None,
+        external_data_dir: str | None = None,
+        save_to_disk_threshold_bytes: int | None = None,
+        allow_onnxruntime: bool | None = None,
+    ) -> None:
+        """Say what is inferred, and how.
+
+        Args:
+            model: the model, its path, or a loader that makes either.
+            error_ok: whether a model that cannot be inferred is passed on as it is, with a
+                warning, as it is unless this is False.
+            external_data_dir: where the files with the weights are, for a path.
+            save_to_disk_threshold_bytes: with weights of at least this many bytes, the large ones
+                are not handed to the inference, which can only take 2 GB; 2e9 unless given. Nothing
+                is saved for that.
+            allow_onnxruntime: whether ONNX Runtime's symbolic shape inference is tried first, as it
+                is unless this is False; it takes `sympy`.
+        """
+        self._model = model
+        self._error_ok = error_ok is not False
+        self._external_data_dir = external_data_dir
+        self._threshold = (
+            _LIMIT if save_to_disk_threshold_bytes is None else save_to_disk_threshold_bytes
+        )
+        self._allow_onnxruntime = allow_onnxruntime is not False
+
+    def call_impl(self) -> ModelProto:
+        """Return the model with its shapes, which are added in place.
+
+        Raises:
+            ModelError: shapes contradict each other, and `error_ok` is False.
+            FileError: the file, or one with its weights, is missing.
+        """
+        given: Any = evaluate(self._model)
+        model: ModelProto = (
+            OnnxFromPath(given, self._external_data_dir).call_impl()
+            if isinstance(given, str)
+            else given
+        )
+        seen = without_large_weights(model) if weights_size(model) >= self._threshold else model
+        inferred = self._inferred(seen)
+        if inferred is not None:
+            _take_over(inferred.graph, model.graph)
+        return model
+
+    def _inferred(self, model: ModelProto) -> ModelProto | None:
+        if self._allow_onnxruntime:
+            try:
+                symbolic: ModelProto = resolve(ShapeInference).infer(model)
+            except MissingDependencyError as error:
+                G_LOGGER.verbose(f"Inferring shapes with onnx.shape_inference: {error}")
+            except BackendError as error:
+                G_LOGGER.warning(f"{error} Inferring shapes with onnx.shape_inference instead.")
+            else:
+                return symbolic
+        try:
+            return _inferred_by_onnx(model, strict=not self._error_ok)
+        except ModelError as error:
+            if not self._error_ok:
+                raise
+            G_LOGGER.warning(f"{error} Going on without.")
+            return None
+
+
+def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
+    try:
+        inferred: ModelProto = onnx_shapes.infer_shapes(model, strict_mode=strict, data_prop=True)
+    except (onnx_shapes.InferenceError, RuntimeError, TypeError, ValueError) as error:
+        text = " ".join(str(error).split())
+        raise ModelError(f"The shapes of the model cannot be inferred: {text}") from error
+    return inferred
+
+
+def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
+    """Return what the graph itself says about the types of its tensors, by name."""
+    graph = model.graph
+    return {
+        value.name: value
+        for values in (graph.value_info, graph.input, graph.output)
+        for value in values
+        if value.type.WhichOneof("value") is not None
+    }
+
+
+def inferred_value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
+    """Return what can be inferred about the types of the graph's tensors; the model stays as it
+    is.
+    """
+    seen = without_large_weights(model) if weights_size(model) >= _LIMIT else model
+    try:
+        return value_infos(_inferred_by_onnx(seen, strict=False))
+    except ModelError as error:
+        G_LOGGER.verbose(str(error))
+        return {}
+
+
+def _take_over(source: GraphProto, target: GraphProto) -> None:
+    """Replace what a graph says about its tensors by what another, of the same names, says."""
+    types = {value.name: value.type for value in source.output}
+    for value in target.output:
+        if value.name in types:
+            value.type.CopyFrom(types[value.name])
+    inferred = list(source.value_info)
+    del target.value_info[:]
+    target.value_info.extend(inferred)

@@ -1,0 +1,161 @@
+"""The weights of an ONNX model: finding them, sizing them, and models without them.
+
+A protobuf message ends at 2 GiB, and every access to the bytes of a weight copies them. So sizes
+are computed from shapes, and a model without its large weights is put together anew instead of
+being copied whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import ceil, prod
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.datatype import OnnxDataTypes
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, TensorProto
+
+__all__ = [
+    "SMALL",
+    "all_graphs",
+    "all_tensors",
+    "byte_size",
+    "is_external",
+    "skeleton",
+    "weights_size",
+    "without_large_weights",
+]
+
+onnx = mod.lazy_import("onnx")
+
+SMALL = 1024
+"""Weights up to this many bytes may be shapes or sizes, whose values other shapes depend on."""
+
+_TYPES = OnnxDataTypes()
+_DATA_FIELDS = frozenset(
+    {
+        "raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data",
+        "uint64_data", "external_data", "data_location",
+    }
+)  # fmt: skip
+
+Place = tuple[str, int, int]
+"""Where the bytes of a weight are: the file, seen from the model's folder, offset and length."""
+
+
+def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """Yield a graph and every graph inside its nodes, from the outside to the inside."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from all_graphs(attribute.g)
+            for inner in attribute.graphs:
+                yield from all_graphs(inner)
+
+
+def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield every constant tensor of a model: initialisers and attributes, in all graphs and
+    functions.
+    """
+    for graph in all_graphs(model.graph):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        yield from _attribute_tensors(graph.node)
+    for function in model.functions:
+        yield from _attribute_tensors(function.node)
+
+
+def _attribute_tensors(nodes: Any) -> Iterator[TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def byte_size(tensor: TensorProto) -> int:
+    """Return how many bytes the elements of a tensor take; 0 for strings and unknown types."""
+    entry = _TYPES.from_native(tensor.data_type)
+    return 0 if entry is None else ceil(prod(tensor.dims) * entry.itemsize)
+
+
+def is_external(tensor: TensorProto) -> bool:
+    """Tell whether the elements are in another file, and have not been loaded from there."""
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def weights_size(model: ModelProto) -> int:
+    """Return how many bytes the constant tensors take that are in memory."""
+    return sum(byte_size(tensor) for tensor in all_tensors(model) if not is_external(tensor))
+
+
+def without_large_weights(model: ModelProto) -> ModelProto:
+    """Return a model that differs only in its initialisers of more than `SMALL` bytes: they claim
+    that their elements are in a file, which there is not.
+    """
+
+    def place(tensor: TensorProto) -> Place | None:
+        size = byte_size(tensor)
+        return ("left-out", 0, size) if size > SMALL else None
+
+    return skeleton(model, place)
+
+
+def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) -> ModelProto:
+    """Return a model some of whose initialisers are elsewhere; the given one stays as it is.
+
+    Args:
+        model: the model.
+        place: says of an initialiser where its elements are, or None to keep them in the model.
+            Initialisers whose elements are in a file already are not asked about.
+    """
+    made: ModelProto = onnx.ModelProto()
+    _copy_fields(model, made, "graph")
+    _copy_graph(model.graph, made.graph, place)
+    return made
+
+
+def _copy_graph(
+    graph: GraphProto, made: GraphProto, place: Callable[[TensorProto], Place | None]
+) -> None:
+    _copy_fields(graph, made, "initializer", "node")
+    for tensor in graph.initializer:
+        where = None if is_external(tensor) else place(tensor)
+        copied = made.initializer.add()
+        if where is None:
+            copied.CopyFrom(tensor)
+        else:
+            _copy_fields(tensor, copied, *_DATA_FIELDS)
+            copied.data_location = onnx.TensorProto.EXTERNAL
+            for key, value in zip(("location", "offset", "length"), where):
+                copied.external_data.add(key=key, value=str(value))
+    for node in graph.node:
+        copied_node = made.node.add()
+        _copy_fields(node, copied_node, "attribute")
+        for attribute in node.attribute:
+            copied_attribute = copied_node.attribute.add()
+            _copy_fields(attribute, copied_attribute, "g", "graphs")
+            if attribute.HasField("g"):
+                _copy_graph(attribute.g, copied_attribute.g, place)
+            for inner in attribute.graphs:
+                _copy_graph(inner, copied_attribute.graphs.add(), place)
+
+
+def _copy_fields(source: Any, target: Any, *but: str) -> None:
+    """Copy the fields of a message that are set, except some."""
+    for field in source.DESCRIPTOR.fields:
+        name = field.name
+        if name in but:
+            continue
+        value = getattr(source, name)
+        if hasattr(value, "extend"):
+            getattr(target, name).extend(value)
+        elif field.message_type is not None:
+            if source.HasField(name):
+                getattr(target, name).CopyFrom(value)
+        elif source.HasField(name):
+            setattr(target, name, value)

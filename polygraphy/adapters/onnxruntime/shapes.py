@@ -1,0 +1,41 @@
+"""ONNX Runtime's symbolic shape inference, which keeps the names of dimensions and computes with
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
+
+__all__ = ["OnnxrtShapeInference"]
+
+onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
+sympy = mod.lazy_import("sympy")
+
+
+class OnnxrtShapeInference:
+    """Infers shapes with the tool that comes with ONNX Runtime; takes `sympy`."""
+
+    def infer(self, model: Any) -> Any:
+        """Return a model with more shapes; MissingDependencyError without `sympy` or ONNX Runtime,
+        BackendError when the tool gives up.
+        """
+        for module, name in ((onnxrt, "onnxruntime"), (sympy, "sympy")):
+            if not module.is_installed():
+                raise MissingDependencyError(
+                    f"{name} is not installed; symbolic shape inference takes it.", module=name
+                )
+        from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+        try:
+            return SymbolicShapeInference.infer_shapes(model, auto_merge=True)
+        except PolygraphyException:
+            raise
+        except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
+            text = " ".join(str(error).split())
+            raise BackendError(
+                f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}",
+                backend="onnxruntime",
+            ) from error

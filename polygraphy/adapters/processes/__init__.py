@@ -1,0 +1,1 @@
+"""Processes of the operating system."""

@@ -1,0 +1,130 @@
+"""Calls functions in forked processes.
+
+A fork needs nothing to be pickled on the way in, so any runner and any data loader will do. It is
+safe as long as the caller has not yet created what does not survive a fork, such as sessions and
+device contexts: runners create theirs when they are activated, which is inside the new process.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Any, NoReturn, TypeVar, cast
+
+from polygraphy.domain.errors import BackendError, UsageError
+
+__all__ = ["ForkedIsolation"]
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 0.001
+_LONGEST_PAUSE = 0.05
+
+
+class ForkedIsolation:
+    """Calls each function in a process of its own; what it returns comes back through a temporary
+    file, whatever its size.
+    """
+
+    def call(self, function: Callable[[], T], *, what: str, timeout: float | None = None) -> T:
+        """Call a function in a new process; see `polygraphy.ports.isolation.Isolation`."""
+        if not hasattr(os, "fork"):
+            raise UsageError(
+                "Processes of their own for runners need an operating system that can fork."
+            )
+        sys.stdout.flush()  # What is buffered now would be written by both processes.
+        sys.stderr.flush()
+        with tempfile.TemporaryFile() as exchange:
+            pid = _fork()
+            if pid == 0:
+                _answer_and_exit(function, exchange)
+            try:
+                status = _wait(pid, timeout)
+            except BaseException:
+                _kill(pid)
+                raise
+            if status is None:
+                _kill(pid)
+                raise BackendError(
+                    f"{what} took longer than {timeout:g} s and was stopped.",
+                    hint="Allow more time, or find out where it hangs with -vv.",
+                )
+            return cast("T", _received(exchange, status, what))
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python warns of threads, which are those of numerical libraries: they prepare for forks.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoReturn:
+    code = 1
+    try:
+        try:
+            answer = (True, function())
+        except BaseException as error:
+            answer = (False, error)
+        try:
+            pickle.dump(answer, exchange, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # Whatever cannot be pickled is told as text.
+            exchange.seek(0)
+            exchange.truncate()
+            told = answer[1] if not answer[0] else error
+            pickle.dump((False, BackendError(f"{type(told).__name__}: {told}")), exchange)
+        exchange.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        code = 0
+    finally:
+        os._exit(code)  # Nothing that the caller registered for its own end happens here.
+
+
+def _wait(pid: int, timeout: float | None) -> int | None:
+    """Wait for a process; return its status, None if it is still running after `timeout`
+    seconds.
+    """
+    if timeout is None:
+        return os.waitpid(pid, 0)[1]
+    deadline = time.monotonic() + timeout
+    pause = _FIRST_PAUSE
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _received(exchange: IO[bytes], status: int, what: str) -> Any:
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        reason = " It may have run out of memory: use a smaller batch." if name == "SIGKILL" else ""
+        raise BackendError(f"{what} crashed: its process was ended by {name}.{reason}")
+    exchange.seek(0)
+    try:
+        succeeded, answer = pickle.load(
+            exchange
+        )  # From our own process, through a file without a name.
+    except Exception as error:
+        code = os.WEXITSTATUS(status)
+        raise BackendError(f"{what} ended without a result, with exit code {code}.") from error
+    if succeeded:
+        return answer
+    raise answer

@@ -1,0 +1,19 @@
+"""Shows what is installed on a machine."""
+
+from __future__ import annotations
+
+from polygraphy.domain.environment import Environment
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosis import Diagnosis
+from polygraphy.ports.reports import Reports
+
+__all__ = ["doctor"]
+
+_SOURCES = ("packages", "providers", "machine")
+"""Who is asked, in the order of the report."""
+
+
+def doctor() -> None:
+    """Report on versions, execution providers, devices and settings; nothing is changed."""
+    sections = [section for key in _SOURCES for section in resolve(Diagnosis, key).sections()]
+    resolve(Reports).environment(Environment(tuple(sections)))

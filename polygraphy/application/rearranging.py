@@ -1,0 +1,168 @@
+"""Makes one file of saved data out of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.results import RunResults
+from polygraphy.domain.runner_names import kind_of_runner
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.console import Console
+from polygraphy.ports.store import ResultStore, ResultWriter, Stored
+
+__all__ = ["concat", "convert", "merge"]
+
+_KINDS: dict[type, str] = {dict: "input data", RunResults: "inference results"}
+
+Source = tuple[str, Stored]
+
+
+def concat(paths: Sequence[str], output: str) -> None:
+    """Put the iterations of several files behind each other.
+
+    Args:
+        paths: files or folders of input data, or of results of the same runners. Runners of
+            different processes are the same when their kinds are.
+        output: a file, or without extension a folder.
+
+    Raises:
+        FileError: a file is missing or damaged, or the output cannot be written.
+        UsageError: the files hold different kinds of data, or results of different runners.
+    """
+    sources = _looked_into(paths)
+    orders = [_order(sources[0], source) for source in sources]
+    kind = sources[0][1].kind
+    names = [name for name, _ in sources[0][1].runs]
+    tensors = _Tensors()
+    opened: AbstractContextManager[ResultWriter[Any]] = resolve(ResultStore).writer(output, kind)
+    with opened as writer:
+        for (path, stored), order in zip(sources, orders):
+            for step in stored.iterations():
+                tensors.compare(path, step)
+                writer.add(
+                    RunResults((name, step[at][1]) for name, at in zip(names, order))
+                    if kind is RunResults
+                    else step
+                )
+
+
+def merge(paths: Sequence[str], output: str) -> None:
+    """Put the tensors of several files beside each other, iteration by iteration, as input data.
+
+    Args:
+        paths: files or folders of input data or of results, all with as many iterations. Where
+            several have a tensor of the same name, the last counts, and is told about.
+        output: a file, or without extension a folder.
+
+    Raises:
+        FileError: a file is missing or damaged, or the output cannot be written.
+        UsageError: the numbers of iterations differ.
+    """
+    sources = {path: resolve(ResultStore).look_into(path) for path in dict.fromkeys(paths)}
+    for path, stored in sources.items():
+        if stored.kind is AccuracyResults:
+            raise UsageError(f"{path} holds accuracy results, which have no tensors.")
+    counts = {
+        f"{path}{f' ({name})' if name else ''}": count
+        for path, stored in sources.items()
+        for name, count in stored.runs
+    }
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{path} has {count}" for path, count in counts.items())
+        raise UsageError(
+            f"Data of different numbers of iterations cannot be merged: {listed}.",
+            hint="data concat puts iterations behind each other.",
+        )
+    told: set[str] = set()
+    with resolve(ResultStore).writer(output, dict) as writer:
+        for steps in zip(*(_feeds(stored) for stored in sources.values())):
+            merged: dict[str, Any] = {}
+            for path, feed in zip(sources, steps):
+                for name in feed.keys() & merged.keys() - told:
+                    told.add(name)
+                    resolve(Console).note(
+                        f"{name!r} is also in {path}, which counts. To put iterations behind each"
+                        " other, use data concat."
+                    )
+                merged.update(feed)
+            writer.add(merged)
+
+
+def convert(path: str, output: str) -> None:
+    """Write data in another format.
+
+    Args:
+        path: a file, or a folder with one file per iteration.
+        output: where to write; the format follows from the extension, and without one it is a
+            folder.
+
+    Raises:
+        FileError: the file is missing or damaged, or the output cannot be written.
+    """
+    store = resolve(ResultStore)
+    stored = store.look_into(path)
+    if stored.kind is AccuracyResults:
+        store.save(stored.value(), output)
+        return
+    opened: AbstractContextManager[ResultWriter[Any]] = store.writer(output, stored.kind)
+    with opened as writer:
+        for step in stored.iterations():
+            writer.add(step)
+
+
+def _looked_into(paths: Sequence[str]) -> list[Source]:
+    """Look into files that must all hold the same kind of data, which consists of iterations."""
+    sources = [(path, resolve(ResultStore).look_into(path)) for path in paths]
+    first_path, first = sources[0]
+    for path, stored in sources:
+        if stored.kind is AccuracyResults:
+            raise UsageError(f"{path} holds accuracy results, which have no iterations to join.")
+        if stored.kind is not first.kind:
+            raise UsageError(
+                f"{first_path} holds {_KINDS[first.kind]}, but {path} {_KINDS[stored.kind]}.",
+                hint="Join files of the same kind.",
+            )
+    return sources
+
+
+def _order(first: Source, other: Source) -> list[int]:
+    """Return for each runner of the first file the position of the same one in another."""
+    names, others = ([name for name, _ in stored.runs] for _, stored in (first, other))
+    if sorted(names) == sorted(others) and len(set(names)) == len(names):
+        return [others.index(name) for name in names]
+    if list(map(kind_of_runner, names)) == list(map(kind_of_runner, others)):
+        return list(range(len(names)))
+    raise UsageError(
+        f"{first[0]} holds results of {', '.join(names)}, but {other[0]} of {', '.join(others)}.",
+        hint="Join results of the same runners.",
+    )
+
+
+def _feeds(stored: Stored) -> Iterator[dict[str, Any]]:
+    for step in stored.iterations():
+        if stored.kind is dict:
+            yield step
+        else:
+            yield {name: array for _, [one] in step for name, array in one.items()}
+
+
+class _Tensors:
+    """Tells once when the iterations that are joined have tensors of different names."""
+
+    def __init__(self) -> None:
+        self._names: list[set[str]] | None = None
+        self._told = False
+
+    def compare(self, path: str, step: Any) -> None:
+        """Look at one iteration, a feed dictionary or results."""
+        feeds = [one for _, one in step] if isinstance(step, RunResults) else [[step]]
+        names = [{name for iteration in feed for name in iteration} for feed in feeds]
+        if self._names is None:
+            self._names = names
+        if names != self._names and not self._told:
+            self._told = True
+            resolve(Console).note(f"{path} has tensors of other names than the files before it.")

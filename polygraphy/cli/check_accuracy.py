@@ -1,0 +1,54 @@
+"""The command `check accuracy`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import asdict
+
+from polygraphy.cli.command import Command, Values
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.options.functions import FunctionOptions
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.saved import RejudgeOptions
+from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.run import log_of
+from polygraphy.codegen.saved import CheckAccuracyScript
+
+__all__ = ["CheckAccuracyCommand"]
+
+
+class CheckAccuracyCommand(Command):
+    """Judges saved accuracy results anew."""
+
+    name = "check accuracy"
+    description = (
+        "Judge saved accuracy results anew, under other tolerances, without running the model"
+        " again. Without tolerances, the saved ones count. Exits with 0 when everything passed and"
+        " with 1 when something did not."
+    )
+    groups = (RejudgeOptions, FunctionOptions, ScriptOptions, LogOptions)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that judges the results."""
+        options = values[RejudgeOptions]
+        thresholds = {
+            function: threshold
+            for function, threshold in asdict(values[FunctionOptions], recurse=False).items()
+            if threshold is not None
+        }
+        if "indices" in thresholds:
+            raise CommandLineError(
+                "argument --index-tolerance: lists of indices cannot be judged anew: they are not"
+                " saved with the verdicts. Save the outputs, and compare them with --load-outputs.",
+                f"polygraphy {self.name}",
+            )
+        return CheckAccuracyScript(
+            command=words,
+            path=options.path,
+            rtol=options.rtol,
+            atol=options.atol,
+            check_error_stat=options.check_error_stat,
+            thresholds=thresholds or None,
+            log=log_of(values[LogOptions]),
+        ).render()

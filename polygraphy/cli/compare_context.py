@@ -1,0 +1,169 @@
+"""From options to the context of a program: what it compares, and how."""
+
+from __future__ import annotations
+
+from polygraphy.cli.command import Values
+from polygraphy.cli.errors import CommandLineError, warn
+from polygraphy.cli.option import options_of
+from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
+from polygraphy.cli.options.data import DataOptions
+from polygraphy.cli.options.functions import GROUPS, FunctionOptions
+from polygraphy.cli.options.onnx import OutputOptions
+from polygraphy.cli.options.runners import RunnerOptions, RunOptions
+from polygraphy.codegen.comparison import (
+    Comparison,
+    Function,
+    Postprocess,
+    SimpleFunction,
+    ThresholdFunction,
+)
+
+__all__ = ["check_saved_verdicts", "comparison_of", "simple_of"]
+
+_ALWAYS_USED = "no_shape_check"
+"""The option of `simple` that other functions heed, too."""
+
+
+def comparison_of(values: Values, usage: str) -> Comparison:
+    """Return what the program compares.
+
+    Raises:
+        CommandLineError: the average is asked for where there is none.
+    """
+    options = values[CompareOptions]
+    names = _names(options)
+    _check_average(options, values[SimpleOptions], names, usage)
+    _warn_about_unused(values, names)
+    return Comparison(
+        validate=options.validate,
+        fail_fast=options.fail_fast,
+        load_outputs=options.load_outputs,
+        functions=[_function(name, values) for name in names],
+        script=options.compare_func_script,
+        check_average=options.check_average,
+        allow_missing_outputs=options.allow_missing_outputs or values[OutputOptions].mark_all,
+        save_results=options.save_accuracy_results,
+        postprocess=_postprocess(options),
+    )
+
+
+def check_saved_verdicts(values: Values, usage: str) -> None:
+    """Refuse to save verdicts where there are none, or over other files of the same command line.
+
+    Raises:
+        CommandLineError: that was asked for.
+    """
+    options, saved = values[CompareOptions], values[RunOptions]
+    path, runners = options.save_accuracy_results, values[RunnerOptions].runners
+    if path is None:
+        return
+    if len(runners) + len(options.load_outputs) < 2 and runners:
+        raise CommandLineError(
+            "--save-accuracy-results needs a comparison. Choose a second runner, or load outputs"
+            " with --load-outputs.",
+            usage,
+        )
+    others = {
+        "--load-outputs": options.load_outputs,
+        "--load-inputs": values[DataOptions].load_inputs,
+        "--save-outputs": [saved.save_outputs],
+        "--save-inputs": [saved.save_inputs],
+    }
+    for flag, paths in others.items():
+        if path in paths:
+            raise CommandLineError(
+                f"--save-accuracy-results and {flag} name the same path, {path}. Save to another"
+                " one.",
+                usage,
+            )
+
+
+def simple_of(options: SimpleOptions, *, fail_fast: bool) -> SimpleFunction:
+    """Return the arguments of the comparison function `simple`."""
+    return SimpleFunction(
+        check_shapes=False if options.no_shape_check else None,
+        rtol=options.rtol,
+        atol=options.atol,
+        fail_fast=fail_fast or None,
+        check_error_stat=options.check_error_stat,
+        infinities_compare_equal=options.infinities_compare_equal or None,
+        error_quantile=options.error_quantile,
+    )
+
+
+def _names(options: CompareOptions) -> list[str]:
+    """Return the names of the functions that are used, in order, each once."""
+    if options.compare_func_script is not None:
+        return []
+    chosen = options.compare or ("simple",)
+    return list(dict.fromkeys(name for each in chosen for name in GROUPS.get(each, (each,))))
+
+
+def _function(name: str, values: Values) -> Function:
+    fail_fast, simple = values[CompareOptions].fail_fast, values[SimpleOptions]
+    if name == "simple":
+        return simple_of(simple, fail_fast=fail_fast)
+    return ThresholdFunction(
+        name,
+        threshold=getattr(values[FunctionOptions], name),
+        check_shapes=False if simple.no_shape_check else None,
+        fail_fast=fail_fast or None,
+    )
+
+
+def _check_average(
+    options: CompareOptions, simple: SimpleOptions, names: list[str], usage: str
+) -> None:
+    if not options.check_average:
+        return
+    if options.fail_fast:
+        raise CommandLineError(
+            "--check-average and --fail-fast exclude each other: an average is of all iterations.",
+            usage,
+        )
+    if "indices" in names:
+        raise CommandLineError(
+            "--check-average and --compare indices exclude each other: places in a list have no"
+            " average.",
+            usage,
+        )
+    statistics = simple.check_error_stat
+    listed = statistics.values() if isinstance(statistics, dict) else [statistics or "elemwise"]
+    if "simple" in names and any(
+        "elemwise" in ([each] if isinstance(each, str) else each) for each in listed
+    ):
+        raise CommandLineError(
+            "--check-average cannot judge element by element. Choose --check-error-stat max, mean,"
+            " median or quantile.",
+            usage,
+        )
+
+
+def _warn_about_unused(values: Values, names: list[str]) -> None:
+    """Say in one line which options belong to functions that are not used."""
+    unused = []
+    for group in (SimpleOptions, FunctionOptions):
+        for option in options_of(group):
+            function = "simple" if group is SimpleOptions else option.name
+            is_given = getattr(values[group], option.name) != option.default
+            if is_given and function not in names and option.name != _ALWAYS_USED:
+                unused.append(option.flags[0])
+    options = values[CompareOptions]
+    if options.compare_func_script is not None:
+        unused = [*(["--compare"] if options.compare else []), *unused]
+        if unused:
+            warn(f"{', '.join(unused)}: not used, because --compare-func-script compares instead.")
+    elif unused:
+        warn(
+            f"{', '.join(unused)}: not used, because --compare selects {', '.join(names)}, of which"
+            " none takes it."
+        )
+
+
+def _postprocess(options: CompareOptions) -> Postprocess | None:
+    script, top_k = options.postprocess_func_script, options.postprocess
+    if script is not None:
+        if top_k is not None:
+            warn("--postprocess: not used, because --postprocess-func-script is used instead.")
+        return Postprocess(script=script)
+    return None if top_k is None else Postprocess(top_k=top_k)

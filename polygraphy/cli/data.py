@@ -1,0 +1,95 @@
+"""The commands `data ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from polygraphy.cli.command import Command, Values
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.saved import ConvertOptions, JoinOptions
+from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.run import log_of
+from polygraphy.codegen.saved import DataScript
+
+__all__ = ["DataConcatCommand", "DataConvertCommand", "DataMergeCommand", "DataToInputCommand"]
+
+
+class _JoinCommand(Command):
+    """Makes one file of several, with the function that is named."""
+
+    function: ClassVar[str]
+    groups = (JoinOptions, ScriptOptions, LogOptions)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that joins the files."""
+        options = values[JoinOptions]
+        if options.output is None:
+            raise CommandLineError(
+                "it is not said where to write. Name a path with -o.", f"polygraphy {self.name}"
+            )
+        return DataScript(
+            command=words,
+            function=self.function,
+            paths=options.paths,
+            output=options.output,
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+class DataConcatCommand(_JoinCommand):
+    """Puts iterations behind each other."""
+
+    name = "data concat"
+    function = "concat"
+    description = (
+        "Put the iterations of several files behind each other: of saved inputs, or of outputs of"
+        " the same runners."
+    )
+
+
+class DataMergeCommand(_JoinCommand):
+    """Puts tensors beside each other."""
+
+    name = "data merge"
+    function = "merge"
+    description = (
+        "Put the tensors of several files of saved inputs or outputs beside each other, iteration"
+        " by iteration, as input data. Where several have a tensor of the same name, the last"
+        " counts."
+    )
+
+
+class DataToInputCommand(DataMergeCommand):
+    """The old name of merge."""
+
+    name = "data to-input"
+    description = "Make input data of saved outputs or inputs: the old name of data merge."
+
+
+class DataConvertCommand(Command):
+    """Writes data in another format."""
+
+    name = "data convert"
+    description = (
+        "Write saved inputs, outputs or accuracy results in another format: a file, or a folder"
+        " with one file per iteration."
+    )
+    groups = (ConvertOptions, ScriptOptions, LogOptions)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that converts the file."""
+        options = values[ConvertOptions]
+        if options.path == options.output:
+            raise CommandLineError(
+                f"{options.path} is to be both read and written. Name another output.",
+                f"polygraphy {self.name}",
+            )
+        return DataScript(
+            command=words,
+            function="convert",
+            paths=(options.path,),
+            output=options.output,
+            log=log_of(values[LogOptions]),
+        ).render()

@@ -1,0 +1,28 @@
+"""The command `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.command import Command, Values
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.run import log_of
+from polygraphy.codegen.saved import DoctorScript
+
+__all__ = ["DoctorCommand"]
+
+
+class DoctorCommand(Command):
+    """Shows what is installed."""
+
+    name = "doctor"
+    description = (
+        "Show versions, backends, execution providers, devices and the settings in the environment,"
+        " and how to install what is missing. Nothing is changed."
+    )
+    groups = (ScriptOptions, LogOptions)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that shows the environment."""
+        return DoctorScript(command=words, log=log_of(values[LogOptions])).render()

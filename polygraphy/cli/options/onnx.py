@@ -1,0 +1,155 @@
+"""How an ONNX model is loaded and changed before it is run, and where that is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.kinds import Flag, Text, Texts
+from polygraphy.cli.option import Options, option
+from polygraphy.cli.size import ByteSize
+
+__all__ = [
+    "EVERY_TENSOR",
+    "OnnxLoadOptions",
+    "OnnxSaveOptions",
+    "OnnxShapeOptions",
+    "OutputOptions",
+]
+
+EVERY_TENSOR = ("*",)
+"""The value of an option that makes every tensor an output."""
+
+
+class _Outputs(Texts):
+    """Names of tensors, or ``*`` for all of them, which may also be spelled ``mark all``."""
+
+    def parse(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the names, or `EVERY_TENSOR`."""
+        return EVERY_TENSOR if " ".join(words) == "mark all" else tuple(words)
+
+
+class _TextOrNothing(Text):
+    """A text that may be left out, which gives the empty one."""
+
+    def __init__(self, metavar: str) -> None:
+        super().__init__(metavar, nargs="?")
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Return the word, or the empty text."""
+        return words[0] if words else ""
+
+    def unparse(self, value: str) -> list[str]:
+        """Return the text as one word, or no word."""
+        return [value] if value else []
+
+
+@frozen
+class OutputOptions(Options):
+    """Outputs: which tensors are compared, in every backend."""
+
+    mark_all: bool = option(
+        "--mark-all",
+        kind=Flag(),
+        help=(
+            "Make every tensor an output in every selected backend, and compare those that both"
+            " sides have, in the order in which the model computes them."
+        ),
+    )
+    exclude_outputs: tuple[str, ...] = option(
+        "--exclude-outputs",
+        kind=Texts("NAME"),
+        default=(),
+        help="Tensors that are no outputs in any backend; names may be patterns.",
+    )
+
+
+@frozen
+class OnnxLoadOptions(Options):
+    """ONNX Model Loading: the weights and the outputs of an ONNX model."""
+
+    external_data_dir: str | None = option(
+        "--external-data-dir",
+        "--load-external-data",
+        "--ext",
+        kind=Text("DIR"),
+        help="Folder of the files with the model's weights, if they are not beside the model.",
+    )
+    ignore_external_data: bool = option(
+        "--ignore-external-data",
+        kind=Flag(),
+        help="Load the structure of the model only, without weights from other files.",
+    )
+    onnx_outputs: tuple[str, ...] = option(
+        "--onnx-outputs",
+        kind=_Outputs("NAME"),
+        default=(),
+        help=(
+            "Tensors of the ONNX model that become its outputs, in place of its own; names may be"
+            " patterns, such as 'conv*'. '*' is every tensor, and so is 'mark all'."
+        ),
+    )
+    onnx_exclude_outputs: tuple[str, ...] = option(
+        "--onnx-exclude-outputs",
+        kind=Texts("NAME"),
+        default=(),
+        help="Tensors of the ONNX model that are no outputs; names may be patterns.",
+    )
+    onnx_outputs_by_type: tuple[str, ...] = option(
+        "--onnx-outputs-by-type",
+        kind=Texts("OP"),
+        default=(),
+        help=(
+            "Types of operators, such as Conv: what they compute becomes outputs of the ONNX model,"
+            " in place of its own, and besides those of --onnx-outputs."
+        ),
+    )
+
+
+@frozen
+class OnnxShapeOptions(Options):
+    """ONNX Shape Inference: data types and shapes that an ONNX model does not state."""
+
+    shape_inference: bool = option(
+        "--shape-inference",
+        "--do-shape-inference",
+        kind=Flag(),
+        help="Infer the shapes of the ONNX model's tensors when it is loaded.",
+    )
+    no_onnxruntime_shape_inference: bool = option(
+        "--no-onnxruntime-shape-inference",
+        kind=Flag(),
+        help=(
+            "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
+            " inference does, where it and sympy are installed."
+        ),
+    )
+
+
+@frozen
+class OnnxSaveOptions(Options):
+    """ONNX Model Saving: the ONNX model as it is run, with all changes."""
+
+    save_onnx: str | None = option(
+        "--save-onnx", kind=Text("PATH"), help="Save the ONNX model that is run."
+    )
+    save_external_data: str | None = option(
+        "--save-external-data",
+        "--external-data-path",
+        kind=_TextOrNothing("NAME"),
+        help=(
+            "Save its large weights in a file of this name beside it; without a name, that of the"
+            " model with .data appended. Models of 2 GB or more always are saved so."
+        ),
+    )
+    external_data_size_threshold: int | None = option(
+        "--external-data-size-threshold",
+        kind=ByteSize(),
+        help="Weights of more bytes go to that file, as in 16e6, 512K, 4M; 1024 unless given.",
+    )
+    no_save_all_tensors_to_one_file: bool = option(
+        "--no-save-all-tensors-to-one-file",
+        kind=Flag(),
+        help="Save each of those weights in a file of its own.",
+    )

@@ -1,0 +1,63 @@
+"""Medians and quantiles of sorted elements, of which only a few have to be known."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable
+
+__all__ = ["median_of", "quantile_of", "ranks_beside"]
+
+
+def median_of(element: Callable[[int], float], valid: int) -> float:
+    """The median of `valid` sorted elements, the mean of the two middle ones if that is even.
+
+    `element` gives the element of a rank, from 0. NaN if there is none.
+    """
+    if not valid:
+        return math.nan
+    # Adding 0 takes the sign from a zero: which of two equal zeros is met first is left to chance.
+    low, high = element((valid - 1) // 2) + 0.0, element(valid // 2) + 0.0
+    if low == high:
+        return low
+    middle = (low + high) / 2
+    # The sum of two huge values may overflow; that of their halves cannot.
+    return middle if math.isfinite(middle) else low / 2 + high / 2
+
+
+def quantile_of(element: Callable[[int], float], valid: int, probability: float) -> float:
+    """The quantile of `valid` sorted elements, interpolated as numpy's method "linear" does.
+
+    The result equals ``np.quantile`` to the last bit as long as the elements on both sides are
+    finite, and so is their distance. If not, numpy answers NaN; here a quantile that falls on an
+    element is that element, and one between a finite and an infinite element is infinite.
+    """
+    if not valid:
+        return math.nan
+    rank, weight = _split(valid, probability)
+    low = element(rank) + 0.0
+    if not weight:
+        return low
+    high = element(rank + 1)
+    if low == high:
+        return low
+    step = high - low
+    if math.isinf(step):
+        return low * (1 - weight) + high * weight
+    return low + step * weight if weight < 0.5 else high - step * (1 - weight)
+
+
+def ranks_beside(valid: int, probabilities: Iterable[float]) -> list[int]:
+    """The ranks, ascending, whose elements the quantiles need (and for 0.5, the median)."""
+    if not valid:
+        return []
+    ranks = [_split(valid, probability)[0] for probability in probabilities]
+    return sorted({*ranks, *(min(rank + 1, valid - 1) for rank in ranks)})
+
+
+@functools.lru_cache(maxsize=1024)
+def _split(valid: int, probability: float) -> tuple[int, float]:
+    """The rank below a quantile, and how far it is from there to the next one."""
+    virtual = (valid - 1) * probability
+    rank = min(math.floor(virtual), valid - 1)
+    return rank, virtual - rank

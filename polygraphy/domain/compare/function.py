@@ -1,0 +1,162 @@
+"""What comparison functions share: which output is compared with which, and in what shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.compare.align import aligned
+from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
+from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.pairing import FindOutput, OutputPair, pair_outputs
+from polygraphy.domain.results import IterationResult
+
+__all__ = ["BaseCompareFunc", "PairwiseCompareFunc", "Side"]
+
+Array = np.ndarray[Any, Any]
+
+
+class BaseCompareFunc(Protocol):
+    """Compares one iteration of two runs. Any callable of this form will do."""
+
+    def __call__(
+        self, iter_result0: IterationResult, iter_result1: IterationResult
+    ) -> Mapping[str, Any]:
+        """Return, per output of the first run, something that is truthy when it passed."""
+
+
+@frozen
+class Side:
+    """One side of a comparison: what is known of the output, and its elements in the shape that
+    both sides were brought to.
+    """
+
+    tensor: ComparedTensor
+    array: Array
+
+    @property
+    def name(self) -> str:
+        """Name of the output in its run."""
+        return self.tensor.name
+
+
+class PairwiseCompareFunc:
+    """A comparison function that answers about one pair of outputs at a time.
+
+    Subclasses say how two arrays of one shape are compared (`compare_arrays`), and which of their
+    settings may differ from output to output (`per_output_settings`). Pairing, shapes, missing
+    outputs and settings for outputs that do not exist are dealt with here.
+    """
+
+    label = ""
+
+    def __init__(
+        self,
+        check_shapes: bool | None = None,
+        fail_fast: bool | None = None,
+        find_output_func: FindOutput | None = None,
+    ) -> None:
+        self.check_shapes = check_shapes is not False
+        self.fail_fast = bool(fail_fast)
+        self.find_output_func = find_output_func
+
+    def per_output_settings(self) -> Iterable[Any]:
+        """Return the settings that may be dictionaries from output names to values."""
+        raise NotImplementedError
+
+    def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
+        """Compare two arrays of one shape; `setting` is the name that settings are looked up by."""
+        raise NotImplementedError
+
+    def check_averages(self) -> None:
+        """Make sure that the mean of the metrics of several iterations can be judged.
+
+        Raises:
+            UsageError: it cannot: a verdict is about single elements.
+        """
+
+    def named_outputs(self) -> set[str]:
+        """Return the names of the outputs that have a setting of their own."""
+        return {
+            name
+            for setting in self.per_output_settings()
+            if isinstance(setting, Mapping)
+            for name in setting
+            if name
+        }
+
+    def _setting_name(self, name0: str, name1: str) -> str:
+        """Return the name under which an output has its settings: the first run's, or the
+        second's.
+        """
+        named = self.named_outputs()
+        return name1 if name1 in named and name0 not in named else name0
+
+    def __call__(
+        self, iter_result0: IterationResult, iter_result1: IterationResult
+    ) -> dict[str, CompareResult]:
+        """Compare all outputs of one iteration of two runs.
+
+        Returns:
+            One result per output of the first run, in its order, then one per output that only the
+            second run has.
+
+        Raises:
+            UnknownNameError: a setting names an output that neither run has.
+        """
+        known = dict.fromkeys((*iter_result0, *iter_result1))
+        for name in sorted(self.named_outputs()):
+            if name not in known:
+                raise UnknownNameError("Output", name, known)
+        results: dict[str, CompareResult] = {}
+        for pair in self._pairs(iter_result0, iter_result1):
+            key = pair.name0 or pair.name1 or ""
+            if key in results:  # An output may be compared with several.
+                key = f"{pair.name0} vs. {pair.name1}"
+            results[key] = self._compare(pair, iter_result0, iter_result1)
+            if self.fail_fast and not results[key]:
+                break
+        return results
+
+    def _pairs(self, result0: IterationResult, result1: IterationResult) -> Iterable[OutputPair]:
+        if self.find_output_func is None:
+            return pair_outputs(result0, result1)
+        pairs = []
+        for index, name in enumerate(result0):
+            found = self.find_output_func(name, index, result1)
+            partners = [found] if isinstance(found, str) or found is None else list(found)
+            for partner in partners:
+                if partner is not None and partner not in result1:
+                    raise UnknownNameError(f"Output of {result1.runner_name}", partner, result1)
+            pairs += [OutputPair(name, partner) for partner in partners or [None]]
+        return pairs
+
+    def _compare(
+        self, pair: OutputPair, result0: IterationResult, result1: IterationResult
+    ) -> CompareResult:
+        if pair.name0 is None or pair.name1 is None:
+            name = pair.name0 or pair.name1
+            has, lacks = (result0, result1) if pair.name1 is None else (result1, result0)
+            return UncomparedResult(
+                f"Output {name!r} of {has.runner_name} has no counterpart in {lacks.runner_name}, "
+                f"which has: {', '.join(map(repr, lacks)) or 'no outputs'}.",
+                is_missing=True,
+            )
+        value, reference = np.asarray(result0[pair.name0]), np.asarray(result1[pair.name1])
+        tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)
+        fitted = aligned(value, reference, check_shapes=self.check_shapes)
+        if fitted is None:
+            result: CompareResult = UncomparedResult(
+                f"Shape mismatch: {tensors[0]} is compared with {tensors[1]}."
+            )
+        else:
+            result = self.compare_arrays(
+                Side(tensors[0], fitted[0]),
+                Side(tensors[1], fitted[1]),
+                self._setting_name(pair.name0, pair.name1),
+            )
+        result.tensor0, result.tensor1 = tensors
+        return result

@@ -1,0 +1,187 @@
+"""The comparison function `indices`: lists of indices, such as the best classes, in which places
+may shift a little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from polygraphy.domain.arithmetic.widen import unravel
+from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.pairing import FindOutput
+from polygraphy.domain.per_output import PerOutput, value_for
+
+__all__ = ["IndicesCompareFunc", "IndicesResult", "Misplaced"]
+
+Array = np.ndarray[Any, Any]
+Positions = npt.NDArray[np.intp]
+
+
+@frozen
+class Misplaced:
+    """An entry of the first run that the second run does not have nearby.
+
+    Attributes:
+        index: where it is in the first run's output.
+        value: the entry.
+        place: its place in the second run's list, the nearest of several; None when it is not there
+            at all.
+    """
+
+    index: tuple[int, ...]
+    value: Any
+    place: int | None
+
+
+class IndicesResult(CompareResult):
+    """Whether two lists of indices agree.
+
+    Attributes:
+        size: how many entries were compared.
+        count: how many of them are misplaced.
+        first: the first of these; None when there is none.
+        index_tolerance: by how many places an entry may be off.
+    """
+
+    def __init__(self, size: int, count: int, first: Misplaced | None, index_tolerance: int):
+        super().__init__()
+        self.size = size
+        self.count = count
+        self.first = first
+        self.index_tolerance = index_tolerance
+
+    def __bool__(self) -> bool:
+        return self.count == 0
+
+    def __repr__(self) -> str:
+        return f"IndicesResult(size={self.size}, count={self.count}, first={self.first!r})"
+
+
+class IndicesCompareFunc(PairwiseCompareFunc):
+    """Compares lists of indices: the last dimension is the list, the others are batches.
+
+    Each entry of the first run's list must be in the second run's, at most `index_tolerance` places
+    away. The last `index_tolerance` entries of the first list are not looked at: they may have been
+    pushed out of the second one.
+    """
+
+    label = "indices"
+
+    def __init__(
+        self,
+        index_tolerance: PerOutput[int] | None = None,
+        fail_fast: bool | None = None,
+        find_output_func: FindOutput | None = None,
+    ) -> None:
+        """Set by how many places an entry may be off, one number or one per output; 0 unless given.
+
+        Raises:
+            UsageError: the tolerance is no whole number, or negative.
+        """
+        super().__init__(True, fail_fast, find_output_func)
+        self.index_tolerance = index_tolerance
+        for name in self.named_outputs() | {""}:
+            self._tolerance_for(name)
+
+    def per_output_settings(self) -> tuple[PerOutput[int] | None]:
+        """Return the tolerance."""
+        return (self.index_tolerance,)
+
+    def check_averages(self) -> None:
+        """Refuse: places have no mean."""
+        raise UsageError(
+            "The comparison function indices has no metric of which there is an average.",
+            hint="Compare with another function, or judge each iteration.",
+        )
+
+    def _tolerance_for(self, name: str) -> int:
+        given = value_for(self.index_tolerance, name, 0)
+        if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
+            raise UsageError(f"An index tolerance is a whole number from 0, not {given!r}.")
+        return int(given)
+
+    def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
+        """Compare two arrays of one shape; a single number counts as a list of one."""
+        tolerance = self._tolerance_for(setting)
+        shape = value.array.shape or (1,)
+        lists, others = _lists(value.array, shape), _lists(reference.array, shape)
+        checked = shape[-1] - tolerance
+        if shape[-1] and checked <= 0:
+            return UncomparedResult(
+                f"An index tolerance of {tolerance} leaves nothing to compare of lists of"
+                f" {shape[-1]} entries."
+            )
+        rows, columns = _misplaced(lists, others, tolerance)
+        first = None
+        if rows.size:
+            row, column = int(rows[0]), int(columns[0])
+            position = row * shape[-1] + column
+            index = unravel(position, shape) if value.array.shape else ()
+            entry = lists[row, column]
+            first = Misplaced(index, _plain(entry), _nearest(others[row], entry, column))
+        size = lists.shape[0] * max(checked, 0)
+        return IndicesResult(size, int(rows.size), first, tolerance)
+
+    def __repr__(self) -> str:
+        return f"IndicesCompareFunc({self.index_tolerance!r})"
+
+
+def _lists(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return an array as a batch of lists, shape ``(batch, length)``."""
+    batch = int(np.prod(shape[:-1], dtype=np.int64))
+    return array.reshape(batch, shape[-1])
+
+
+def _misplaced(lists: Array, others: Array, tolerance: int) -> tuple[Positions, Positions]:
+    """Return rows and columns of the entries of `lists` that `others` does not have within
+    `tolerance` places, in order.
+
+    One comparison of whole arrays; then one for each place nearby, of what is still looked for.
+    """
+    length = lists.shape[1]
+    rows, columns = np.nonzero(~_equal(lists, others)[:, : max(length - tolerance, 0)])
+    for offset in _offsets(min(tolerance, length - 1)):
+        if not rows.size:
+            break
+        places = columns + offset
+        there = (places >= 0) & (places < length)
+        nearby = others[rows, np.where(there, places, 0)]
+        far = ~(there & _equal(lists[rows, columns], nearby))
+        rows, columns = rows[far], columns[far]
+    return rows, columns
+
+
+def _offsets(most: int) -> Iterator[int]:
+    """Yield -1, 1, -2, 2, ... up to `most` places away."""
+    for distance in range(1, most + 1):
+        yield -distance
+        yield distance
+
+
+def _nearest(others: Array, entry: Any, place: int) -> int | None:
+    """Return the place of an entry in a list that is nearest to `place`."""
+    places = np.flatnonzero(_equal(others, np.asarray(entry)))
+    if not places.size:
+        return None
+    return int(places[np.argmin(np.abs(places - place))])
+
+
+def _equal(a: Array, b: Array) -> npt.NDArray[np.bool_]:
+    """Compare element by element, exactly for signed with unsigned integers too."""
+    kinds = {a.dtype.kind, b.dtype.kind}
+    if kinds == {"i", "u"}:  # Older versions of numpy round both to float64.
+        signed, unsigned = (a, b) if a.dtype.kind == "i" else (b, a)
+        alike = signed.astype(np.uint64) == unsigned.astype(np.uint64)
+        return np.asarray(alike & (signed >= 0), np.bool_)
+    return np.asarray(a == b, np.bool_)
+
+
+def _plain(entry: Any) -> Any:
+    return entry.item() if hasattr(entry, "item") else entry

@@ -1,0 +1,136 @@
+"""A number about a pair of outputs, and the threshold that it is held to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from attrs import field, frozen, validators
+
+from polygraphy.domain.compare.result import CompareResult, excess_ratio
+from polygraphy.domain.errors import UsageError
+
+__all__ = ["Metric", "MetricResult", "MetricThreshold"]
+
+Scale = Literal["error", "likeness", "decibels"]
+
+_MOST_DECIBELS = 6000.0
+"""So many more decibels are a factor of 1e300: more would not fit a float."""
+
+
+@frozen
+class Metric:
+    """What a number means.
+
+    Attributes:
+        function: name of the comparison function that computes it.
+        field: its name in results and files.
+        title: what people call it.
+        scale: ``error`` must be small; ``likeness``, at most 1, and ``decibels`` must be large.
+    """
+
+    function: str
+    field: str
+    title: str
+    scale: Scale
+
+    @property
+    def unit(self) -> str:
+        """What is written behind the number."""
+        return " dB" if self.scale == "decibels" else ""
+
+
+def _limit(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"A threshold is a number, not {value!r}.") from None
+    if math.isnan(number):
+        raise UsageError("A threshold is a number, not NaN: nothing could pass it.")
+    return value if type(value) is int else number  # Files keep what was written.
+
+
+@frozen
+class MetricThreshold:
+    """What a metric is held to: the largest value, or where more is better the smallest.
+
+    Attributes:
+        threshold: the limit, which is itself still allowed.
+        reason: why this number, in words: the default, as given, ...
+    """
+
+    threshold: float = field(converter=_limit)
+    reason: str = field(
+        default="the default",
+        validator=validators.instance_of(str),
+        eq=False,
+        kw_only=True,
+    )
+
+
+class MetricResult(CompareResult):
+    """A metric of one output; truthy when it is good enough.
+
+    NaN never is, nor is a metric that was not computed, or not held to anything.
+
+    Attributes:
+        value: the metric; None when it was not computed.
+        thresholds: what it is held to; None when it is not held to anything.
+    """
+
+    metric: ClassVar[Metric]
+
+    def __init__(
+        self, value: float | None = None, thresholds: MetricThreshold | None = None
+    ) -> None:
+        super().__init__(thresholds)
+        self.value = value
+
+    def metric_fields(self) -> tuple[str, ...]:
+        """Name the metric."""
+        return (self.metric.field,)
+
+    def metric_values(self) -> dict[str, float | None]:
+        """Return the metric by its name."""
+        return {self.metric.field: self.value}
+
+    def with_metrics(self, values: Mapping[str, float | None]) -> MetricResult:
+        """Return a result of the same kind, held to the same threshold."""
+        return type(self)(values[self.metric.field], self.thresholds)
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return what is saved."""
+        return {**self.metric_values(), "thresholds": self.thresholds}
+
+    @property
+    def excess(self) -> float:
+        """How bad the metric is in units of what is allowed: at most 1 when it passed, infinite for
+        NaN.
+
+        Decibels are compared as the amplitudes that they stand for, likeness by what it lacks of 1.
+        """
+        if self.value is None or self.thresholds is None or math.isnan(self.value):
+            return math.inf
+        limit = self.thresholds.threshold
+        if self.metric.scale == "decibels":
+            found = 10.0 ** (min(limit - self.value, _MOST_DECIBELS) / 20)
+        elif self.metric.scale == "likeness":
+            found = excess_ratio(1 - self.value, max(1 - limit, 0))
+        else:
+            found = excess_ratio(self.value, limit)
+        if self:
+            return min(found, 1.0) if not math.isnan(found) else 1.0
+        return found if found > 1 else math.inf  # A threshold that nothing can reach.
+
+    def __bool__(self) -> bool:
+        if self.value is None or self.thresholds is None:
+            return False
+        limit: float = self.thresholds.threshold
+        return self.value <= limit if self.metric.scale == "error" else self.value >= limit
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.metric.field}={self.value!r},"
+            f" thresholds={self.thresholds!r})"
+        )

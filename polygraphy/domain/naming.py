@@ -1,0 +1,52 @@
+"""Which names are meant by a list of names and patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+
+from polygraphy.domain.errors import UnknownNameError
+
+__all__ = ["is_pattern", "matching"]
+
+
+def is_pattern(word: str) -> bool:
+    """Tell whether a word holds a character that stands for others: ``*``, ``?`` or ``[``."""
+    return any(character in word for character in "*?[")
+
+
+def matching(
+    words: Iterable[str],
+    known: Collection[str],
+    *,
+    unless: Collection[str] = (),
+    what: str = "Tensor",
+) -> set[str]:
+    """Return the known names that some words mean.
+
+    A word that is a known name means that name, even if it looks like a pattern. Any other pattern
+    means every known name that it matches, case-sensitively, but none of those in `unless`.
+
+    Args:
+        words: names and patterns, as of `fnmatch`.
+        known: the names that there are.
+        unless: names that only count when they are given in full.
+        what: what the names are names of, for messages.
+
+    Raises:
+        UnknownNameError: a word means none of the known names.
+    """
+    found: set[str] = set()
+    for word in words:
+        if word in known:
+            found.add(word)
+            continue
+        matches = {
+            name
+            for name in known
+            if is_pattern(word) and name not in unless and fnmatchcase(name, word)
+        }
+        if not matches:
+            raise UnknownNameError(what, word, known)
+        found |= matches
+    return found

@@ -1,0 +1,241 @@
+"""The comparison functions of `polygraphy run`, and what goes with them, as users run them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Run = Callable[..., Any]
+
+RUN = "polygraphy run identity_fp16.onnx --onnxrt --load-inputs i.json --load-outputs o.json"
+
+
+@pytest.fixture
+def rounded(g2_dir: Path, polygraphy: Run) -> Path:
+    """Save inputs i.json and outputs o.json, from which those of the float16 model differ a
+    little.
+    """
+    polygraphy("polygraphy run identity.onnx --onnxrt --save-inputs i.json --save-outputs o.json")
+    return g2_dir
+
+
+@pytest.mark.parametrize(
+    ("function", "option", "good", "bad", "line"),
+    [
+        ("l2", "--l2-threshold", "1e-3", "1e-5", "L2 Norm: 0.00014282 (tolerance: "),
+        ("l2", "--l2-tolerance", "y:1e-3", "1e-3 y:1e-5", "L2 Norm: 0.00014282 (tolerance: "),
+        ("normalized_l2", "--normalized-l2-threshold", "1e-3", "1e-5", "Normalized L2 Norm: 0.00"),
+        (
+            "cosine_similarity",
+            "--cosine-similarity-threshold",
+            "0.9",
+            "1",
+            "Cosine Similarity: ",
+        ),
+        ("psnr", "--psnr-threshold", "60", "90", "PSNR: 80.07"),
+        ("psnr", "--psnr-tolerance", "60", "90", "PSNR: 80.07"),
+        ("snr", "--snr-threshold", "60", "90", "SNR: 75.84"),
+        ("snr", "--snr-tolerance", "60", "90", "SNR: 75.84"),
+        ("sqnr", "--sqnr-threshold", "60", "90", "SQNR: 75.84"),
+    ],
+)
+def test_thresholds_decide(
+    rounded: Path, polygraphy: Run, function: str, option: str, good: str, bad: str, line: str
+) -> None:
+    passed = polygraphy(f"{RUN} --compare {function} {option} {good}")
+    failed = polygraphy(f"{RUN} --compare {function} {option} {bad}")
+    assert (passed.code, failed.code) == (0, 1)
+    assert line in passed.out
+    assert line in failed.out
+    assert ") | PASSED" in passed.out
+    assert ") | FAILED" in failed.out
+    assert f"Accuracy Summary | {function} |" in failed.out
+    assert "(as given)" in failed.out
+
+
+def test_several_functions_must_all_pass(rounded: Path, polygraphy: Run) -> None:
+    assert polygraphy(f"{RUN} --compare quality_metrics").code == 0
+    done = polygraphy(f"{RUN} --compare quality_metrics distance_metrics psnr")
+    assert done.code == 1
+    summaries = [line for line in done.lines if "Accuracy Summary" in line]
+    labels = [line.split(" | ")[1] for line in summaries]
+    assert labels == ["psnr", "snr", "l2", "cosine_similarity"]
+    assert "A tolerance of 0.00015 would pass." in done.out
+
+
+def test_shapes_that_differ_may_be_reconciled(rounded: Path, polygraphy: Run) -> None:
+    from polygraphy.comparator import RunResults
+
+    saved = RunResults.load("o.json")
+    saved[0][1][0]["y"] = saved[0][1][0]["y"].reshape(4)
+    saved.save("flat.json")
+    command = "polygraphy run identity.onnx --onnxrt --load-inputs i.json --load-outputs flat.json"
+    assert polygraphy(f"{command} --compare l2").code == 1
+    assert polygraphy(f"{command} --compare l2 --no-shape-check").code == 0
+
+
+def test_perceptual_metrics_never_pass_unmeasured(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy run identity.onnx --onnxrt --onnx --compare perceptual_metrics --lpips-threshold 9"
+    )
+    assert done.code == 3
+    assert "perceptual_metrics is not available: it needs LPIPS" in done.err
+
+
+def test_the_largest_elements_are_compared(rounded: Path, polygraphy: Run) -> None:
+    from polygraphy.comparator import IterationResult, RunResults
+
+    def save(path: str, *numbers: float) -> None:
+        outputs = IterationResult({"y": np.array([numbers], np.float32)}, runner_name=path)
+        RunResults([(path, [outputs])]).save(path)
+
+    save("a.json", 5, 4, 3, 2, 1)
+    save("b.json", 4, 5, 3, 1, 2)
+    command = "polygraphy run --load-outputs a.json b.json --compare indices"
+    for options, code in (
+        ("--postprocess top-3", 1),
+        ("--postprocess top-3 --index-tolerance 1", 0),
+        ("--postprocess y:top-3 --index-tolerance y:1", 0),
+        ("--postprocess top-1,axis=0", 0),
+        ("--postprocess top-3 --index-tolerance 3", 1),
+    ):
+        assert polygraphy(f"{command} {options}").code == code, options
+    failed = polygraphy(f"{command} --postprocess top-3")
+    assert "2 of 3 entries are misplaced (index tolerance: 0)" in failed.out
+    assert "the first is 0 at (0, 0), which the other run has at place 1" in failed.out
+
+
+def test_scripts_compare_and_change_outputs(g2_dir: Path, polygraphy: Run) -> None:
+    command = "polygraphy run identity.onnx --onnxrt --onnx --iterations 2"
+    done = polygraphy(f"{command} --compare-func-script compare.py")
+    assert done.code == 0
+    assert "COMPARED 1" in done.out
+    assert "COMPARED 2" in done.out  # The script ran once: it went on counting.
+    for symbol in ("Never", "never"):
+        assert polygraphy(f"{command} --compare-func-script compare.py:{symbol}").code == 1
+    doubled = f"{command} --postprocess-func-script compare.py:double --check-error-stat max"
+    with_plain = polygraphy(f"{doubled} --save-accuracy-results a.json")
+    assert with_plain.code == 0
+    missing = polygraphy(f"{command} --compare-func-script compare.py:nothing")
+    assert missing.code == 2
+    assert "'nothing' does not exist" in missing.err
+    assert polygraphy(f"{command} --compare-func-script nowhere.py").code == 3
+
+
+def test_outputs_are_changed_before_they_are_compared(rounded: Path, polygraphy: Run) -> None:
+    (rounded / "flatten.py").write_text(
+        "def postprocess_outputs(outputs):\n"
+        "    return {name: array.round(2) for name, array in outputs.items()}\n"
+    )
+    assert polygraphy(f"{RUN} --compare l2").code == 1
+    changed = polygraphy(
+        f"{RUN} --compare l2 --postprocess-func-script flatten.py --l2-threshold 1e-4"
+    )
+    assert changed.code == 0
+
+
+def test_the_average_of_iterations_is_judged(g2_dir: Path, polygraphy: Run) -> None:
+    from polygraphy.comparator import IterationResult, RunResults
+
+    for path, numbers in (("a.json", (0, 0)), ("b.json", (0, 1))):
+        RunResults(
+            [(path, [IterationResult({"y": np.array([n], np.float32)}) for n in numbers])]
+        ).save(path)
+    command = "polygraphy run --load-outputs a.json b.json --compare l2 --l2-threshold 0.5"
+    assert polygraphy(command).code == 1
+    done = polygraphy(f"{command} --check-average --save-accuracy-results v.json")
+    assert done.code == 0
+    assert "Passed: 1/1 outputs on average | Pass Rate: 100.0%" in done.out
+    assert "Worst output: 'y' on average has the L2 Norm 0.5" in done.out
+    assert json.loads((g2_dir / "v.json").read_text())["lst"][0]["aggregation"] == "average"
+
+
+def test_outputs_of_one_side_may_be_left_out(g2_dir: Path, polygraphy: Run) -> None:
+    from polygraphy.comparator import IterationResult, RunResults
+
+    for path, names in (("a.json", "xy"), ("b.json", "y")):
+        outputs = IterationResult({name: np.ones(2, np.float32) for name in names})
+        RunResults([(path, [outputs])]).save(path)
+    command = "polygraphy run --load-outputs a.json b.json"
+    assert polygraphy(command).code == 1
+    done = polygraphy(f"{command} --allow-missing-outputs")
+    assert done.code == 0
+    assert "Not compared, because only one of a.json and b.json has it: x." in done.out
+
+
+def test_verdicts_are_saved(rounded: Path, polygraphy: Run) -> None:
+    from polygraphy.comparator import AccuracyResults
+
+    done = polygraphy(f"{RUN} --compare simple l2 indices --save-accuracy-results v.json")
+    assert done.code == 1
+    saved = AccuracyResults.load("v.json")
+    assert [verdict.label for verdict in saved[:2]] == ["simple", "l2"]
+    assert [bool(verdict) for verdict in saved] == [False, False, False]
+    assert saved[1][0][1][0]["y"].l2_norm == pytest.approx(1.4282e-4, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--check-average --fail-fast --compare l2", "--check-average and --fail-fast exclude"),
+        ("--check-average --compare l2 indices", "--check-average and --compare indices exclude"),
+        ("--check-average", "--check-average cannot judge element by element"),
+        (
+            "--check-average --check-error-stat max y:elemwise",
+            "--check-average cannot judge element by element",
+        ),
+        ("--compare l3", "'l3' is none of simple, indices, l2"),
+        ("--postprocess bottom-3", "'bottom-3' is no post-processing such as top-5"),
+        ("--postprocess top-0", "'top-0' is no post-processing such as top-5"),
+        ("--cosine-similarity-threshold 2", "2 is not allowed here: numbers from -1 to 1 are"),
+        ("--index-tolerance -1", "-1 is less than 0"),
+        ("--save-accuracy-results x.json --save-outputs x.json", "name the same path, x.json"),
+    ],
+)
+def test_options_that_exclude_each_other(
+    g2_dir: Path, polygraphy: Run, options: str, message: str
+) -> None:
+    done = polygraphy(f"polygraphy run identity.onnx --onnxrt --onnx {options}")
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_verdicts_need_a_comparison(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --save-accuracy-results v.json")
+    assert done.code == 2
+    assert "--save-accuracy-results needs a comparison" in done.err
+    assert not (g2_dir / "v.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (
+            "--compare psnr --rtol 1 --l2-threshold 1 --no-shape-check",
+            "--rtol, --l2-threshold: not used, because --compare selects psnr",
+        ),
+        ("--snr-threshold 1", "--snr-threshold: not used, because --compare selects simple"),
+        (
+            "--compare-func-script compare.py --compare l2 --atol 1",
+            "--compare, --atol: not used, because --compare-func-script compares instead",
+        ),
+        (
+            "--postprocess top-1 --postprocess-func-script compare.py:double",
+            "--postprocess: not used, because --postprocess-func-script is used instead",
+        ),
+        ("--compare l2 simple --l2-threshold 1 --rtol 1", ""),
+    ],
+)
+def test_options_of_functions_that_are_not_used_are_warned_about(
+    g2_dir: Path, polygraphy: Run, options: str, warning: str
+) -> None:
+    done = polygraphy(f"polygraphy run identity.onnx --onnxrt --onnx {options}")
+    assert done.code == 0
+    warnings = [line for line in done.err.splitlines() if line.startswith("[W]")]
+    assert len(warnings) == bool(warning)
+    assert warning in done.err

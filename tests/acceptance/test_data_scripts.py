@@ -1,0 +1,78 @@
+"""Input data from the user's own scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+UNSEEDED = """
+import numpy as np
+
+def load_data():
+    for _ in range(4):
+        yield {"x": np.random.randn(1, 1, 2, 2).astype(np.float32)}
+
+def as_list():
+    return list(load_data())
+
+class Loader:
+    def __call__(self):
+        return load_data()
+"""
+
+
+@pytest.mark.parametrize("symbol", ["", ":load_data", ":as_list", ":Loader"])
+def test_all_runners_see_the_same_data_although_they_are_random(
+    g2_dir: Path, polygraphy: Run, symbol: str
+) -> None:
+    (g2_dir / "mine.py").write_text(UNSEEDED)
+    done = polygraphy(
+        f"polygraphy run identity.onnx --onnxrt --onnx --data-loader-script mine.py{symbol}"
+    )
+    assert done.code == 0
+    assert "Passed: 4/4 iterations" in done.out
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("def load_dat():\n    return []", 2, "'load_data'"),
+        ("def load_data():\n    return []", 2, "There are no input data"),
+        ("def load_data():\n    yield 5", 2, "not int"),
+        ("def load_data():\n    yield {'x': [1.0]}", 2, "must be an array"),
+        ("def load_data():\n    yield {}[1]", 3, "mine.py, line 2"),
+        ("import nowhere", 3, "mine.py"),
+        ("def load_data(:", 3, "mine.py"),
+    ],
+)
+def test_scripts_that_are_wrong(
+    g2_dir: Path, polygraphy: Run, body: str, code: int, message: str
+) -> None:
+    (g2_dir / "mine.py").write_text(body)
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --data-loader-script mine.py")
+    [line] = [line for line in done.err.splitlines() if line.startswith("[!] ")]
+    assert message in line
+    assert done.code == code
+
+
+def test_a_missing_script(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --data-loader-script nope.py")
+    assert done.code == 3
+    assert "nope.py" in done.err
+
+
+def test_shapes_are_taken_in_turn(g3_dir: Path, polygraphy: Run) -> None:
+    from polygraphy.json import load_json
+
+    done = polygraphy(
+        "polygraphy run dynamic_identity.onnx --onnxrt --onnx --iterations 5"
+        " --input-shapes X:[1,2,3,3] X:[1,2,5,4] --save-inputs inputs.json"
+    )
+    assert done.code == 0
+    shapes = [feed["X"].shape for feed in load_json("inputs.json")]
+    assert shapes == [(1, 2, 3, 3), (1, 2, 5, 4)] * 2 + [(1, 2, 3, 3)]

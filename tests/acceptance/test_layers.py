@@ -1,0 +1,203 @@
+"""Comparing layer by layer, and loading and saving what is run, as users do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from polygraphy.backend.onnx import modify_outputs, onnx_from_path, save_onnx
+from polygraphy.comparator import RunResults
+from tests.support import g1, models
+
+Run = Callable[..., Any]
+LAYERS = [name for node in g1.classifier().graph.node for name in node.output]
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+
+
+def compared(done: Any) -> list[str]:
+    """Return the outputs that were compared, in the order of the log."""
+    lines = [line for line in done.lines if "Comparing Output: " in line]
+    return [line.split("Comparing Output: ")[1].split("'")[1] for line in lines]
+
+
+@pytest.mark.parametrize("backends", ["--onnxrt --onnx", "--onnxrt --onnxrt"])
+@pytest.mark.parametrize(
+    "option", ["--mark-all", "--onnx-outputs mark\\ all", "--onnx-outputs mark all"]
+)
+def test_every_layer_is_compared_in_the_order_of_the_model(
+    g1_dir: Path, polygraphy: Run, backends: str, option: str
+) -> None:
+    done = polygraphy(
+        f"polygraphy run model.onnx {backends} {option} --save-outputs layer_outputs.json"
+    )
+    assert done.code == 0
+    assert compared(done) == LAYERS
+    saved = RunResults.load("layer_outputs.json")
+    assert [list(outputs) for _, [outputs] in saved.items()] == [LAYERS, LAYERS]
+    assert done.out.count("Loading model") == 1, "both backends share one model"
+
+
+def test_the_first_layer_that_fails_is_named(g1_dir: Path, polygraphy: Run) -> None:
+    model = g1.classifier()
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    bias = onnx.numpy_helper.to_array(weights["conv2.bias"]) + np.float32(0.01)
+    polygraphy("polygraphy run model.onnx --onnxrt --mark-all --save-outputs good.json")
+    weights["conv2.bias"].CopyFrom(onnx.numpy_helper.from_array(bias, "conv2.bias"))
+    models.save(model, g1_dir / "bad.onnx")
+    done = polygraphy("polygraphy run bad.onnx --onnxrt --mark-all --load-outputs good.json")
+    assert done.code == 1
+    assert "First output that fails, in the order of the model: 'intermediate';" in done.out
+    rows = [line.split() for line in done.lines if line.endswith(("| PASSED", "| FAILED"))]
+    table = {row[0]: row[-1] for row in rows}
+    assert list(table) == LAYERS
+    assert [name for name in LAYERS if table[name] == "PASSED"] == [
+        "conv1_output", "relu1_output", "pool1_output", "scale",
+    ]  # fmt: skip
+    [row] = [line for line in done.lines if line.strip().startswith("intermediate |")]
+    columns = [column.strip() for column in row.split("|")]
+    assert columns[1:3] == ["float32", "(1, 16, 14, 14)"]
+    assert float(columns[3]) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_handful_of_outputs_needs_no_table(g1_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run model.onnx --onnxrt --onnx")
+    assert "---- Outputs ----" not in done.out
+    assert "Max. abs." in polygraphy("polygraphy run model.onnx --onnxrt --onnx --mark-all").out
+
+
+def test_marking_all_compares_what_both_sides_have_and_counts_the_rest(
+    g1_dir: Path, polygraphy: Run
+) -> None:
+    polygraphy("polygraphy run model.onnx --onnxrt --save-outputs plain.json")
+    done = polygraphy("polygraphy run model.onnx --onnxrt --mark-all --load-outputs plain.json")
+    assert done.code == 0
+    assert compared(done) == ["output", "final_output"]
+    assert f"Not compared: {len(LAYERS) - 2} outputs that only one side has" in done.out
+    strict = polygraphy(
+        "polygraphy run model.onnx --onnxrt --onnx-outputs '*' --load-outputs plain.json"
+    )
+    assert strict.code == 1
+
+
+def test_only_particular_layers(g1_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run model.onnx --onnxrt --onnx --onnx-outputs output2 output1")
+    assert (done.code, compared(done)) == (0, ["output1", "output2"])
+    done = polygraphy(
+        "polygraphy run model.onnx --onnxrt --onnx --onnx-outputs conv1_output relu1_output"
+        " --onnx-exclude-outputs final_output"
+    )
+    assert (done.code, compared(done)) == (0, ["conv1_output", "relu1_output"])
+    done = polygraphy(
+        "polygraphy run model.onnx --onnxrt --onnx --onnx-outputs-by-type gemm relu"
+        " --exclude-outputs relu?_output"
+    )
+    assert (done.code, compared(done)) == (0, ["output1", "output2"])
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("--onnx-outputs output3", "Tensor 'output3' does not exist. There is: 'input', 'conv1_"),
+        ("--onnx-outputs 'z*'", "Tensor 'z*' does not exist"),
+        ("--onnx-outputs-by-type Convolution", "Operator type 'Convolution' does not exist"),
+        ("--exclude-outputs nothing", "Tensor 'nothing' does not exist"),
+        ("--onnx-outputs gain", "Tensor 'gain' is a weight of the model"),
+        ("--exclude-outputs '*'", "No output of the model is left"),
+        ("--graph-optimization-level most", "'most' is none of DISABLE_ALL"),
+        ("--save-onnx x --external-data-size-threshold many", "'many' is no number of bytes"),
+    ],
+)
+def test_mistakes_about_outputs(g1_dir: Path, polygraphy: Run, option: str, text: str) -> None:
+    done = polygraphy(f"polygraphy run model.onnx --onnxrt {option}")
+    assert done.code == 2
+    assert text in done.out + done.err
+
+
+def test_intermediate_tensors_are_validated(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run --onnxrt identity_fp16.onnx --validate --onnx-outputs '*'")
+    assert done.code == 0
+    for name in ("x_fp16", "y_fp16", "y"):
+        assert f"PASSED | Output: {name} is valid" in done.out
+
+
+def test_nan_inside_a_model_is_found(tmp_path: Path, polygraphy: Run) -> None:
+    model = models.make(
+        "hidden",
+        [
+            onnx.helper.make_node("Log", ["x"], ["log"]),
+            onnx.helper.make_node("Greater", ["log", "zero"], ["flag"]),
+            onnx.helper.make_node("Where", ["flag", "log", "zero"], ["y"]),
+        ],
+        [models.value("x", [4])],
+        [models.value("y", [4])],
+        weights={"zero": np.zeros(1, np.float32)},
+    )
+    models.save(model, tmp_path / "hidden.onnx")
+    command = "polygraphy run hidden.onnx --onnxrt --validate --val-range [-2,-1]"
+    assert polygraphy(command, cwd=tmp_path).code == 0
+    done = polygraphy(f"{command} --onnx-outputs '*'", cwd=tmp_path)
+    assert done.code == 1
+    assert "NaN Detected | Output: log" in done.out
+
+
+def test_the_model_that_is_run_is_saved(g1_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy run model.onnx --onnxrt --onnx-outputs output1 --shape-inference"
+        " --save-onnx saved.onnx --save-external-data weights.bin"
+        " --external-data-size-threshold 100"
+    )
+    assert done.code == 0
+    saved = onnx_from_path("saved.onnx")
+    assert [value.name for value in saved.graph.output] == ["output1"]
+    assert "conv1_output" in {value.name for value in saved.graph.value_info}
+    assert saved.graph.initializer == g1.classifier().graph.initializer
+    assert Path("weights.bin").stat().st_size > 1000
+    again = polygraphy("polygraphy run saved.onnx --onnxrt --onnx")
+    assert (again.code, compared(again)) == (0, ["output1"])
+
+
+def test_weights_that_are_elsewhere(g1_dir: Path, polygraphy: Run) -> None:
+    save_onnx(g1.classifier(), "there/model.onnx", "weights.bin", size_threshold=100)
+    Path("there/model.onnx").rename("bare.onnx")
+    command = "polygraphy run bare.onnx --onnxrt --onnx"
+    done = polygraphy(f"{command} --onnx-outputs output")
+    assert done.code == 3
+    assert "keeps weights in files that do not exist: weights.bin." in done.out + done.err
+    assert polygraphy(f"{command} --load-external-data there").code == 0
+
+
+def test_the_structure_alone_can_be_saved(g1_dir: Path, polygraphy: Run) -> None:
+    save_onnx(g1.classifier(), "bare.onnx", "weights.bin", size_threshold=0)
+    Path("weights.bin").unlink()
+    done = polygraphy(
+        "polygraphy run bare.onnx --onnx --ignore-external-data --save-onnx structure.onnx"
+    )
+    assert done.code == 3, "it cannot be run"
+    structure = onnx_from_path("structure.onnx", ignore_external_data=True)
+    assert structure.graph.node[0].name == "conv1"
+
+
+def test_optimisation_is_switched_off(g1_dir: Path, polygraphy: Run) -> None:
+    for level in ("ORT_DISABLE_ALL", "enable_basic"):
+        done = polygraphy(
+            f"polygraphy run model.onnx --onnxrt --onnx --graph-optimization-level {level}"
+        )
+        assert done.code == 0
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
+def test_real_architectures_layer_by_layer(name: str, tmp_path: Path, polygraphy: Run) -> None:
+    source = LIGHT / f"light_{name}.onnx"
+    done = polygraphy(f"polygraphy run {source} --onnxrt --onnxrt --mark-all -q", cwd=tmp_path)
+    assert done.code == 0
+    nodes = onnx.load(source).graph.node
+    model = modify_outputs(onnx_from_path(str(source)), outputs=["*"])
+    constants = {name for node in nodes if node.op_type == "Constant" for name in node.output}
+    assert [value.name for value in model.graph.output] == [
+        output for node in nodes for output in node.output if output not in constants
+    ]

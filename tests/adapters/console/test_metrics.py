@@ -1,0 +1,110 @@
+"""What log lines say about metrics and lists of indices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from polygraphy.adapters.console.log import LogConsole
+from polygraphy.adapters.console.metrics import metric_line, metric_words
+from polygraphy.adapters.console.numbers import apart, rounded_up
+from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.compare import (
+    CosineSimilarityResult,
+    CosineSimilarityThreshold,
+    L2Result,
+    L2Threshold,
+    PsnrResult,
+    PsnrThreshold,
+    SimpleCompareFunc,
+)
+from polygraphy.domain.results import IterationResult
+
+
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        (L2Result(0.5, L2Threshold(1e-5)), "L2 Norm: 0.5 (tolerance: 1e-05)"),
+        (PsnrResult(81.4829, PsnrThreshold(30)), "PSNR: 81.483 dB (min required: 30 dB)"),
+        (PsnrResult(math.inf, PsnrThreshold(30)), "PSNR: inf dB (min required: 30 dB)"),
+        (
+            CosineSimilarityResult(0.9970001, CosineSimilarityThreshold(0.997)),
+            "Cosine Similarity: 0.9970001 (min required: 0.997)",
+        ),
+        (L2Result(0.1), "L2 Norm: 0.1"),
+        (L2Result(), "L2 Norm: None"),
+    ],
+)
+def test_lines(result: Any, line: str) -> None:
+    assert metric_line(result) == line
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (
+            L2Result(0.5, L2Threshold(1.0)),
+            "has the L2 Norm 0.5; within the tolerance 1 (the default).",
+        ),
+        (
+            L2Result(0.512, L2Threshold(0.5, reason="as given")),
+            "has the L2 Norm 0.512; that exceeds the tolerance 0.5 (as given). A tolerance of 0.52 would pass.",
+        ),
+        (
+            L2Result(math.nan, L2Threshold(0.5)),
+            "No threshold would pass: an output holds NaN, infinity or nothing but zeros.",
+        ),
+        (
+            PsnrResult(40, PsnrThreshold(30)),
+            "has the PSNR 40 dB; at least the required 30 dB (the default).",
+        ),
+        (
+            PsnrResult(20, PsnrThreshold(30)),
+            "has the PSNR 20 dB; that is less than the required 30 dB",
+        ),
+        (L2Result(0.5), "has no L2 Norm that could be judged."),
+    ],
+)
+def test_words(result: Any, words: str) -> None:
+    text = metric_words("y", " in iteration 1", result)
+    assert text.startswith("Worst output: 'y' in iteration 1 has ")
+    assert words in text
+
+
+@given(st.floats(allow_nan=False), st.floats(allow_nan=False))
+def test_numbers_are_told_apart(value: float, limit: float) -> None:
+    shown = apart(value, limit)
+    assert value == limit or shown[0] != shown[1]
+    assume(f"{value:.5g}" != f"{limit:.5g}")
+    assert shown == (f"{value:.5g}", f"{limit:.5g}")
+
+
+def test_neighbours_are_told_apart() -> None:
+    assert apart(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
+    assert apart(0.9970001, 0.997) == ("0.9970001", "0.997")
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300))
+def test_a_tolerance_that_is_proposed_would_pass(value: float) -> None:
+    assert value <= float(rounded_up(value)) <= value * 1.11
+
+
+def test_functions_are_named_unless_there_is_nothing_to_choose(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outputs = IterationResult({"y": np.ones(2)})
+    for label, shown in (("simple", "PASSED | All"), ("l2", "PASSED | l2 | All")):
+        results = SimpleCompareFunc()(outputs, outputs)
+        pair = PairResult(("a", "b"), 0, label, results, (outputs, outputs))
+        LogConsole().iteration_compared(pair)
+        assert shown in capsys.readouterr().out
+        verdict = AccuracyResult([(("a", "b"), [results])])
+        verdict.label = label
+        LogConsole().comparison_finished(verdict)
+        named = "Accuracy Summary | l2 | a vs. b" in capsys.readouterr().out
+        assert named is (label == "l2")

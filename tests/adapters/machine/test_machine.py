@@ -1,0 +1,67 @@
+"""What is found out about this machine."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from polygraphy import config
+from polygraphy.adapters.machine.machine import ThisMachine
+from polygraphy.adapters.machine.packages import InstalledPackages
+from polygraphy.adapters.onnxruntime.diagnosis import OnnxrtDiagnosis
+
+
+def test_devices_are_those_that_the_driver_names(tmp_path: Path) -> None:
+    (tmp_path / "gpus" / "0000:01:00.0").mkdir(parents=True)
+    (tmp_path / "version").write_text("NVRM version: 570.1\nGCC version: 12\n")
+    (tmp_path / "gpus" / "0000:01:00.0" / "information").write_text(
+        "Model: \t NVIDIA H200\nIRQ: 3\n"
+    )
+    [devices, _] = ThisMachine(tmp_path).sections()
+    assert devices.facts == (
+        ("driver", "NVRM version: 570.1"),
+        ("0000:01:00.0", "NVIDIA H200"),
+    )
+    [none, _] = ThisMachine(tmp_path / "missing").sections()
+    assert none.facts == () and none.remarks == ("No NVIDIA driver was found.",)
+
+
+def test_every_variable_that_is_read_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = set(re.findall(r'"(POLYGRAPHY_\w+)"', Path(config.__file__).read_text("utf-8")))
+    monkeypatch.setenv("POLYGRAPHY_EXIT_CODES", "legacy")
+    [_, variables] = ThisMachine().sections()
+    assert read and read == {name for name, _ in variables.facts}
+    assert dict(variables.facts)["POLYGRAPHY_EXIT_CODES"] == "'legacy'"
+
+
+def test_a_backend_that_is_missing_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    def version(package: str) -> str:
+        if package == "tensorrt":
+            return "10.1"
+        raise metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(metadata, "version", version)
+    [_, backends] = InstalledPackages().sections()
+    assert dict(backends.facts)["TensorRT"] == "tensorrt 10.1"
+    assert dict(backends.facts)["PyTorch"] == "not installed"
+    assert "PyTorch is installed by: pip install 'polygraphy[torch]'" in backends.remarks
+    assert not any(remark.startswith("TensorRT ") for remark in backends.remarks)
+
+
+def test_a_package_that_does_not_load_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    [section] = OnnxrtDiagnosis().sections()
+    assert section.remarks == ("None: ONNX Runtime is not installed.",)
+    monkeypatch.delitem(sys.modules, "onnxruntime")
+    (tmp_path / "onnxruntime.py").write_text("raise OSError('libcudart.so is missing')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    [section] = OnnxrtDiagnosis().sections()
+    assert "does not load: OSError: libcudart.so is missing" in section.remarks[0]
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)

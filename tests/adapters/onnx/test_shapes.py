@@ -1,0 +1,148 @@
+"""Inferred shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from polygraphy.adapters.fake import FakeShapeInference
+from polygraphy.adapters.onnx import shapes
+from polygraphy.backend.onnx import infer_shapes, save_onnx
+from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
+from polygraphy.ports.binding import bind
+from polygraphy.ports.shapes import ShapeInference
+from tests.support import models
+
+
+def known(model: onnx.ModelProto) -> dict[str, list[Any]]:
+    return {
+        value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in model.graph.value_info
+    }
+
+
+SHAPES = {
+    "conv_output": ["batch", 8, 16, 16],
+    "relu_output": ["batch", 8, 16, 16],
+    "pool_output": ["batch", 8, 1, 1],
+    "features": ["batch", 8],
+}
+
+
+def contradictory() -> onnx.ModelProto:
+    """Return a model whose addition cannot be: of 2 and of 3 elements."""
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["a", "b"], ["y"])],
+        "g",
+        [models.value("a", [2]), models.value("b", [3])],
+        [models.value("y", [2])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def missing() -> FakeShapeInference:
+    return FakeShapeInference(error=MissingDependencyError("sympy is not installed."))
+
+
+def test_shapes_are_added_in_place() -> None:
+    model = models.conv_net()
+    assert infer_shapes(model, allow_onnxruntime=False) is model
+    assert known(model) == SHAPES
+    assert model.graph.initializer == models.conv_net().graph.initializer
+
+
+def test_a_path_is_loaded_with_its_weights(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    save_onnx(models.conv_net(), str(path), "w.bin", size_threshold=0)
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w.bin").rename(tmp_path / "w" / "w.bin")
+    model = infer_shapes(str(path), external_data_dir=str(tmp_path / "w"), allow_onnxruntime=False)
+    assert known(model) == SHAPES
+    assert model.graph.initializer == models.conv_net().graph.initializer
+
+
+def test_large_weights_are_left_out_above_the_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    infer = shapes._inferred_by_onnx
+
+    def spy(model: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+        seen.append(model.ByteSize())
+        return infer(model, strict=strict)
+
+    monkeypatch.setattr(shapes, "_inferred_by_onnx", spy)
+    for threshold in (None, 1):
+        model = models.mlp(features=512, hidden=512)
+        infer_shapes(model, save_to_disk_threshold_bytes=threshold, allow_onnxruntime=False)
+        assert known(model) == {"h": ["batch", 512], "h_relu": ["batch", 512]}
+        assert model.graph.initializer == models.mlp(features=512, hidden=512).graph.initializer
+    assert seen[0] > 1_000_000
+    assert seen[1] < 10_000
+
+
+def test_values_that_shapes_depend_on_are_never_left_out() -> None:
+    import numpy as np
+
+    model = models.make(
+        "reshape",
+        [helper.make_node("Reshape", ["x", "to"], ["r"]), helper.make_node("Relu", ["r"], ["y"])],
+        [models.value("x", [6])],
+        [models.value("y", [2, 3])],
+        weights={"to": np.array([2, 3])},
+    )
+    infer_shapes(model, save_to_disk_threshold_bytes=0, allow_onnxruntime=False)
+    assert known(model) == {"r": [2, 3]}
+
+
+def test_outputs_get_what_is_found_out_about_them() -> None:
+    model = models.conv_net()
+    model.graph.output[0].type.Clear()
+    infer_shapes(model, allow_onnxruntime=False)
+    assert model.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
+
+
+def test_symbolic_inference_comes_first() -> None:
+    def claim(model: onnx.ModelProto) -> None:
+        model.graph.value_info.append(models.value("features", ["symbolic"]))
+
+    fake = FakeShapeInference(claim)
+    with bind(ShapeInference, fake):
+        model = infer_shapes(models.conv_net())
+        assert known(model) == {"features": ["symbolic"]}
+        infer_shapes(models.conv_net(), allow_onnxruntime=False)
+    assert len(fake.models) == 1
+
+
+def test_without_it_the_onnx_package_infers_and_nobody_is_alarmed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with bind(ShapeInference, missing()):
+        assert known(infer_shapes(models.conv_net())) == SHAPES
+    assert "[W]" not in capsys.readouterr().out
+
+
+def test_when_it_gives_up_the_onnx_package_infers(capsys: pytest.CaptureFixture[str]) -> None:
+    with bind(ShapeInference, FakeShapeInference(error=BackendError("gave up."))):
+        assert known(infer_shapes(models.conv_net())) == SHAPES
+    assert "gave up" in capsys.readouterr().out
+
+
+def test_contradictions_matter_only_where_they_are_asked_about() -> None:
+    model = contradictory()
+    assert infer_shapes(model, allow_onnxruntime=False) is model
+    with pytest.raises(ModelError, match="cannot be inferred"):
+        infer_shapes(contradictory(), error_ok=False, allow_onnxruntime=False)
+
+
+def test_what_cannot_be_inferred_at_all_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(model: object, *, strict: bool) -> None:
+        raise ModelError("no")
+
+    monkeypatch.setattr(shapes, "_inferred_by_onnx", fail)
+    assert infer_shapes(models.conv_net(), allow_onnxruntime=False) == models.conv_net()
+    assert "Going on without" in capsys.readouterr().out

@@ -1,0 +1,77 @@
+"""Models that a session is made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.onnx.saving import OnnxModelWriter
+from polygraphy.adapters.onnxruntime import session as module
+from polygraphy.backend.onnx import modify_outputs, save_onnx
+from polygraphy.backend.onnxrt import session_from_onnx
+from polygraphy.domain.errors import UnknownNameError
+from polygraphy.ports.binding import bind
+from polygraphy.ports.model_file import ModelWriter
+from tests.support import models
+
+
+def outputs(session: Any) -> dict[str, Any]:
+    x = np.ones((1, 512), np.float32)
+    return {
+        out.name: value for out, value in zip(session.get_outputs(), session.run(None, {"x": x}))
+    }
+
+
+def test_bytes_paths_and_models_give_the_same_session(tmp_path: Path) -> None:
+    model = models.mlp(features=512)
+    path = tmp_path / "m.onnx"
+    save_onnx(model, str(path), "")
+    expected = outputs(session_from_onnx(model.SerializeToString()))
+    for given in (str(path), path, model, lambda: model):
+        np.testing.assert_array_equal(outputs(session_from_onnx(given))["y"], expected["y"])
+
+
+def test_a_model_that_does_not_fit_into_a_message_goes_through_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_serialized", lambda model: None)
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
+    model = modify_outputs(models.mlp(features=512), outputs=["h", "y"])
+    written: list[str] = []
+
+    class Writer(OnnxModelWriter):
+        def write(self, model: Any, path: str) -> None:
+            written.append(path)
+            super().write(model, path)
+
+    with bind(ModelWriter, Writer()):
+        session = session_from_onnx(model)
+    [path] = written
+    assert tmp_path in Path(path).parents
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+    expected = outputs(session_from_onnx(model.SerializeToString()))
+    found = outputs(session)
+    assert list(found) == ["h", "y"]
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
+def test_what_is_too_large_is_noticed() -> None:
+    class TooLarge:
+        def SerializeToString(self) -> bytes:
+            raise ValueError("exceeds maximum protobuf size of 2GB")
+
+    assert module._serialized(TooLarge()) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("level", ["ENABLE_ALL", "ORT_DISABLE_ALL", "basic"])
+def test_levels_of_optimisation(level: str) -> None:
+    assert outputs(session_from_onnx(models.mlp(features=512), graph_optimization_level=level))
+
+
+def test_an_unknown_level_is_named() -> None:
+    with pytest.raises(UnknownNameError, match="'ENABLE_SOME'"):
+        session_from_onnx(models.mlp(), graph_optimization_level="ENABLE_SOME")

@@ -1,0 +1,68 @@
+"""Completion, asked of the shells themselves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from polygraphy.cli.commands import COMMANDS, GROUPS, members, top_level
+from polygraphy.cli.completion import SHELLS, script
+from polygraphy.cli.main import main
+
+BASH = shutil.which("bash")
+
+
+def completed(words: list[str], folder: Path) -> list[str]:
+    """Return what bash offers for the last of some words."""
+    assert BASH is not None
+    quoted = " ".join(f"'{word}'" for word in words)
+    asked = f"{script('bash')}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _polygraphy; "
+    done = subprocess.run(
+        [BASH, "-c", asked + "printf '%s\\n' \"${COMPREPLY[@]}\""],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["polygraphy", ""], list(top_level())),
+        (["polygraphy", "ru"], ["run"]),
+        (["polygraphy", "inspect", ""], list(members("inspect"))),
+        (["polygraphy", "run", "--onnxr"], ["--onnxrt"]),
+        (["polygraphy", "run", "--rto"], ["--rtol"]),
+        (["polygraphy", "run", "--model-type", "eng"], ["engine"]),
+        (["polygraphy", "run", "a.on"], ["a.onnx"]),
+        (["polygraphy", "run", "a.onnx", "--save-outputs", "b"], ["b.json"]),
+    ],
+)
+def test_bash_offers_commands_options_choices_and_files(
+    tmp_path: Path, words: list[str], offered: list[str]
+) -> None:
+    for name in ("a.onnx", "b.json"):
+        (tmp_path / name).touch()
+    assert completed(words, tmp_path) == offered
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_command_and_option_is_there(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--completion", shell]) == 0
+    shown = capsys.readouterr().out
+    for command in (*COMMANDS, *GROUPS):
+        assert all(word in shown for word in command.split())
+    assert ("-l rtol" if shell == "fish" else "--rtol") in shown
+
+
+def test_other_shells_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--completion", "cmd"]) == 2
+    assert main(["--completion"]) == 2
+    assert "bash, zsh, fish" in capsys.readouterr().err

@@ -1,0 +1,66 @@
+"""Where a program's data come from."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polygraphy.cli.data_context import data_of, turns_of
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.options.data import DataOptions
+from polygraphy.codegen.script import Data
+
+
+def test_generated_data_take_every_setting() -> None:
+    options = DataOptions(seed=3, iterations=4, val_range={"x": (0, 2)})
+    assert data_of(options, {"x": ((1, 2),)}, "run") == Data(
+        seed=3, iterations=4, val_range={"x": (0, 2)}, shapes=({"x": [1, 2]},)
+    )
+    assert data_of(DataOptions(), None, "run") == Data()
+
+
+def test_a_function_may_be_named_apart_from_its_script() -> None:
+    options = DataOptions(data_loader_script=("a.py", "load_data"), data_loader_func_name="mine")
+    assert data_of(options, None, "run").script == ("a.py", "mine")
+    same = DataOptions(data_loader_script=("a.py", "mine"), data_loader_func_name="mine")
+    assert data_of(same, None, "run").script == ("a.py", "mine")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (DataOptions(load_inputs=("i",), data_loader_script=("a.py", "f")), "exclude each other"),
+        (DataOptions(data_loader_func_name="f"), "needs --data-loader-script"),
+        (
+            DataOptions(data_loader_script=("a.py", "f"), data_loader_func_name="g"),
+            "called 'f' by --data-loader-script and 'g' by --data-loader-func-name",
+        ),
+    ],
+)
+def test_two_sources_are_refused(options: DataOptions, message: str) -> None:
+    with pytest.raises(CommandLineError, match=message):
+        data_of(options, None, "run")
+
+
+@pytest.mark.parametrize("source", [{"load_inputs": ("i",)}, {"data_loader_script": ("a.py", "f")}])
+def test_settings_of_generated_data_are_said_to_be_unused(
+    source: dict[str, tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data_of(DataOptions(**source, seed=1), {"x": ((1,),)}, "run")  # type: ignore[arg-type]
+    assert capsys.readouterr().err == (
+        "[W] --seed, --input-shapes: only used for generated data, but the data are given.\n"
+    )
+    data_of(DataOptions(**source), None, "run")  # type: ignore[arg-type]
+    assert capsys.readouterr().err == ""
+
+
+shapes = st.lists(st.tuples(st.integers(1, 9)), min_size=1, max_size=4)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), shapes, min_size=1))
+def test_every_input_takes_its_shapes_in_turn(given_shapes: dict[str, list[tuple[int]]]) -> None:
+    turns = turns_of(given_shapes)
+    for index in range(3 * len(turns)):
+        for name, listed in given_shapes.items():
+            assert turns[index % len(turns)][name] == list(listed[index % len(listed)])

@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Judge the accuracy results accuracy.json.
+
+polygraphy check accuracy accuracy.json --psnr-threshold 40 y:30
+"""
+
+from polygraphy import program
+from polygraphy.check import check_accuracy
+
+
+def main() -> bool:
+    return check_accuracy("accuracy.json", thresholds={"psnr": {"": 40.0, "y": 30.0}})
+
+
+if __name__ == "__main__":
+    program.run(main)

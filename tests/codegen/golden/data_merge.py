@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Put the tensors of inputs.json and golden.json beside each other, as input data.
+
+polygraphy data merge inputs.json golden.json -o merged.json
+"""
+
+from polygraphy import program
+from polygraphy.data import merge
+
+
+def main() -> None:
+    merge(["inputs.json", "golden.json"], output="merged.json")
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Put the tensors of golden.json beside each other, as input data.
+
+polygraphy data to-input golden.json -o input.json
+"""
+
+from polygraphy import program
+from polygraphy.data import merge
+
+
+def main() -> None:
+    merge(["golden.json"], output="input.json")
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

@@ -1,0 +1,96 @@
+"""What every isolation does, and what only a real process can."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.fake import InlineIsolation
+from polygraphy.adapters.processes.forked import ForkedIsolation
+from polygraphy.domain.errors import BackendError, InputError
+from polygraphy.domain.results import IterationResult
+from polygraphy.ports.isolation import Isolation
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+
+
+@pytest.fixture(params=[ForkedIsolation, InlineIsolation])
+def isolation(request: pytest.FixtureRequest) -> Isolation:
+    made: Isolation = request.param()
+    return made
+
+
+def test_what_the_function_returns_comes_back(isolation: Isolation) -> None:
+    big = np.arange(3_000_000, dtype=np.float64)
+    outputs = isolation.call(lambda: IterationResult({"y": big}, 0.5, "a"), what="a")
+    assert (outputs.runtime, outputs.runner_name) == (0.5, "a")
+    np.testing.assert_array_equal(outputs["y"], big)
+
+
+def test_what_the_function_raises_is_raised(isolation: Isolation) -> None:
+    def refuse() -> None:
+        raise InputError("no such input", hint="Look again.")
+
+    with pytest.raises(InputError, match="no such input Look again"):
+        isolation.call(refuse, what="a")
+
+
+def test_time_that_is_not_needed_is_not_waited_for(isolation: Isolation) -> None:
+    start = time.monotonic()
+    assert isolation.call(lambda: 7, what="a", timeout=60) == 7
+    assert time.monotonic() - start < 30
+
+
+class Unpicklable(Exception):
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__("odd")
+
+
+def odd() -> None:
+    raise Unpicklable(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL.*out of memory"),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "ended by SIGSEGV"),
+        (lambda: os._exit(9), "ended without a result, with exit code 9"),
+        (lambda: (lambda: 1), "pickle"),
+        (odd, "ended without a result"),
+    ],
+)
+def test_a_crash_is_an_error_that_says_what_happened(
+    function: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(BackendError, match=message):
+        ForkedIsolation().call(function, what="runner-a")
+
+
+def test_too_much_time_is_an_error() -> None:
+    start = time.monotonic()
+    with pytest.raises(BackendError, match=r"runner-a took longer than 0\.2 s"):
+        ForkedIsolation().call(lambda: time.sleep(60), what="runner-a", timeout=0.2)
+    assert time.monotonic() - start < 30
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # Nobody is left behind.
+
+
+def test_changes_stay_in_the_process() -> None:
+    seen: list[int] = []
+    ForkedIsolation().call(lambda: seen.append(1), what="a")
+    assert seen == []
+
+
+def test_output_is_written_once(capfd: pytest.CaptureFixture[str]) -> None:
+    sys.stdout.write("before ")
+    ForkedIsolation().call(lambda: sys.stdout.write("inside "), what="a")
+    sys.stdout.flush()
+    assert capfd.readouterr().out.split() == ["before", "inside"]

@@ -1,0 +1,29 @@
+"""What every writer of models promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polygraphy.adapters.fake import MemoryModelWriter
+from polygraphy.adapters.onnx.saving import OnnxModelWriter
+from polygraphy.backend.onnx import onnx_from_path
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.model_file import ModelWriter
+from tests.support import models
+
+
+@pytest.mark.parametrize("kind", ["disk", "memory"])
+def test_a_model_is_found_where_it_was_written(kind: str, tmp_path: Path) -> None:
+    memory = MemoryModelWriter()
+    writer: ModelWriter = OnnxModelWriter() if kind == "disk" else memory
+    path, model = str(tmp_path / "m.onnx"), models.mlp(features=512)
+    writer.write(model, path)
+    found = onnx_from_path(path) if kind == "disk" else memory.written[path]
+    assert found == model == models.mlp(features=512)
+
+
+def test_weights_are_beside_the_model(tmp_path: Path) -> None:
+    resolve(ModelWriter).write(models.mlp(features=512), str(tmp_path / "m.onnx"))
+    assert (tmp_path / "m.onnx.data").stat().st_size == 512 * 16 * 4

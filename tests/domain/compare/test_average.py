@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from polygraphy.domain.compare import (
+    L2Result,
+    L2Threshold,
+    OutputCompareResult,
+    SimpleCompareFunc,
+    UncomparedResult,
+)
+from polygraphy.domain.compare.average import average_of
+from polygraphy.domain.compare.indices import IndicesCompareFunc
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tolerance import Tolerance
+
+
+def l2(*values: float | None, limit: float = 1.0) -> Any:
+    return average_of([L2Result(value, L2Threshold(limit)) for value in values])
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "passes"),
+    [
+        ([0.0, 2.0], 1.0, True),
+        ([0.5, 2.0], 1.25, False),
+        ([None, 0.5], 0.5, True),
+        ([None], None, False),
+        ([1.0, math.nan], math.nan, False),
+        ([1.0, math.inf], math.inf, False),
+        ([1.7e308, 1.7e308], 1.7e308, False),
+    ],
+)
+def test_the_mean_is_judged(values: Any, mean: Any, passes: bool) -> None:
+    average = l2(*values)
+    assert average.value == pytest.approx(mean, nan_ok=True)
+    assert bool(average) is passes
+
+
+def test_the_thresholds_are_those_of_the_first_iteration() -> None:
+    answers = [L2Result(0.5, L2Threshold(1.0)), L2Result(0.5, L2Threshold(0.1))]
+    assert average_of(answers)
+    assert not average_of(answers[::-1])
+
+
+def test_differences_are_averaged_field_by_field() -> None:
+    limits = Tolerance("max", atol=1.0, rtol=0.0)
+    answers = [
+        OutputCompareResult(max_absdiff=a, max_reldiff=r, mean_absdiff=a / 2, thresholds=limits)
+        for a, r in ((0.0, 1.0), (2.0, 3.0))
+    ]
+    average = average_of(answers)
+    metrics = average.metric_values()
+    assert (metrics["max_absdiff"], metrics["max_reldiff"], metrics["mean_absdiff"]) == (1, 2, 0.5)
+    assert metrics["quantile_absdiff"] is None
+    assert average
+    assert not answers[1]
+
+
+def test_an_iteration_without_metrics_fails_the_output() -> None:
+    failed = UncomparedResult("Shape mismatch")
+    assert average_of([L2Result(0.0, L2Threshold(1.0)), failed]) is failed
+
+
+@pytest.mark.parametrize("answer", [True, "yes"])
+def test_there_is_no_average_of_bare_verdicts(answer: Any) -> None:
+    with pytest.raises(UsageError, match="no average of verdicts without metrics"):
+        average_of([answer])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        SimpleCompareFunc(),
+        SimpleCompareFunc(check_error_stat=["max", "elemwise"]),
+        SimpleCompareFunc(check_error_stat={"y": "elemwise", "": "max"}),
+        IndicesCompareFunc(),
+    ],
+    ids=repr,
+)
+def test_what_has_no_average_is_refused(function: Any) -> None:
+    with pytest.raises(UsageError, match="average"):
+        function.check_averages()
+
+
+@pytest.mark.parametrize("statistic", ["max", ["mean", "median"], {"y": "max"}])
+def test_statistics_have_averages(statistic: Any) -> None:
+    SimpleCompareFunc(check_error_stat=statistic).check_averages()

@@ -1,0 +1,50 @@
+"""Names and patterns."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.naming import is_pattern, matching
+
+names = st.text("ab[]*?", min_size=1, max_size=4)
+
+
+@given(st.lists(names, min_size=1, unique=True), st.data())
+def test_a_name_means_itself_whatever_it_looks_like(known: list[str], data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(known))
+    assert matching([name], known, unless=known) == {name}
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, unique=True), names)
+def test_a_pattern_means_what_it_matches(known: list[str], word: str) -> None:
+    expected = {name for name in known if name == word or fnmatchcase(name, word)}
+    if not expected:
+        with pytest.raises(UnknownNameError):
+            matching([word], known)
+    else:
+        assert matching([word], known) == expected
+
+
+def test_patterns_pass_over_what_only_counts_in_full() -> None:
+    assert matching(["*"], ["a", "b"], unless={"b"}) == {"a"}
+    assert matching(["*", "b"], ["a", "b"], unless={"b"}) == {"a", "b"}
+    with pytest.raises(UnknownNameError):
+        matching(["b*"], ["a", "b"], unless={"b"})
+
+
+def test_case_counts() -> None:
+    with pytest.raises(UnknownNameError) as error:
+        matching(["Conv"], ["conv"], what="Layer")
+    assert "Layer 'Conv' does not exist" in str(error.value)
+    assert error.value.matches == ("conv",)
+
+
+def test_what_a_pattern_is() -> None:
+    assert [word for word in ("a", "a*", "a?", "[a]", "a.b") if is_pattern(word)] == [
+        "a*", "a?", "[a]",
+    ]  # fmt: skip
