@@ -17,7 +17,7 @@ demo:
 test:
 	$(PYTHON) -m venv --clear $(TEST_VENV)
 	$(TEST_VENV)/bin/python $(PIP) install --editable '.[test]'
-	$(MAKE) check BIN=$(TEST_VENV)/bin
+	@$(MAKE) --no-print-directory check BIN=$(TEST_VENV)/bin
 
 # All checks in an environment that exists: make check BIN=/path/to/venv/bin
 BIN ?= $(TEST_VENV)/bin
@@ -34,7 +34,7 @@ test-versions:
 		command -v $$python >/dev/null && $$python -c pass 2>/dev/null || { echo "$$python is not installed: skipped"; continue; }; \
 		$$python -m venv --clear .venv-$$python && \
 		.venv-$$python/bin/python $(PIP) install --editable '.[test]' && \
-		.venv-$$python/bin/python -m pytest -n 2 -q -m "not packaging" || exit 1; \
+		.venv-$$python/bin/python -m pytest -n 2 -q -m "not packaging" --hypothesis-profile=quick || exit 1; \
 	done
 
 # Write the golden files anew, after a change that is meant.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support import g1, g2, g3, g4
 
@@ -18,6 +19,8 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
 }
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
+
+settings.register_profile("quick", max_examples=15)
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ def odd() -> None:
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL.*out of memory"),
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), "ended by SIGSEGV"),
         (lambda: os._exit(9), "ended without a result, with exit code 9"),
-        (lambda: (lambda: 1), "pickle"),
+        (lambda: (lambda: 1), "cannot be handed over by its process"),
         (odd, "ended without a result"),
     ],
 )

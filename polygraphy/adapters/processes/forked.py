@@ -78,8 +78,9 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
         except Exception as error:  # Whatever cannot be pickled is told as text.
             exchange.seek(0)
             exchange.truncate()
-            told = answer[1] if not answer[0] else error
-            pickle.dump((False, BackendError(f"{type(told).__name__}: {told}")), exchange)
+            raised = None if answer[0] else f"{type(answer[1]).__name__}: {answer[1]}"
+            told = raised or f"The result cannot be handed over by its process: {error}."
+            pickle.dump((False, BackendError(told)), exchange)
         exchange.flush()
         sys.stdout.flush()
         sys.stderr.flush()

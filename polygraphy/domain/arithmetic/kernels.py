@@ -14,9 +14,9 @@ How exact the difference is depends on the kinds of the two arrays (`widen.Kind`
 ====================  =======================================================================
 kinds                 difference
 ====================  =======================================================================
-narrow or real        float64 arithmetic: exact for integers and bool (where it is the
-                      exclusive or), for pairs of float16 or bfloat16 and almost always for
-                      float32; correctly rounded for float64
+narrow or real        float64 arithmetic: exact for integers, for bool (where it is the
+                      exclusive or) and for float16, almost always for float32 and bfloat16;
+                      correctly rounded in any case
 wide integers         exact integers, also of mixed sign, which cannot wrap; compared with a
                       tolerance as integers, and rounded to float64 for statistics
 wide integer, float   both as float64
@@ -143,6 +143,9 @@ class Kernel:
         if math.isfinite(self.peak):
             # Only 0 / 0 can have made a NaN; `fmax` prefers the other operand.
             np.fmax(quotient, 0.0, out=quotient)
+            return
+        if np.fmin.reduce(self.scale) > 0 and np.fmax.reduce(self.absolute) < np.inf:
+            # Neither 0 / 0 nor inf / inf: whatever is NaN has come from NaN.
             return
         unknown = np.isnan(quotient)
         np.copyto(quotient, 0.0, where=unknown & (self.absolute == 0))

@@ -105,7 +105,7 @@ class MismatchFinder:
     def _find_worst(self, kernel: Kernel, close: Mask, count: int) -> MismatchRow:
         first = kernel.start + int(close.argmin())
         # No tolerance is below `atol`, so few blocks can hold a new worst element.
-        if kernel.peak - self._atol <= self._worst:
+        if self._worst == math.inf or kernel.peak - self._atol <= self._worst:
             return MismatchRow(count, first, -math.inf, -1)
         far = np.logical_not(close, out=self._mask[: close.size])
         excess = kernel.absolute.compress(far) - self._tolerances(kernel).compress(far)

@@ -51,19 +51,24 @@ def describe(block: Reals, low: float, high: float, room: Floats, spare: Floats)
     low, high = low + 0.0, high + 0.0  # without the sign of a zero, which is left to chance
     if math.isfinite(low) and math.isfinite(high):
         return _describe_finite(block, low, high, room, spare)
-    nan = int(np.count_nonzero(np.isnan(block)))
     finite = block.compress(np.isfinite(block))
-    posinf = int(np.count_nonzero(block == np.inf))
     row = _EMPTY
     if finite.size:
-        bounds = float(np.minimum.reduce(finite)), float(np.maximum.reduce(finite))
+        bounds = float(np.minimum.reduce(finite)) + 0.0, float(np.maximum.reduce(finite)) + 0.0
         row = _describe_finite(finite, *bounds, room, spare)
+    nan = int(np.count_nonzero(np.isnan(block)))
+    infinite = block.size - nan - finite.size
+    if not infinite:
+        return row._replace(nan=nan)
+    posinf = int(np.count_nonzero(np.equal(block, np.inf)))
+    neginf = infinite - posinf
+    low, high = (row.low, row.high) if finite.size else (math.inf, -math.inf)
     return row._replace(
-        low=float(np.fmin.reduce(block)) + 0.0,
-        high=float(np.fmax.reduce(block)) + 0.0,
+        low=-math.inf if neginf else low,
+        high=math.inf if posinf else high,
         nan=nan,
         posinf=posinf,
-        neginf=block.size - nan - posinf - finite.size,
+        neginf=neginf,
     )
 
 

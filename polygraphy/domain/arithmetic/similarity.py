@@ -68,16 +68,16 @@ def dot_metrics(value: Array, reference: Array, *, threads: int = 1) -> DotMetri
             f"a similarity needs arrays of numbers, not {value.dtype} and {reference.dtype}"
         )
     rows = blocks.scan(pair.size, lambda scratch: _measurer(pair, scratch), threads)
-    value_norm = _hypot(row.value_norm for row in rows)
-    reference_norm = _hypot(row.reference_norm for row in rows)
-    difference_norm = _hypot(row.difference_norm for row in rows)
+    value_length = _join([row.value for row in rows])
+    reference_length = _join([row.reference for row in rows])
+    difference_norm = _join([row.difference for row in rows]).as_float()
     return DotMetrics(
         size=pair.size,
-        value_norm=value_norm,
-        reference_norm=reference_norm,
+        value_norm=value_length.as_float(),
+        reference_norm=reference_length.as_float(),
         difference_norm=difference_norm,
         # Equal vectors have no angle, not even one of a rounding error.
-        cosine=1.0 if difference_norm == 0 else _cosine(rows, value_norm, reference_norm),
+        cosine=1.0 if difference_norm == 0 else _cosine(rows, value_length, reference_length),
         value_min=_extreme(min, [row.low for row in rows]),
         value_max=_extreme(max, [row.high for row in rows]),
     )
@@ -136,12 +136,33 @@ def _decibels(amplitude: float) -> float:
     return 20 * math.log10(amplitude) if amplitude else -math.inf
 
 
+class _Length(NamedTuple):
+    """The Euclidean length ``mantissa * 2 ** exponent``, also where float64 cannot hold that.
+
+    The exponent is 0 unless the squares are out of the range of float64.
+    """
+
+    mantissa: float
+    exponent: int
+
+    def by(self, unit: int) -> float:
+        """The length in units of ``2 ** unit``."""
+        try:
+            return math.ldexp(self.mantissa, self.exponent - unit)
+        except OverflowError:
+            return math.inf
+
+    def as_float(self) -> float:
+        """The length, infinite if float64 cannot hold it."""
+        return self.by(0)
+
+
 class _Row(NamedTuple):
     """What a pass keeps of one block; `alignment` is the cosine within the block."""
 
-    value_norm: float
-    reference_norm: float
-    difference_norm: float
+    value: _Length
+    reference: _Length
+    difference: _Length
     alignment: float
     low: float
     high: float
@@ -159,13 +180,12 @@ def _measurer(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Row]:
             a = pair.value.floats(start, stop, a_room)
             b = pair.reference.floats(start, stop, b_room)
         free = room[: a.size]
-        value_norm, reference_norm = _norm(a, free), _norm(b, free)
-        alignment = _alignment(a, b, value_norm, reference_norm, free)
         low, high = float(np.minimum.reduce(a)), float(np.maximum.reduce(a))
-        # The difference may take the place of the value, if that is a copy.
+        value, reference = _length(a, free), _length(b, free)
+        alignment = _alignment(a, b, value, reference, free)
         difference = np.subtract(a, b, out=free)
-        squares = a_room[: a.size] if not paired else np.empty(a.size)
-        return _Row(value_norm, reference_norm, _norm(difference, squares), alignment, low, high)
+        spare = np.empty(a.size) if paired else a_room[: a.size]
+        return _Row(value, reference, _length(difference, spare), alignment, low, high)
 
     return measure
 
@@ -175,47 +195,52 @@ def _components(flat: Flat, start: int, stop: int) -> Floats:
     return np.ascontiguousarray(flat.block(start, stop).astype(np.complex128)).view(np.float64)
 
 
-def _norm(x: Floats, free: Floats) -> float:
-    """Euclidean length of a block; `free` is overwritten."""
+def _length(x: Floats, free: Floats) -> _Length:
+    """The length of a block; `free`, of the same shape, is overwritten."""
     squares = inner(x, x)
     if _SMALL < squares < math.inf:
-        return math.sqrt(squares)
+        return _Length(math.sqrt(squares), 0)
     peak = max(float(np.maximum.reduce(x)), -float(np.minimum.reduce(x)))
     if peak == 0 or not math.isfinite(peak):
-        return abs(peak)
+        return _Length(abs(peak), 0)
     exponent = math.frexp(peak)[1]
     scaled = np.ldexp(x, -exponent, out=free)
-    length = math.sqrt(inner(scaled, scaled))
-    return float(np.ldexp(length, exponent))
+    return _Length(math.sqrt(inner(scaled, scaled)), exponent)
 
 
-def _alignment(a: Floats, b: Floats, a_norm: float, b_norm: float, free: Floats) -> float:
+def _alignment(a: Floats, b: Floats, a_length: _Length, b_length: _Length, free: Floats) -> float:
     """The cosine of the angle between two blocks; 0 if one of them is zero."""
-    if a_norm == 0 or b_norm == 0:
+    if a_length.mantissa == 0 or b_length.mantissa == 0:
         # NaN has to get through from the other side.
-        return 0.0 * a_norm * b_norm
-    scale = a_norm * b_norm
-    if _SMALL < scale < math.inf:
-        return inner(a, b) / scale
-    return inner(np.divide(a, a_norm, out=free), b / b_norm)
+        return 0.0 * a_length.mantissa * b_length.mantissa
+    if a_length.exponent:
+        a = np.ldexp(a, -a_length.exponent, out=free)
+    if b_length.exponent:
+        b = np.ldexp(b, -b_length.exponent)
+    return inner(a, b) / (a_length.mantissa * b_length.mantissa)
 
 
-def _cosine(rows: Sequence[_Row], value_norm: float, reference_norm: float) -> float:
-    if math.isnan(value_norm) or math.isnan(reference_norm):
+def _join(lengths: Sequence[_Length]) -> _Length:
+    """The length of a vector from those of its parts."""
+    # C's hypot finds an infinity more telling than a NaN.
+    if any(math.isnan(length.mantissa) for length in lengths):
+        return _Length(math.nan, 0)
+    unit = max((length.exponent for length in lengths if length.mantissa), default=0)
+    return _Length(math.hypot(*(length.by(unit) for length in lengths)), unit)
+
+
+def _cosine(rows: Sequence[_Row], value: _Length, reference: _Length) -> float:
+    if math.isnan(value.mantissa) or math.isnan(reference.mantissa):
         return math.nan
-    if value_norm == 0 or reference_norm == 0:
+    if value.mantissa == 0 or reference.mantissa == 0:
         return 0.0
     total = math.fsum(
-        row.alignment * (row.value_norm / value_norm) * (row.reference_norm / reference_norm)
+        row.alignment
+        * (row.value.by(value.exponent) / value.mantissa)
+        * (row.reference.by(reference.exponent) / reference.mantissa)
         for row in rows
     )
-    return min(max(total, -1.0), 1.0) if not math.isnan(total) else math.nan
-
-
-def _hypot(norms: Iterable[float]) -> float:
-    listed = list(norms)
-    # C's hypot finds an infinity more telling than a NaN.
-    return math.nan if any(map(math.isnan, listed)) else math.hypot(*listed)
+    return math.nan if math.isnan(total) else min(max(total, -1.0), 1.0)
 
 
 def _extreme(choose: Callable[[Iterable[float]], float], extremes: Sequence[float]) -> float:

@@ -65,6 +65,13 @@ def test_nothing_finite() -> None:
     assert histogram(np.array(["a"]), 2).nonfinite == 1
 
 
+@pytest.mark.parametrize("bins", [10, 50])
+def test_edges_are_not_rounded_to_float32(bins: int) -> None:
+    # As float32, 0.7 is less than 0.7.
+    found = histogram(np.array([0.7], np.float32), bins, (0.0, 1.0))
+    assert found.counts.index(1) == 7 * bins // 10 - 1
+
+
 def test_joint_range() -> None:
     a, b = np.array([1.0, math.inf, 3.0]), np.array([[7], [-2]], np.int8)
     assert joint_range(a, b) == (-2.0, 7.0)

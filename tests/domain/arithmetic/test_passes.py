@@ -206,6 +206,13 @@ def test_measuring_in_one_pass_changes_no_bit(
         assert counted.since() == (0, 0)
 
 
+def test_measuring_infinite_differences() -> None:
+    a, b = np.array([np.inf, np.inf]), np.array([1.0, 2.0])
+    difference = Difference(a, b)
+    assert difference.measure(1, 1).count == 2
+    assert difference.max_abs() == difference.mean_abs() == difference.max_rel() == np.inf
+
+
 def test_measuring_nothing() -> None:
     empty = np.empty((2, 0), np.float32)
     difference = Difference(empty, empty)
@@ -228,6 +235,18 @@ def test_quantiles_may_be_asked_for_later() -> None:
             }
             assert list(difference.absolute().quantiles) == [0.9, 0.95, 0.99]
             assert difference.median_abs() == np.median(distances[:size])
+
+
+def test_quantiles_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = noisy(3000)
+    counted = Counted(monkeypatch)
+    with tiny_blocks(block=100, sample=300):
+        difference = Difference(a, b)
+        first = difference.median_abs(), difference.quantile_abs(0.7), difference.quantile_abs(0.1)
+        counted.since()
+        again = difference.median_abs(), difference.quantile_abs(0.7), difference.quantile_abs(0.1)
+        assert first == again
+        assert counted.since() == (0, 0)
 
 
 def peak_of(work: Any) -> int:

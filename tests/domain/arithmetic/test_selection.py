@@ -141,6 +141,16 @@ def test_any_values_and_any_sample(values: list[float], sample: list[float], kep
     check(search, array)
 
 
+@pytest.mark.parametrize("kind", ["constant", "two values", "few values"])
+def test_frequent_values_are_counted_not_kept(kind: str) -> None:
+    values = shaped(kind, 20_000)
+    search = Search(PROBABILITIES, values[positions(values.size)])
+    tally = Tally(search, Scratch(16))
+    for i in range(0, values.size, 16):
+        tally(values[i : i + 16])
+    assert sum(piece.size for piece in search._pieces) < values.size / 100
+
+
 def test_memory_of_a_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "KEPT", 50)
     search = Search((0.5,), np.array([]))

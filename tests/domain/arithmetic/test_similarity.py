@@ -65,7 +65,9 @@ def test_norms_and_cosine(data: st.DataObject, tiny: bool) -> None:
         elif np.isinf(vector).any():
             assert found == math.inf
         else:
-            assert found == pytest.approx(root(norm(list(map(Fraction, vector)))), rel=1e-13)
+            assert found == pytest.approx(
+                root(norm(list(map(Fraction, vector)))), rel=1e-13, abs=math.ulp(0.0)
+            )
     if np.isfinite(x).all() and np.isfinite(y).all():
         left, right = list(map(Fraction, x)), list(map(Fraction, y))
         inner = sum((p * q for p, q in zip(left, right, strict=True)), Fraction(0))
@@ -135,6 +137,21 @@ def test_decibels_without_noise_or_signal() -> None:
     # A peak that is not positive counts as 1.
     assert psnr(dot_metrics(-one, zero)) == psnr(dot_metrics(zero, one)) == 0.0
     assert psnr(dot_metrics(zero[:0], zero[:0])) == math.inf
+
+
+@pytest.mark.parametrize("shift", [-1070, -1000, -600, 600, 1000])
+def test_the_angle_between_vectors_of_any_scale(shift: int) -> None:
+    # Beyond float64 go the lengths, or at least their squares.
+    a, b = np.ldexp([3.0, 3.0, 3.0, 0.0], shift), np.array([5.0, 1.0, 4.0, -7.0])
+    expected = 30 / math.sqrt(27 * 91)
+    for left, right in ((a, b), (b, a), (a, np.ldexp(b, shift)), (-a, -b)):
+        assert dot_metrics(left, right).cosine == pytest.approx(expected, rel=1e-14)
+        with tiny_blocks(block=2):
+            assert dot_metrics(left, right).cosine == pytest.approx(expected, rel=1e-14)
+    top = np.finfo(np.float64).max
+    huge = np.array([top, top, -top])
+    assert dot_metrics(huge, huge / 2).cosine == pytest.approx(1.0, rel=1e-15)
+    assert dot_metrics(huge, huge / 2).value_norm == math.inf
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-30, 1e200, 1e300])

@@ -144,6 +144,12 @@ def test_infinities_are_kept_out_of_the_moments_only() -> None:
     assert (summary.nan, summary.posinf, summary.neginf) == (1, 2, 1)
 
 
+def test_zeros_have_no_sign() -> None:
+    summary = summarize(np.array([-0.0, -0.0]))
+    for value in (summary.median, summary.min, summary.max, summary.quantiles[0.9]):
+        assert math.copysign(1, value) == 1
+
+
 def test_wide_integers_keep_their_digits() -> None:
     base = 2**62
     values = np.array([base + 3, base + 1, base + 2, base + 2], np.int64)
