@@ -67,13 +67,13 @@ def _run(name: str, rest: list[str]) -> int:
     except HelpRequested:
         return _show_help(name)
     source = command.render(values, ["polygraphy", *name.split(), *_without_script(rest)])
-    path = values[ScriptOptions].gen_script
-    if path is None:
-        execute.run(source, name)
-        return 0
     from polygraphy import program
 
-    return program.exit_code(lambda: execute.save(source, path))
+    path = values[ScriptOptions].gen_script
+    if path is not None:
+        return program.exit_code(lambda: execute.save(source, path))
+    # The program exits by itself; what comes back was raised before it could.
+    return program.exit_code(lambda: execute.run(source, name))
 
 
 def _without_script(words: list[str]) -> list[str]:

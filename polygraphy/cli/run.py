@@ -27,6 +27,7 @@ from polygraphy.cli.options.runners import (
     RunOptions,
 )
 from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.paths import check_paths
 from polygraphy.codegen.script import Log, RunScript
 
 __all__ = ["RunCommand"]
@@ -115,14 +116,18 @@ class RunCommand(Command):
                 " can run. They run ONNX models.",
                 usage,
             )
-        for load, save, flags in (
-            (values[DataOptions].load_inputs, saved.save_inputs, "--load-inputs and --save-inputs"),
-            (loaded, saved.save_outputs, "--load-outputs and --save-outputs"),
-        ):
-            if save in load:
-                raise CommandLineError(
-                    f"{flags} name the same path, {save}. Save to another one.", usage
-                )
+        read = [
+            ("MODEL", model.model_file if runners else None),
+            *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
+            *(("--load-outputs", path) for path in loaded),
+        ]
+        written = [
+            ("--save-inputs", saved.save_inputs),
+            ("--save-outputs", saved.save_outputs),
+            ("--save-onnx", values[OnnxSaveOptions].save_onnx),
+            ("--log-file", values[LogOptions].log_file),
+        ]
+        check_paths(read, written, usage)
         check_saved_verdicts(values, usage)
 
 

@@ -161,6 +161,8 @@ class Dependency:
                 raise self._broken(error) from error
             raise self._missing() from None
         except Exception as error:
+            if _was_interrupted(error):  # Extension modules wrap it in an ImportError.
+                raise KeyboardInterrupt from error
             raise self._broken(error) from error
         if _is_mere_folder(getattr(module, "__file__", None), getattr(module, "__path__", None)):
             raise self._missing()
@@ -246,3 +248,14 @@ def _is_mere_folder(location: str | None, path: object) -> bool:
     # A folder named `onnx` beside the user's models counts as a package for Python, if nothing
     # better is installed.
     return location is None and path is not None
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Tell whether an error came of a KeyboardInterrupt."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False

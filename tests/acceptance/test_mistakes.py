@@ -190,3 +190,53 @@ def test_a_full_disk_harms_nothing(g2_dir: Path, polygraphy: Run) -> None:
     assert "out.json" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert (g2_dir / "out.json").read_text() == "precious"
+
+
+def test_a_log_file_that_cannot_be_is_one_line(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --log-file .")
+    assert done.code == 3
+    assert "log file" in critical(done)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_an_output_that_is_full_is_one_line(g2_dir: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "polygraphy", "run", "identity.onnx", "--onnxrt"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+def test_what_failed_is_not_summed_up_as_equal(g2_dir: Path, polygraphy: Run) -> None:
+    polygraphy("polygraphy run identity.onnx --onnxrt --save-outputs one.json --iterations 2")
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --load-outputs one.json")
+    assert done.code == 1
+    assert "No difference at all" not in done.out
+
+
+def test_averages_that_were_saved_can_be_judged_anew(g2_dir: Path, polygraphy: Run) -> None:
+    polygraphy(
+        "polygraphy run identity.onnx --onnxrt --onnx --check-average --check-error-stat max"
+        " --save-accuracy-results verdicts.json"
+    )
+    assert polygraphy("polygraphy check accuracy verdicts.json").code == 0
+
+
+def test_an_interrupted_import_is_an_interrupt(g2_dir: Path) -> None:
+    (g2_dir / "onnxruntime.py").write_text(
+        "try:\n    raise KeyboardInterrupt\n"
+        "except KeyboardInterrupt as e:\n    raise ImportError('initialization failed') from e\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "polygraphy", "run", "identity.onnx", "--onnxrt"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(g2_dir)},
+    )
+    assert done.returncode == 130

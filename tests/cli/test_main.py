@@ -117,6 +117,18 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
             ["run", "a.onnx", "--onnxrt", "--load-outputs", "o", "--save-outputs", "o"],
             "--load-outputs and --save-outputs name the same path, o.",
         ),
+        (
+            ["run", "a.onnx", "--onnxrt", "--save-outputs", "./a.onnx"],
+            "MODEL and --save-outputs name the same path, ./a.onnx.",
+        ),
+        (
+            ["run", "a.onnx", "--onnxrt", "--log-file", "a.onnx"],
+            "MODEL and --log-file name the same path, a.onnx.",
+        ),
+        (
+            ["run", "a.onnx", "--onnxrt", "--save-inputs", "x", "--save-outputs", "x"],
+            "--save-inputs and --save-outputs name the same path, x.",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(

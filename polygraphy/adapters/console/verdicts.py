@@ -25,7 +25,7 @@ from polygraphy.adapters.console.numbers import (
 )
 from polygraphy.adapters.console.outputs import log_outputs
 from polygraphy.domain.accuracy import AccuracyResult, PairResult, WorstOutput
-from polygraphy.domain.arithmetic import Summary, histogram, summarize
+from polygraphy.domain.arithmetic import Element, Summary, histogram, summarize
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, UncomparedResult
@@ -55,6 +55,8 @@ def log_output(pair: PairResult, name: str, result: Any) -> None:
 
 def _log_compared(pair: PairResult, result: OutputCompareResult) -> None:
     limits = result.tolerance
+    if G_LOGGER.is_enabled_for(G_LOGGER.INFO):
+        result.measure()
     G_LOGGER.start(f"Comparing Output: {result.tensor0} with {result.tensor1}")
     with G_LOGGER.indent():
         for statistic in limits.check_error_stat:
@@ -70,7 +72,7 @@ def _log_compared(pair: PairResult, result: OutputCompareResult) -> None:
             if pair.is_judged and not result:
                 _log_histograms(pair, result, summaries)
         if pair.is_judged:
-            _log_verdict(result)
+            _log_verdict(result.output0_name or "", result)
 
 
 def _named(statistic: str, result: OutputCompareResult) -> str:
@@ -139,9 +141,7 @@ def _log_histograms(
         G_LOGGER.info(f"{label}\n{bars(drawn)}")
 
 
-def _log_verdict(result: OutputCompareResult) -> None:
-    assert result.tensor0 is not None
-    name = result.tensor0.name
+def _log_verdict(name: str, result: OutputCompareResult) -> None:
     if result:
         G_LOGGER.finish(
             f"PASSED | Output: {name!r} | Difference is within tolerance {result.tolerance}"
@@ -190,7 +190,7 @@ def log_summary(result: AccuracyResult) -> None:
         return
     log_outputs(result)
     worst = result.worst()
-    if worst is not None:
+    if worst is not None and (result or not worst.result):  # What failed may have no metrics.
         (G_LOGGER.finish if worst.result else G_LOGGER.error)(
             _in_words(worst, several=any(len(iterations) > 1 for _, iterations in result))
         )
@@ -211,7 +211,7 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
                         f"Average Minimum Required Tolerance: {_named(statistic, average)} error |"
                         f" [abs={brief(absolute)}] OR [rel={brief(relative)}]"
                     )
-                _log_verdict(average)
+                _log_verdict(name, average)
                 continue
             line = metric_line(average) if isinstance(average, MetricResult) else _reason(average)
             report = G_LOGGER.finish if average else G_LOGGER.error
@@ -220,6 +220,13 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
 
 def _reason(result: CompareResult) -> str:
     return result.reason if isinstance(result, UncomparedResult) else str(result)
+
+
+def _is_infinite(element: Element | None) -> bool:
+    """Tell whether both sides are the same infinity, whose difference is NaN."""
+    if element is None or not isinstance(element.value, float):
+        return False
+    return bool(np.isinf(element.value) and element.value == element.reference)
 
 
 def _in_words(worst: WorstOutput, *, several: bool) -> str:
@@ -252,7 +259,7 @@ def _in_words(worst: WorstOutput, *, several: bool) -> str:
     ]
     if found is not None and found.worst is not None:
         facts.append(f"{found.count} of {found.size} elements exceed it")
-        if found.nan:
+        if found.nan and not _is_infinite(found.worst):
             facts[-1] += f", {found.nan} of them because of NaN"
         facts[-1] += (
             f"; the worst is at {found.worst.index}: {brief(found.worst.value)} instead of"
@@ -263,6 +270,11 @@ def _in_words(worst: WorstOutput, *, several: bool) -> str:
         facts.append(
             f"An absolute tolerance of {rounded_up(absolute)} or a relative one of"
             f" {rounded_up(relative)} would pass."
+        )
+    elif found is not None and _is_infinite(found.worst):
+        facts.append(
+            "Infinities of the same sign are only equal when that is asked for"
+            " (infinities_compare_equal)."
         )
     elif found is not None and found.nan:
         facts.append("No tolerance would pass: find where the NaN is born.")

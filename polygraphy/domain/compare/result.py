@@ -239,6 +239,14 @@ class OutputCompareResult(CompareResult):
             )
         return self._mismatches
 
+    def measure(self) -> None:
+        """Find the mismatches and all statistics of the differences in one pass, for whoever shows
+        both.
+        """
+        if self.difference is not None and self._mismatches is None:
+            tolerance = self.tolerance
+            self._mismatches = self.difference.measure(tolerance.atol, tolerance.rtol)
+
     @property
     def passed(self) -> bool:
         """Whether every checked statistic is within tolerance; NaN never is."""

@@ -39,6 +39,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         find_output_func: FindOutput | None = None,
         check_error_stat: PerOutput[Statistic] | None = None,
         infinities_compare_equal: bool | None = None,
+        *,
         error_quantile: PerOutput[float] | None = None,
     ) -> None:
         """Set what is tolerated; each setting may be one value, or one per output.
