@@ -6,10 +6,9 @@ from polygraphy.cli.command import Values
 from polygraphy.cli.errors import CommandLineError, warn
 from polygraphy.cli.option import options_of
 from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
-from polygraphy.cli.options.data import DataOptions
 from polygraphy.cli.options.functions import GROUPS, FunctionOptions
 from polygraphy.cli.options.onnx import OutputOptions
-from polygraphy.cli.options.runners import RunnerOptions, RunOptions
+from polygraphy.cli.options.runners import RunnerOptions
 from polygraphy.codegen.comparison import (
     Comparison,
     Function,
@@ -48,12 +47,12 @@ def comparison_of(values: Values, usage: str) -> Comparison:
 
 
 def check_saved_verdicts(values: Values, usage: str) -> None:
-    """Refuse to save verdicts where there are none, or over other files of the same command line.
+    """Refuse to save verdicts where there are none.
 
     Raises:
         CommandLineError: that was asked for.
     """
-    options, saved = values[CompareOptions], values[RunOptions]
+    options = values[CompareOptions]
     path, runners = options.save_accuracy_results, values[RunnerOptions].runners
     if path is None:
         return
@@ -63,19 +62,6 @@ def check_saved_verdicts(values: Values, usage: str) -> None:
             " with --load-outputs.",
             usage,
         )
-    others = {
-        "--load-outputs": options.load_outputs,
-        "--load-inputs": values[DataOptions].load_inputs,
-        "--save-outputs": [saved.save_outputs],
-        "--save-inputs": [saved.save_inputs],
-    }
-    for flag, paths in others.items():
-        if path in paths:
-            raise CommandLineError(
-                f"--save-accuracy-results and {flag} name the same path, {path}. Save to another"
-                " one.",
-                usage,
-            )
 
 
 def simple_of(options: SimpleOptions, *, fail_fast: bool) -> SimpleFunction:

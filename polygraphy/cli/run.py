@@ -125,7 +125,9 @@ class RunCommand(Command):
             ("--save-inputs", saved.save_inputs),
             ("--save-outputs", saved.save_outputs),
             ("--save-onnx", values[OnnxSaveOptions].save_onnx),
+            ("--save-accuracy-results", values[CompareOptions].save_accuracy_results),
             ("--log-file", values[LogOptions].log_file),
+            ("--gen-script", values[ScriptOptions].gen_script),
         ]
         check_paths(read, written, usage)
         check_saved_verdicts(values, usage)

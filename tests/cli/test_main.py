@@ -122,6 +122,14 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
             "MODEL and --save-outputs name the same path, ./a.onnx.",
         ),
         (
+            ["run", "a.onnx", "--onnxrt", "--onnx", "--save-accuracy-results", "a.onnx"],
+            "MODEL and --save-accuracy-results name the same path, a.onnx.",
+        ),
+        (
+            ["run", "a.onnx", "--onnxrt", "--gen-script", "a.onnx"],
+            "MODEL and --gen-script name the same path, a.onnx.",
+        ),
+        (
             ["run", "a.onnx", "--onnxrt", "--log-file", "a.onnx"],
             "MODEL and --log-file name the same path, a.onnx.",
         ),
