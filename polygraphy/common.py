@@ -1,5 +1,6 @@
 """Descriptions of tensors."""
 
+from polygraphy.domain.formatted import FormattedArray
 from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
 
-__all__ = ["BoundedShape", "MetadataTuple", "TensorMetadata"]
+__all__ = ["BoundedShape", "FormattedArray", "MetadataTuple", "TensorMetadata"]

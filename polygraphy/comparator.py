@@ -4,16 +4,25 @@ from polygraphy.application.comparator import Comparator
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare import (
     BaseCompareFunc,
+    BiasCompareFunc,
+    BiasResult,
+    BiasThreshold,
     CompareResult,
     CosineSimilarityCompareFunc,
     CosineSimilarityResult,
     CosineSimilarityThreshold,
+    ErrorDistributionCompareFunc,
+    ErrorDistributionResult,
+    ErrorDistributionThreshold,
     IndicesCompareFunc,
     IndicesResult,
     L2CompareFunc,
     L2Result,
     L2Threshold,
     LpipsThreshold,
+    NonFiniteCompareFunc,
+    NonFiniteResult,
+    NonFiniteThreshold,
     NormalizedL2CompareFunc,
     NormalizedL2Result,
     NormalizedL2Threshold,
@@ -30,11 +39,18 @@ from polygraphy.domain.compare import (
     SqnrCompareFunc,
     SqnrResult,
     SqnrThreshold,
+    TopKCompareFunc,
+    TopKResult,
+    TopKThreshold,
+    UlpCompareFunc,
+    UlpResult,
+    UlpThreshold,
 )
 from polygraphy.domain.loading import StreamingDataLoader
 from polygraphy.domain.postprocess import BasePostprocessFunc, TopKPostprocessFunc
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.synthesis import DataLoader
+from polygraphy.domain.threshold import Threshold
 from polygraphy.domain.tolerance import Tolerance
 
 __all__ = [
@@ -42,6 +58,9 @@ __all__ = [
     "AccuracyResults",
     "BaseCompareFunc",
     "BasePostprocessFunc",
+    "BiasCompareFunc",
+    "BiasResult",
+    "BiasThreshold",
     "Comparator",
     "CompareFunc",
     "CompareResult",
@@ -49,6 +68,9 @@ __all__ = [
     "CosineSimilarityResult",
     "CosineSimilarityThreshold",
     "DataLoader",
+    "ErrorDistributionCompareFunc",
+    "ErrorDistributionResult",
+    "ErrorDistributionThreshold",
     "IndicesCompareFunc",
     "IndicesResult",
     "IterationResult",
@@ -56,6 +78,9 @@ __all__ = [
     "L2Result",
     "L2Threshold",
     "LpipsThreshold",
+    "NonFiniteCompareFunc",
+    "NonFiniteResult",
+    "NonFiniteThreshold",
     "NormalizedL2CompareFunc",
     "NormalizedL2Result",
     "NormalizedL2Threshold",
@@ -76,8 +101,15 @@ __all__ = [
     "SqnrResult",
     "SqnrThreshold",
     "StreamingDataLoader",
+    "Threshold",
     "Tolerance",
+    "TopKCompareFunc",
     "TopKPostprocessFunc",
+    "TopKResult",
+    "TopKThreshold",
+    "UlpCompareFunc",
+    "UlpResult",
+    "UlpThreshold",
 ]
 
 SimpleThreshold = Tolerance

@@ -1,6 +1,45 @@
-"""Looking into saved data."""
+"""Looking into models and saved data."""
 
-from polygraphy.application.diff import compare_saved
-from polygraphy.application.inspection import inspect_data
+from typing import TYPE_CHECKING
 
-__all__ = ["compare_saved", "inspect_data"]
+from polygraphy.mod.deferred import deferred_names
+
+if TYPE_CHECKING:
+    from polygraphy.application.capability import inspect_capability
+    from polygraphy.application.diff import compare_saved
+    from polygraphy.application.inspection import inspect_data
+    from polygraphy.application.model_inspection import inspect_model
+    from polygraphy.application.model_pages import draw_model
+    from polygraphy.application.models import compare_models, inspect_outputs, inspect_sparsity
+    from polygraphy.application.tactics import compare_tactics, find_bad_tactics, inspect_tactics
+
+__all__ = [
+    "compare_models",
+    "compare_saved",
+    "compare_tactics",
+    "draw_model",
+    "find_bad_tactics",
+    "inspect_capability",
+    "inspect_data",
+    "inspect_model",
+    "inspect_outputs",
+    "inspect_sparsity",
+    "inspect_tactics",
+]
+
+__getattr__ = deferred_names(
+    globals(),
+    {
+        "compare_models": "polygraphy.application.models",
+        "compare_saved": "polygraphy.application.diff",
+        "compare_tactics": "polygraphy.application.tactics",
+        "draw_model": "polygraphy.application.model_pages",
+        "find_bad_tactics": "polygraphy.application.tactics",
+        "inspect_capability": "polygraphy.application.capability",
+        "inspect_data": "polygraphy.application.inspection",
+        "inspect_model": "polygraphy.application.model_inspection",
+        "inspect_outputs": "polygraphy.application.models",
+        "inspect_sparsity": "polygraphy.application.models",
+        "inspect_tactics": "polygraphy.application.tactics",
+    },
+)

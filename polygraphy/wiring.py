@@ -12,6 +12,8 @@ from polygraphy.ports.binding import Unbound
 __all__ = ["resolve"]
 
 _ADAPTERS: dict[str, str] = {
+    "BlobFiles": "polygraphy.adapters.files.blobs:DiskBlobFiles",
+    "BuildReports": "polygraphy.adapters.console.build_reports:LogBuildReports",
     "Console": "polygraphy.adapters.console.log:LogConsole",
     "ConstantEvaluator": "polygraphy.adapters.onnxruntime.constants:OnnxrtConstantEvaluator",
     "ConstantEvaluator/onnx": "polygraphy.adapters.onnx.reference:ReferenceConstantEvaluator",
@@ -20,16 +22,51 @@ _ADAPTERS: dict[str, str] = {
     ),
     "DataTypeConverter/onnx": "polygraphy.adapters.onnx.datatype:OnnxDataTypes",
     "DataTypeConverter/onnxruntime": "polygraphy.adapters.onnxruntime.datatype:OnnxrtDataTypes",
+    "DataTypeConverter/tensorflow": "polygraphy.adapters.tensorflow.datatype:TensorFlowDataTypes",
+    "DataTypeConverter/tensorrt": "polygraphy.adapters.tensorrt.datatype:TensorrtDataTypes",
+    "DataTypeConverter/torch": "polygraphy.adapters.torch.datatype:TorchDataTypes",
+    "Device": "polygraphy.adapters.cuda.device:CudaDevice",
+    "DeviceMemory": "polygraphy.adapters.cuda.device:CudaDevice",
     "Diagnosis/machine": "polygraphy.adapters.machine.machine:ThisMachine",
     "Diagnosis/packages": "polygraphy.adapters.machine.packages:InstalledPackages",
     "Diagnosis/providers": "polygraphy.adapters.onnxruntime.diagnosis:OnnxrtDiagnosis",
+    "Diagnosis/tensorrt": "polygraphy.adapters.tensorrt.diagnosis:TensorrtDiagnosis",
+    "OnnxFiles": "polygraphy.adapters.onnx.files:OnnxFilesAdapter",
+    "PrecisionCaster": "polygraphy.adapters.onnx.precision:OnnxPrecisionCaster",
     "Reports": "polygraphy.adapters.console.reports:LogReports",
+    "FactFinder": "polygraphy.adapters.onnx.facts:OnnxFactFinder",
     "Isolation": "polygraphy.adapters.processes.forked:ForkedIsolation",
+    "MatchFiles": "polygraphy.adapters.files.match_files:YamlMatchFiles",
+    "ModelPages": "polygraphy.adapters.web.page:HtmlModelPages",
+    "LayeredModels": "polygraphy.adapters.onnx.layers:OnnxLayeredModels",
+    "Machine": "polygraphy.adapters.machine.resources:ThisProcess",
+    "ModelParts": "polygraphy.adapters.onnx.subgraph:OnnxModelParts",
+    "ModelLinter/onnx": "polygraphy.adapters.onnx.linting:OnnxModelLinter",
+    "ModelReader/onnx": "polygraphy.adapters.onnx.reading:OnnxModelReader",
+    "ModelReader/tensorflow": "polygraphy.adapters.tensorflow.reading:TensorFlowModelReader",
+    "ModelReader/tensorrt": "polygraphy.adapters.tensorrt.reader:TensorrtModelReader",
+    "ModelReports": "polygraphy.adapters.console.models:LogModelReports",
+    "ModelTrial/onnx": "polygraphy.adapters.onnx.reference_trial:ReferenceTrial",
+    "ModelTrial/onnxrt": "polygraphy.adapters.onnxruntime.trial:OnnxrtTrial",
     "ModelWriter": "polygraphy.adapters.onnx.saving:OnnxModelWriter",
+    "PerceptualDistance": "polygraphy.adapters.lpips.distance:LpipsDistance",
+    "Plots": "polygraphy.adapters.plots.matplotlib_plots:MatplotlibPlots",
+    "Progress": "polygraphy.adapters.console.progress:TerminalProgress",
+    "Quantizer": "polygraphy.adapters.onnxruntime.quantizer:OnnxrtQuantizer",
+    "ReplayFolders": "polygraphy.adapters.files.replays:DiskReplayFolders",
     "ResultStore": "polygraphy.adapters.files.store:FileResultStore",
+    "ShardHintFiles": "polygraphy.adapters.files.shard_hints:JsonShardHintFiles",
     "ShapeInference": "polygraphy.adapters.onnxruntime.shapes:OnnxrtShapeInference",
+    "SupportChecker": "polygraphy.adapters.tensorrt.support:TensorrtSupportChecker",
+    "SupportChecker/trt": "polygraphy.adapters.tensorrt.support:TensorrtSupportChecker",
+    "TensorObserver": "polygraphy.adapters.onnx.observing:OnnxTensorObserver",
+    "Tensors/torch": "polygraphy.adapters.torch.tensors:TorchTensors",
+    "TensorFiles": "polygraphy.adapters.onnx.tensor_files:OnnxTensorFiles",
     "TextFiles": "polygraphy.adapters.files.text:DiskTextFiles",
 }
+
+_DATA_TYPES = "DataTypeConverter"
+"""The port that other packages may have adapters of: for their own data types."""
 
 
 def resolve(port: type, key: str | None = None) -> Any:
@@ -39,7 +76,19 @@ def resolve(port: type, key: str | None = None) -> Any:
         Unbound: no adapter is known.
     """
     slot = port.__name__ if key is None else f"{port.__name__}/{key}"
+    if slot not in _ADAPTERS and port.__name__ == _DATA_TYPES:
+        return _of_a_package(slot, key)
     if slot not in _ADAPTERS:
         raise Unbound(f"No adapter is bound to {slot}.")
     module, _, name = _ADAPTERS[slot].partition(":")
     return getattr(import_module(module), name)()
+
+
+def _of_a_package(slot: str, key: str | None) -> Any:
+    """Make the adapter that an installed package has for the data types of a library."""
+    from polygraphy.mod.plugins import DATA_TYPES, installed
+
+    for plugin in installed(DATA_TYPES):
+        if plugin.name == key:
+            return plugin.load()()
+    raise Unbound(f"No adapter is bound to {slot}.")

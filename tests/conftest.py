@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from polygraphy import mod
 from tests.support import g1, g2, g3, g4
+
+if mod.has_mod("tensorflow") and mod.has_mod("triton"):
+    import triton  # noqa: F401 - Where it comes after TensorFlow, the process ends.
 
 _BUILDERS: dict[str, Callable[[Path], None]] = {
     "g1": g1.build,

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Union
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 from attrs import evolve
 
+from polygraphy.application.calling import check_takes
+from polygraphy.application.depth import DepthPlot
+from polygraphy.application.steps import Run, Runs, Step, iterations_of
+from polygraphy.application.worst import WorstTensors
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.compare import CompareResult, SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.compare.average import check_metrics
+from polygraphy.domain.comparison_record import ComparisonRecord
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.console import Console
+from polygraphy.ports.machine import Machine
+from polygraphy.ports.store import ResultStore
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
-
-Runs = Union[RunResults, Iterable[RunResults], Sequence[RunResults | Iterable[RunResults]]]
-Run = tuple[str, "IterationResult | None"]
-Step = list[Run]
 
 
 def default_comparisons(run_count: int) -> list[tuple[int, int]]:
@@ -35,6 +38,10 @@ def compare_accuracy(
     compare_func: Any = None,
     allow_missing_outputs: bool = False,
     check_average: bool = False,
+    add_to_outputs_path: str | None = None,
+    save_worst: int | None = None,
+    save_worst_path: str | None = None,
+    save_error_by_depth: str | None = None,
 ) -> AccuracyResults:
     """Compare runs pair by pair, iteration by iteration.
 
@@ -51,11 +58,18 @@ def compare_accuracy(
         allow_missing_outputs: whether an output that one side lacks is left out instead of failing.
         check_average: whether the mean of each metric over the iterations is judged, rather than
             each iteration.
+        add_to_outputs_path: a file that the results were saved to, to which what was found about
+            each output is added; None for none.
+        save_worst: how many of the outputs that exceed their tolerance the most are saved.
+        save_worst_path: where; worst.safetensors unless given.
+        save_error_by_depth: where a plot of the differences over the outputs, in the order of the
+            model, is saved; None for no plot.
 
     Raises:
         UsageError: a comparison names a run that there is not; or averages are asked for together
             with `fail_fast`, or of a function whose verdicts have no average.
-        InconclusiveError: there were no two runs, or no iteration.
+        InconclusiveError: there were no two runs, or no iteration, or a function answered about no
+            output.
     """
     comparison = _Comparison(
         compare_func,
@@ -63,7 +77,10 @@ def compare_accuracy(
         allow_missing_outputs=allow_missing_outputs,
         keep_arrays=isinstance(run_results, RunResults),
         check_average=check_average,
+        record=None if add_to_outputs_path is None else ComparisonRecord(),
+        worst=WorstTensors(save_worst, save_worst_path) if save_worst else None,
     )
+    plot = None if save_error_by_depth is None else DepthPlot(save_error_by_depth)
     if check_average and fail_fast:
         raise UsageError("An average is of all iterations, so there is no stopping at the first.")
     steps = iterations_of(run_results)
@@ -79,14 +96,26 @@ def compare_accuracy(
     finally:
         steps.close()
     verdicts = comparison.verdicts if comparison.pairs else None
+    if add_to_outputs_path is not None and comparison.record is not None and verdicts is not None:
+        resolve(ResultStore).add_comparison(add_to_outputs_path, comparison.record.as_dict())
     for verdict in verdicts or ():
         comparison.console.comparison_finished(verdict)
+    if comparison.worst is not None:
+        comparison.worst.save()
+    if plot is not None and verdicts is not None:
+        plot.draw(verdicts)
     if held_back is not None:
         raise held_back
     if verdicts is None:
         raise InconclusiveError(
             "There is nothing to compare: that takes at least two runs with an iteration each."
         )
+    for verdict in verdicts:
+        if not verdict.left_out and not any(True for _ in verdict.outputs()):
+            raise InconclusiveError(
+                f"The comparison function {verdict.label} answered about no output, so nothing was"
+                " checked."
+            )
     return AccuracyResults(verdicts)
 
 
@@ -101,7 +130,11 @@ class _Comparison:
         allow_missing_outputs: bool,
         keep_arrays: bool,
         check_average: bool,
+        record: ComparisonRecord | None,
+        worst: WorstTensors | None,
     ) -> None:
+        self.record = record
+        self.worst = worst
         self.console = resolve(Console)
         self.pairs: list[tuple[int, int]] = []
         self.verdicts: list[AccuracyResult] = []
@@ -110,7 +143,7 @@ class _Comparison:
         self._allow_missing_outputs = allow_missing_outputs
         self._keep_arrays = keep_arrays
         self._check_average = check_average
-        self._iteration = 0
+        self._iteration = -1
         self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
         for function in self._functions:
             if check_average and hasattr(function, "check_averages"):
@@ -121,21 +154,22 @@ class _Comparison:
             self.verdicts.append(verdict)
 
     def take(self, step: Step, *, fail_fast: bool) -> bool:
-        """Compare one iteration; return whether another one is wanted."""
-        if self._iteration == 0:
+        """Compare one iteration, or a part of one; return whether another one is wanted."""
+        is_continued = any(outputs is not None and outputs.is_continued for _, outputs in step)
+        if self._iteration < 0:
             self._begin([name for name, _ in step])
+        self._iteration += not is_continued
         passed = True
         for position, (i, j) in enumerate(self.pairs):
             if position in self._ended or (step[i][1] is None and step[j][1] is None):
                 self._ended.add(position)
                 continue
-            if self._iteration == 0:
+            if self._iteration == 0 and not is_continued:
                 self.console.comparison_starting(step[i][0], step[j][0])
             for verdict, function in zip(self.verdicts, self._functions):
                 passed = self._compare(verdict, position, function, step[i], step[j]) and passed
             if step[i][1] is None or step[j][1] is None:
                 self._ended.add(position)
-        self._iteration += 1
         return len(self._ended) < len(self.pairs) and (passed or not fail_fast)
 
     def _begin(self, names: list[str]) -> None:
@@ -156,7 +190,11 @@ class _Comparison:
             left_out = [*_left_out(run0, shared0), *_left_out(run1, shared1)]
             pair = self._without_missing(pair, verdict, left_out)
         self.console.iteration_compared(pair)
-        verdict[position][1].append(pair.results)
+        if self.record is not None:
+            self.record.add(pair)
+        if self.worst is not None:
+            self.worst.add(pair)
+        _append(verdict[position][1], pair, run0[1])
         if not self._keep_arrays:
             for result in pair.results.values():
                 if isinstance(result, CompareResult):
@@ -172,7 +210,9 @@ class _Comparison:
         missing = [name for name, r in pair.results.items() if getattr(r, "is_missing", False)]
         missing += left_out
         if missing:
-            verdict.left_out = {**verdict.left_out, pair.runners: missing}
+            before = verdict.left_out.get(pair.runners, ())
+            known = list(dict.fromkeys((*before, *missing)))
+            verdict.left_out = {**verdict.left_out, pair.runners: known}
         if missing and verdict is self.verdicts[0] and pair.iteration == 0:
             self.console.note(
                 f"Not compared, because only one of {' and '.join(pair.runners)} has it:"
@@ -180,6 +220,16 @@ class _Comparison:
             )
         kept = {name: result for name, result in pair.results.items() if name not in missing}
         return evolve(pair, results=kept)
+
+
+def _append(
+    iterations: list[Mapping[str, Any]], pair: PairResult, outputs: IterationResult | None
+) -> None:
+    """Add what was found of an iteration, or of a further part of the last one."""
+    if outputs is not None and outputs.is_continued and iterations:
+        iterations[-1] = {**iterations[-1], **pair.results}
+    else:
+        iterations.append(pair.results)
 
 
 def _shared(run0: Run, run1: Run) -> tuple[Run, Run]:
@@ -200,63 +250,25 @@ def _restricted(run: Run, names: Container[str]) -> Run:
     if outputs is None:
         return run
     kept = {output: array for output, array in outputs.items() if output in names}
-    return name, IterationResult(kept, outputs.runtime, outputs.runner_name)
+    return name, IterationResult(
+        kept, outputs.runtime, outputs.runner_name, facts=outputs.facts, part=outputs.part
+    )
 
 
 def _left_out(run: Run, shared: Run) -> list[str]:
     return [output for output in run[1] or () if output not in (shared[1] or ())]
 
 
-def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
-    """Yield, per iteration, the name and the outputs of every run; None where a run has ended
-    before the others. Closing it closes the streams that it reads.
-    """
-    is_joined = isinstance(run_results, list) and not isinstance(run_results, RunResults)
-    sources: Any = run_results if is_joined else [run_results]
-    lanes = [_lanes(source) for source in sources]
-    known: list[list[str]] = [[] for _ in lanes]
-    try:
-        while (step := _side_by_side(lanes, known)) is not None:
-            yield step
-            del step
-    finally:
-        for source in sources:
-            if isinstance(source, Generator):
-                source.close()
-
-
-def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> Step | None:
-    """Take the next iteration of every lane; `known` remembers the names in lanes that have
-    ended.
-    """
-    parts = [next(lane, None) for lane in lanes]
-    if all(part is None for part in parts):
-        return None
-    step: Step = []
-    for names, part in zip(known, parts):
-        if part is not None:
-            names[:] = [name for name, _ in part]
-        step += part if part is not None else [(name, None) for name in names]
-    return step
-
-
-def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
-    """Yield the iterations of one source side by side, to the end of its longest run."""
-    if isinstance(source, RunResults):
-        for index in range(max((len(iterations) for _, iterations in source), default=0)):
-            yield [(name, its[index] if index < len(its) else None) for name, its in source]
-        return
-    stream = iter(source)
-    while (results := next(stream, None)) is not None:
-        yield from _lanes(results)
-        del results
-
-
 def _functions(compare_func: Any) -> list[Any]:
     if compare_func is None:
         return [SimpleCompareFunc()]
     functions = compare_func if isinstance(compare_func, (list, tuple)) else [compare_func]
-    return [function() if isinstance(function, type) else function for function in functions]
+    made = [function() if isinstance(function, type) else function for function in functions]
+    for function in made:
+        check_takes(function, "comparison function", "the outputs of one run", "those of the other")
+        if hasattr(function, "grant_threads"):
+            function.grant_threads(resolve(Machine).cores())
+    return made
 
 
 def _label(function: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, overload
 
-from polygraphy.application import accuracy, inference, postprocessing, validation
+from polygraphy.application import accuracy, inference, layerwise, postprocessing, validation
 from polygraphy.domain.accuracy import AccuracyResults
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.postprocess import BasePostprocessFunc
@@ -28,6 +28,7 @@ class Comparator:
         streaming: Literal[True],
         save_inputs_path: str | None = ...,
         save_outputs_path: str | None = ...,
+        save_input_blob_path: str | None = ...,
     ) -> Iterator[RunResults]: ...
     @overload
     @staticmethod
@@ -40,6 +41,7 @@ class Comparator:
         subprocess_polling_interval: float | None = ...,
         save_inputs_path: str | None = ...,
         save_outputs_path: str | None = ...,
+        save_input_blob_path: str | None = ...,
         streaming: Literal[False] | None = ...,
     ) -> RunResults: ...
     @staticmethod
@@ -52,6 +54,7 @@ class Comparator:
         subprocess_polling_interval: float | None = None,
         save_inputs_path: str | None = None,
         save_outputs_path: str | None = None,
+        save_input_blob_path: str | None = None,
         streaming: bool | None = None,
     ) -> RunResults | Iterator[RunResults]:
         """Run every runner on the same data.
@@ -68,6 +71,8 @@ class Comparator:
                 waited for.
             save_inputs_path: where the data are saved: a file, or without extension a folder.
             save_outputs_path: where the results are saved, likewise.
+            save_input_blob_path: a folder where the data are saved as bare bytes, one folder per
+                iteration with one file per input.
             streaming: whether all runners take one iteration at a time side by side, so that only
                 one is in memory.
 
@@ -83,7 +88,11 @@ class Comparator:
         data = DataLoader() if data_loader is None else data_loader
         if callable(data):
             data = data()
-        saving = {"save_inputs_path": save_inputs_path, "save_outputs_path": save_outputs_path}
+        saving = {
+            "save_inputs_path": save_inputs_path,
+            "save_outputs_path": save_outputs_path,
+            "save_input_blob_path": save_input_blob_path,
+        }
         if not streaming:
             return inference.run_sequentially(
                 runners,
@@ -101,6 +110,53 @@ class Comparator:
         return inference.stream(runners, data, **saving)
 
     @staticmethod
+    def run_layerwise(
+        make_runners: Sequence[layerwise.MakeRunner],
+        model: Any,
+        data_loader: Any = None,
+        exclude_outputs: Sequence[str] | None = None,
+        memory_budget: int | None = None,
+        save_inputs_path: str | None = None,
+        save_input_blob_path: str | None = None,
+    ) -> Iterator[RunResults]:
+        """Run an ONNX model with every tensor as an output, as many layers at a time as fit into
+        memory. Every layer is loaded and computed once, however small the budget is.
+
+        Args:
+            make_runners: per runner a function that makes it of an `onnx.ModelProto`, as in
+                ``lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False))``.
+            model: the path of the model, the model itself, or a loader of it. Of a path, the
+                weights are read a stretch of layers at a time.
+            data_loader: as of `run`.
+            exclude_outputs: tensors that are not compared; names may be patterns.
+            memory_budget: how many bytes the tensors may take at any one time, beside what the
+                weights of the model do; a quarter of the free memory unless given.
+            save_inputs_path: as of `run`.
+            save_input_blob_path: as of `run`.
+
+        Returns:
+            An iterator of results. Where the model does not fit at once, the results of an
+            iteration come in parts (`IterationResult.part`), which `compare_accuracy` puts
+            together.
+
+        Raises:
+            UsageError: there are no data, or a name is that of no tensor.
+            FileError: the model, or a file with its weights, is missing.
+            InputError: the data do not fit the model.
+            BackendError: a backend could not load or run the model.
+        """
+        data = DataLoader() if data_loader is None else data_loader
+        return layerwise.stream_layerwise(
+            make_runners,
+            model,
+            data() if callable(data) else data,
+            exclude_outputs=exclude_outputs or (),
+            memory_budget=memory_budget,
+            save_inputs_path=save_inputs_path,
+            save_input_blob_path=save_input_blob_path,
+        )
+
+    @staticmethod
     def default_comparisons(run_results: RunResults) -> list[tuple[int, int]]:
         """Return the pairs that are compared unless others are given: each run with the next."""
         return accuracy.default_comparisons(len(run_results))
@@ -113,6 +169,10 @@ class Comparator:
         compare_func: Any = None,
         check_average: bool | None = None,
         allow_missing_outputs: bool | None = None,
+        add_to_outputs_path: str | None = None,
+        save_worst: int | None = None,
+        save_worst_path: str | None = None,
+        save_error_by_depth: str | None = None,
     ) -> AccuracyResults:
         """Compare runs pair by pair; the result is truthy when everything matched.
 
@@ -126,6 +186,14 @@ class Comparator:
                 failing.
             check_average: whether the mean of each metric over the iterations is judged, rather
                 than each iteration.
+            add_to_outputs_path: where `run` saved the results to; to a JSON file, what was found
+                about each output is added, as plain values for other readers.
+            save_worst: how many of the outputs that exceed their tolerance the most, or come
+                closest to it, are saved, with the values of both sides; they are held in memory
+                until then.
+            save_worst_path: the file that they are saved to; ``worst.safetensors`` unless given.
+            save_error_by_depth: a file for a plot of the largest differences of the outputs, in the
+                order in which the model computes them.
 
         Raises:
             UsageError: averages are asked for together with `fail_fast`, or of a function whose
@@ -139,6 +207,10 @@ class Comparator:
             compare_func=compare_func,
             allow_missing_outputs=bool(allow_missing_outputs),
             check_average=bool(check_average),
+            add_to_outputs_path=add_to_outputs_path,
+            save_worst=save_worst,
+            save_worst_path=save_worst_path,
+            save_error_by_depth=save_error_by_depth,
         )
 
     @staticmethod

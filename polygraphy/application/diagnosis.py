@@ -9,7 +9,7 @@ from polygraphy.ports.reports import Reports
 
 __all__ = ["doctor"]
 
-_SOURCES = ("packages", "providers", "machine")
+_SOURCES = ("packages", "providers", "tensorrt", "machine")
 """Who is asked, in the order of the report."""
 
 

@@ -17,7 +17,12 @@ __all__ = ["compare_saved"]
 
 
 def compare_saved(
-    reference: str, candidate: str, *, compare_func: Any = None, fail_fast: bool = False
+    reference: str,
+    candidate: str,
+    *,
+    compare_func: Any = None,
+    fail_fast: bool = False,
+    allow_missing_outputs: bool = False,
 ) -> AccuracyResults:
     """Compare saved data with a reference of the same kind: results of runners, or input data.
 
@@ -30,6 +35,7 @@ def compare_saved(
         compare_func: a comparison function, or several, all of which must pass;
             `SimpleCompareFunc()` unless given.
         fail_fast: whether to stop after the first iteration that fails.
+        allow_missing_outputs: whether a tensor that one side lacks is left out instead of failing.
 
     Raises:
         FileError: a file is missing or damaged.
@@ -46,7 +52,11 @@ def compare_saved(
         pairs = [(1, 0)]
         streams = [_as_results(stored, path) for stored, path in zip((first, second), paths)]
     return compare_accuracy(
-        streams, fail_fast=fail_fast, comparisons=pairs, compare_func=compare_func
+        streams,
+        fail_fast=fail_fast,
+        comparisons=pairs,
+        compare_func=compare_func,
+        allow_missing_outputs=allow_missing_outputs,
     )
 
 

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.facts import Facts, ModelFacts
 from polygraphy.domain.feed import fit_feed
 from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.console import Console
 from polygraphy.ports.runner import Runner
+from polygraphy.ports.tensors import Tensors
 
-__all__ = ["FeedFitter", "Feeds"]
+__all__ = ["Fed", "FeedFitter", "Feeds", "facts_of"]
 
 Feed = Mapping[str, Any]
+
+
+def facts_of(runner: Runner) -> Facts:
+    """Return what an active runner knows of its model; runners that say nothing know nothing."""
+    tell = getattr(runner, "get_model_facts", None)
+    facts: Facts = ModelFacts() if tell is None else tell()
+    return facts
+
+
+class Fed(Protocol):
+    """What data are fitted to."""
+
+    name: str
+
+    def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
+        """Describe the inputs."""
 
 
 class FeedFitter:
@@ -23,7 +42,7 @@ class FeedFitter:
     fit.
     """
 
-    def __init__(self, runner: Runner, console: Console) -> None:
+    def __init__(self, runner: Fed, console: Console) -> None:
         self._runner = runner
         self._console = console
         self._accepted: tuple[Any, ...] | None = None
@@ -31,6 +50,8 @@ class FeedFitter:
 
     def __call__(self, feed: Feed) -> Feed:
         """Return data that fit; InputError when they cannot be made to fit."""
+        if any(not isinstance(array, (np.ndarray, int)) for array in feed.values()):
+            feed = {name: _as_array(array) for name, array in feed.items()}
         described = tuple(
             [
                 (name, getattr(a, "dtype", None), getattr(a, "shape", None))
@@ -49,6 +70,18 @@ class FeedFitter:
         return fitted
 
 
+def _as_array(data: Any) -> Any:
+    """Return the tensor of another library as an array; anything else as it is."""
+    library = type(data).__module__.partition(".")[0]
+    if isinstance(data, (np.ndarray, int)) or library == "builtins":
+        return data
+    try:
+        tensors = resolve(Tensors, library)
+    except Unbound:
+        return data
+    return tensors.to_array(data)
+
+
 class Feeds:
     """The feed dictionaries of a run, one at a time.
 
@@ -56,7 +89,16 @@ class Feeds:
     """
 
     def __init__(self, data_loader: Any, console: Console) -> None:
-        """Start iterating; a loader over files says here what is missing."""
+        """Start iterating; a loader over files says here what is missing.
+
+        Raises:
+            UsageError: it is nothing that can be iterated over.
+        """
+        if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
+            raise UsageError(
+                f"The data loader is no iterable, but a {type(data_loader).__name__}.",
+                hint="Give a list, or a function that yields dictionaries.",
+            )
         self._loader = data_loader
         self._console = console
         self._feeds: Iterator[Feed] = iter(data_loader)
@@ -74,6 +116,35 @@ class Feeds:
         if runners and hasattr(self._loader, "input_metadata"):
             metadata = runners[0].get_input_metadata(use_numpy_dtypes=False)
             self._loader.input_metadata = TensorMetadata(metadata)
+        if runners and hasattr(self._loader, "model_facts"):
+            self._loader.model_facts = facts_of(runners[0])
+        self._take_first()
+
+    def describe_model(self, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
+        """Tell a loader that wants to know what a model asks for, and take the first data.
+
+        Args:
+            inputs: what the model asks for.
+            facts: finds out what else it tells.
+
+        Raises:
+            UsageError: there are no data.
+        """
+        if hasattr(self._loader, "input_metadata"):
+            self._loader.input_metadata = TensorMetadata(inputs)
+        if hasattr(self._loader, "model_facts"):
+            self._loader.model_facts = facts()
+        self._take_first()
+
+    @property
+    def total(self) -> int | None:
+        """How many iterations there are; None where only the end of the data tells."""
+        try:
+            return len(self._loader)
+        except TypeError:
+            return None
+
+    def _take_first(self) -> None:
         if not self.advance():
             raise UsageError("There are no input data: the data loader is empty.")
 
@@ -82,6 +153,10 @@ class Feeds:
         """The data of the iteration at hand."""
         assert self._current is not None
         return self._current
+
+    def current_copied(self) -> Feed:
+        """Return a copy of the data at hand, which the loader may overwrite when it goes on."""
+        return {name: _copied(array) for name, array in self.current.items()}
 
     def advance(self) -> bool:
         """Go to the next data; return whether there are any.
@@ -108,7 +183,7 @@ class Feeds:
         """Return all data from here on; a loader may reuse its arrays, so they are copied."""
         copied: list[Feed] = []
         while self._current is not None:
-            copied.append({name: _copied(array) for name, array in self._current.items()})
+            copied.append(self.current_copied())
             self.advance()
         return copied
 

@@ -10,17 +10,21 @@ from typing import Any
 import numpy as np
 from attrs import Factory, define
 
-from polygraphy.application.feeding import FeedFitter, Feeds
+from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.blobs import BlobFiles
 from polygraphy.ports.console import Console
 from polygraphy.ports.isolation import Isolation
+from polygraphy.ports.progress import Progress
 from polygraphy.ports.runner import Runner
 from polygraphy.ports.store import ResultStore, ResultWriter
 
-__all__ = ["run_sequentially", "stream"]
+__all__ = ["feed_writer", "kept_as", "run_sequentially", "stream"]
 
 Feed = Mapping[str, Any]
 
@@ -32,15 +36,31 @@ class _Seat:
     runner: Runner
     fit: FeedFitter
     keep: Callable[[Any], Any]
+    facts: Facts
     runtimes: list[float] = Factory(list)
+    device_times: list[DeviceTimes] = Factory(list)
 
     def infer(self, feed: Feed) -> IterationResult:
         outputs = self.runner.infer(self.fit(feed), check_inputs=False)
         runtime = self.runner.last_inference_time()
         if runtime is not None:
             self.runtimes.append(runtime)
+        measured = _last_device_times(self.runner)
+        if measured is not None:
+            self.device_times.append(measured)
         kept = {name: self.keep(array) for name, array in outputs.items()}
-        return IterationResult(kept, runtime, self.runner.name)
+        return IterationResult(kept, runtime, self.runner.name, facts=self.facts)
+
+    def warmed_up(self) -> None:
+        """Forget what was measured so far."""
+        self.runtimes.clear()
+        self.device_times.clear()
+
+    def completed(self, console: Console) -> None:
+        """Tell that all iterations ran."""
+        console.runner_completed(self.runner.name, self.runtimes)
+        if self.device_times:
+            console.device_times_measured(self.runner.name, self.device_times)
 
 
 def stream(
@@ -49,6 +69,7 @@ def stream(
     *,
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
+    save_input_blob_path: str | None = None,
 ) -> Iterator[RunResults]:
     """Run all runners side by side, one iteration at a time: only one iteration is in memory.
 
@@ -62,6 +83,7 @@ def stream(
         save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
             folder.
         save_outputs_path: likewise for the results.
+        save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
 
     Yields:
         One RunResults per iteration, with one iteration of each runner.
@@ -72,17 +94,19 @@ def stream(
     console = resolve(Console)
     feeds = Feeds(data_loader, console)  # A loader over files complains here, before all else.
     with ExitStack() as saving:
-        save_feed = _writer(saving, save_inputs_path, dict)
+        save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         save_results = _writer(saving, save_outputs_path, RunResults)
         with ExitStack() as active:
             seats = [_seated(active, runner, console) for runner in runners]
             feeds.describe_model_inputs(runners)
+            step = active.enter_context(resolve(Progress).follow("Running", feeds.total))
             index = 0
             while True:
                 console.iteration_starting(index)
                 save_feed(feeds.current)
                 results = _one_iteration(seats, feeds.current, console, is_first=index == 0)
                 save_results(results)
+                step()
                 index += 1
                 if not feeds.advance():
                     break
@@ -93,7 +117,7 @@ def stream(
                 del results  # Nothing of this iteration is held while the next one runs.
     # The last results are handed over when memory is released and files are complete.
     for seat in seats:
-        console.runner_completed(seat.runner.name, seat.runtimes)
+        seat.completed(console)
     yield results
 
 
@@ -106,6 +130,7 @@ def run_sequentially(
     timeout: float | None = None,
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
+    save_input_blob_path: str | None = None,
 ) -> RunResults:
     """Run one runner after the other on all data, and keep all results.
 
@@ -120,6 +145,7 @@ def run_sequentially(
         save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
             folder.
         save_outputs_path: likewise for the results.
+        save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
 
     Raises:
         UsageError: there are no data.
@@ -132,7 +158,7 @@ def run_sequentially(
     results = RunResults()
     failed: list[str] = []
     with ExitStack() as saving:
-        save_feed = _writer(saving, save_inputs_path, dict)
+        save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         save_results = _writer(saving, save_outputs_path, RunResults)
         for runner in runners:
             turn = partial(_one_turn, runner, feeds, cached, console, warm_up)
@@ -183,20 +209,26 @@ def _one_turn(
         data = cached or fresh
         for _ in range(warm_up):
             seat.infer(data[0])
-        seat.runtimes.clear()
+        seat.warmed_up()
+        done = active.enter_context(resolve(Progress).follow(runner.name, len(data)))
         iterations = []
         for index, feed in enumerate(data):
             step = _one_iteration([seat], feed, console, is_first=index == 0)
             iterations += step[0][1]
-    console.runner_completed(runner.name, seat.runtimes)
+            done()
+    seat.completed(console)
     return _Turn(iterations, fresh)
 
 
 def _seated(active: ExitStack, runner: Runner, console: Console) -> _Seat:
     console.runner_activating(runner.name)
     active.enter_context(runner)
-    keep = _as_is if getattr(runner, "outputs_are_fresh", False) else _copied
-    return _Seat(runner, FeedFitter(runner, console), keep)
+    return _Seat(runner, FeedFitter(runner, console), kept_as(runner), facts_of(runner))
+
+
+def kept_as(runner: Runner) -> Callable[[Any], Any]:
+    """Return what is done to an output that is kept: nothing where outputs are the caller's own."""
+    return _as_is if getattr(runner, "outputs_are_fresh", False) else _copied
 
 
 def _one_iteration(
@@ -212,6 +244,13 @@ def _one_iteration(
             console.outputs_described(name, TensorMetadata.from_feed_dict(outputs))
         results.append((name, [outputs]))
     return results
+
+
+def _last_device_times(runner: Runner) -> DeviceTimes | None:
+    """Return what the device measured of the last inference of a runner; None where it does not."""
+    tell = getattr(runner, "last_device_times", None)
+    measured: DeviceTimes | None = None if tell is None else tell()
+    return measured
 
 
 def _as_is(array: Any) -> Any:
@@ -230,3 +269,19 @@ def _writer(saving: ExitStack, path: str | None, kind: type) -> Callable[[Any], 
         return lambda item: None
     writer: ResultWriter[Any] = saving.enter_context(resolve(ResultStore).writer(path, kind))
     return writer.add
+
+
+def feed_writer(
+    saving: ExitStack, path: str | None, blob_path: str | None
+) -> Callable[[Feed], None]:
+    """Open what feed dictionaries are saved by, of which there may be none, one or two."""
+    save_whole = _writer(saving, path, dict)
+    if blob_path is None:
+        return save_whole
+    blobs = saving.enter_context(resolve(BlobFiles).writer(blob_path))
+
+    def save(feed: Feed) -> None:
+        save_whole(feed)
+        blobs.add(feed)
+
+    return save

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
+from polygraphy.application.calling import check_takes
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results import IterationResult, RunResults
 
@@ -29,6 +30,7 @@ def postprocess(run_results: Any, function: Any) -> Any:
         UsageError: the function answers with something else.
     """
     apply: Postprocess = function() if isinstance(function, type) else function
+    check_takes(apply, "post-processing function", "the outputs of an iteration")
     if isinstance(run_results, RunResults):
         return _changed(run_results, apply)
     if isinstance(run_results, list):
@@ -50,6 +52,7 @@ def _changed(results: RunResults, apply: Postprocess) -> RunResults:
     for _, iterations in results:
         for index, outputs in enumerate(iterations):
             iterations[index] = _answer(apply(outputs), outputs, apply)
+            iterations[index].part = outputs.part
     return results
 
 

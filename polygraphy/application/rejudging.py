@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
@@ -17,6 +17,14 @@ from polygraphy.ports.console import Console
 from polygraphy.ports.reports import Reports
 
 __all__ = ["check_accuracy"]
+
+
+def _what_there_is(functions: Collection[str], answers: Collection[Any]) -> str:
+    """Say which settings the results are for."""
+    there = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
+    if any(isinstance(answer, OutputCompareResult) for answer in answers):
+        there.append("differences (function simple), which tolerances are for (--rtol, --atol)")
+    return f"There are {' and '.join(there) or 'verdicts without metrics'}."
 
 
 def check_accuracy(
@@ -102,7 +110,7 @@ class _Judge:
                 raise UsageError(
                     f"{path} holds no metrics of the comparison function {function}, which the"
                     " threshold could be for.",
-                    hint=f"There is: {', '.join(sorted(functions)) or 'no metric'}.",
+                    hint=_what_there_is(functions, answers),
                 )
 
     def apply(self, path: str, result: AccuracyResult) -> None:
@@ -116,7 +124,8 @@ class _Judge:
                 saved = answer.thresholds.threshold if answer.thresholds else math.nan
                 limit = value_for(self._thresholds[answer.metric.function], name, saved)
                 if not math.isnan(limit):
-                    answer.set_thresholds(MetricThreshold(limit, reason="as given"))
+                    kind = type(answer.thresholds) if answer.thresholds else MetricThreshold
+                    answer.set_thresholds(kind(limit, reason="as given"))
                 judged = True
         if not judged:
             resolve(Console).note(

@@ -54,12 +54,16 @@ def validated_stream(results: Iterable[RunResults], **how: Any) -> Iterator[RunR
         CheckFailedError: an output held NaN or infinite elements.
     """
     failed: list[int] = []
-    for index, step in enumerate(results):
-        if not validate(step, **how):
+    index = -1
+    for step in results:
+        index += not any(its.is_continued for _, iterations in step for its in iterations)
+        passed = validate(step, **how)
+        if not passed and index not in failed:
             failed.append(index)
-            if how.get("fail_fast"):
-                break
+        if not passed and how.get("fail_fast"):
+            break
         yield step
+        del step  # Nothing of this iteration is held while the next one runs.
     if failed:
         raise CheckFailedError(
             f"Output validation failed in iteration(s) {', '.join(map(str, failed))}."

@@ -1,5 +1,9 @@
 """ONNX models, and the reference evaluator that the `onnx` package carries."""
 
+from polygraphy.adapters.onnx.bounding import SetUpperBound, set_upper_bound
+from polygraphy.adapters.onnx.extraction import ExtractSubgraph, extract_subgraph
+from polygraphy.adapters.onnx.folding import FoldConstants, fold_constants
+from polygraphy.adapters.onnx.graphsurgeon import GsFromOnnx, gs_from_onnx
 from polygraphy.adapters.onnx.model import (
     BytesFromOnnx,
     OnnxFromBytes,
@@ -8,23 +12,47 @@ from polygraphy.adapters.onnx.model import (
     onnx_from_bytes,
     onnx_from_path,
 )
+from polygraphy.adapters.onnx.opset import ConvertOpset, convert_opset
 from polygraphy.adapters.onnx.outputs import ModifyOutputs, modify_outputs
+from polygraphy.adapters.onnx.precision import (
+    ConvertToBf16,
+    ConvertToFp16,
+    convert_to_bf16,
+    convert_to_fp16,
+)
 from polygraphy.adapters.onnx.reference import OnnxReferenceRunner
 from polygraphy.adapters.onnx.saving import SaveOnnx, save_onnx
 from polygraphy.adapters.onnx.shapes import InferShapes, infer_shapes
+from polygraphy.adapters.tensorflow.conversion import OnnxFromTfGraph, onnx_from_tf_graph
 
 __all__ = [
     "BytesFromOnnx",
+    "ConvertOpset",
+    "ConvertToBf16",
+    "ConvertToFp16",
+    "ExtractSubgraph",
+    "FoldConstants",
+    "GsFromOnnx",
     "InferShapes",
     "ModifyOutputs",
     "OnnxFromBytes",
     "OnnxFromPath",
+    "OnnxFromTfGraph",
     "OnnxReferenceRunner",
     "SaveOnnx",
+    "SetUpperBound",
     "bytes_from_onnx",
+    "convert_opset",
+    "convert_to_bf16",
+    "convert_to_fp16",
+    "extract_subgraph",
+    "fold_constants",
+    "gs_from_onnx",
     "infer_shapes",
     "modify_outputs",
     "onnx_from_bytes",
     "onnx_from_path",
+    "onnx_from_tf_graph",
     "save_onnx",
+    "set_upper_bound",
 ]

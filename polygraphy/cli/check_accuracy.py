@@ -8,11 +8,11 @@ from attrs import asdict
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.log_context import log_of
 from polygraphy.cli.options.functions import FunctionOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.saved import RejudgeOptions
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.run import log_of
 from polygraphy.codegen.saved import CheckAccuracyScript
 
 __all__ = ["CheckAccuracyCommand"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from polygraphy.cli.option import Options
+from polygraphy.cli.option import Option, Options, options_of
 
 __all__ = ["Command", "Values"]
 
@@ -31,7 +31,29 @@ class Command:
 
     name: ClassVar[str]
     description: ClassVar[str]
-    groups: ClassVar[tuple[type[Options], ...]]
+    groups: tuple[type[Options], ...]
+
+    def extended(self, words: Sequence[str] | None = None) -> Command:
+        """Return the command with what installed packages add to it.
+
+        Args:
+            words: the command line that is about to be parsed, which needs what it names; without
+                it, everything is added, for help.
+
+        Raises:
+            CommandLineError: what the command line names cannot be used.
+        """
+        return self
+
+    def declared(self, group: type[Options]) -> list[Option]:
+        """Return the declarations of one of the groups."""
+        return options_of(group)
+
+    def missing(self) -> Mapping[str, str]:
+        """Return flags that people look for here in vain, and a sentence about each that says what
+        to do.
+        """
+        return {}
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program for these options; `words` is the whole command line, for the
@@ -41,3 +63,9 @@ class Command:
             CommandLineError: the options cannot be meant together.
         """
         raise NotImplementedError
+
+    def destination(self, values: Values) -> str | None:
+        """Return where the program is saved; None to run it instead."""
+        from polygraphy.cli.options.script import ScriptOptions
+
+        return values[ScriptOptions].gen_script

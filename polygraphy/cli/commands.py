@@ -17,17 +17,93 @@ COMMANDS = {
         "polygraphy.cli.run:RunCommand",
         "Run a model in several backends and compare the outputs.",
     ),
+    "convert": (
+        "polygraphy.cli.convert:ConvertCommand",
+        "Convert a model to ONNX, or to a TensorRT engine.",
+    ),
     "inspect data": (
         "polygraphy.cli.inspect_data:InspectDataCommand",
         "Show what saved inputs, outputs or accuracy results hold.",
     ),
     "inspect diff": (
         "polygraphy.cli.inspect_diff:InspectDiffCommand",
-        "Compare two files of saved outputs, or of saved inputs.",
+        "Compare two files of saved outputs or inputs, or two ONNX models.",
+    ),
+    "inspect model": (
+        "polygraphy.cli.inspect_model:InspectModelCommand",
+        "Show what models consist of.",
+    ),
+    "inspect outputs": (
+        "polygraphy.cli.inspect_parts:InspectOutputsCommand",
+        "List the tensors of an ONNX model.",
+    ),
+    "inspect sparsity": (
+        "polygraphy.cli.inspect_parts:InspectSparsityCommand",
+        "Tell which weights of an ONNX model are 2:4 sparse.",
+    ),
+    "inspect capability": (
+        "polygraphy.cli.inspect_capability:InspectCapabilityCommand",
+        "Tell which parts of an ONNX model TensorRT supports.",
+    ),
+    "inspect tactics": (
+        "polygraphy.cli.inspect_tactics:InspectTacticsCommand",
+        "Show which tactic a TensorRT build chose for each layer.",
+    ),
+    "inspect diff-tactics": (
+        "polygraphy.cli.inspect_tactics:InspectDiffTacticsCommand",
+        "Find TensorRT tactics that may be bad, or compare two replays.",
+    ),
+    "debug diff-tactics": (
+        "polygraphy.cli.inspect_tactics:DebugDiffTacticsCommand",
+        "The old name of inspect diff-tactics.",
+    ),
+    "template trt-network": (
+        "polygraphy.cli.template_trt:TemplateNetworkCommand",
+        "Write a script that makes a TensorRT network.",
+    ),
+    "template trt-config": (
+        "polygraphy.cli.template_trt:TemplateConfigCommand",
+        "Write a script that makes a TensorRT builder configuration.",
+    ),
+    "template onnx-gs": (
+        "polygraphy.cli.template_onnx:TemplateOnnxGsCommand",
+        "Write a script to edit an ONNX model with onnx-graphsurgeon.",
+    ),
+    "plugin autotune": (
+        "polygraphy.cli.plugin_autotune:PluginAutotuneCommand",
+        "Find the plugins that make an ONNX model quicker in TensorRT.",
+    ),
+    "template shard-hints": (
+        "polygraphy.cli.shard:TemplateShardHintsCommand",
+        "Write down how an ONNX model can be split over several devices.",
+    ),
+    "multi-device shard": (
+        "polygraphy.cli.shard:MultiDeviceShardCommand",
+        "Split an ONNX model over several devices.",
+    ),
+    "plugin list": (
+        "polygraphy.cli.plugin_patterns:PluginListCommand",
+        "Say which plugins could compute parts of an ONNX model.",
+    ),
+    "plugin match": (
+        "polygraphy.cli.plugin_patterns:PluginMatchCommand",
+        "Find the parts of an ONNX model that plugins could compute.",
+    ),
+    "plugin replace": (
+        "polygraphy.cli.plugin_patterns:PluginReplaceCommand",
+        "Put plugins in the place of parts of an ONNX model.",
     ),
     "check accuracy": (
         "polygraphy.cli.check_accuracy:CheckAccuracyCommand",
         "Judge saved accuracy results anew, under other tolerances.",
+    ),
+    "check compatibility": (
+        "polygraphy.cli.check_model:CheckCompatibilityCommand",
+        "Tell which backends can run a model.",
+    ),
+    "check lint": (
+        "polygraphy.cli.check_model:CheckLintCommand",
+        "Find out what is wrong with an ONNX model.",
     ),
     "data concat": (
         "polygraphy.cli.data:DataConcatCommand",
@@ -45,6 +121,30 @@ COMMANDS = {
         "polygraphy.cli.data:DataConvertCommand",
         "Write a file, or a folder, in another format.",
     ),
+    "surgeon extract": (
+        "polygraphy.cli.surgeon:SurgeonExtractCommand",
+        "Cut a part out of an ONNX model.",
+    ),
+    "surgeon insert": (
+        "polygraphy.cli.surgeon:SurgeonInsertCommand",
+        "Put a node into an ONNX model.",
+    ),
+    "surgeon prune": (
+        "polygraphy.cli.surgeon:SurgeonPruneCommand",
+        "Make weights 2:4 sparse, or take nodes of some types out.",
+    ),
+    "surgeon sanitize": (
+        "polygraphy.cli.surgeon:SurgeonSanitizeCommand",
+        "Simplify an ONNX model: fold constants, infer shapes, tidy up.",
+    ),
+    "surgeon weight-reconstruct": (
+        "polygraphy.cli.surgeon:SurgeonWeightReconstructCommand",
+        "Put random weights into an ONNX model without weights.",
+    ),
+    "surgeon weight-strip": (
+        "polygraphy.cli.surgeon:SurgeonWeightStripCommand",
+        "Take the weights out of an ONNX model.",
+    ),
     "doctor": (
         "polygraphy.cli.doctor:DoctorCommand",
         "Show which backends, devices and settings there are.",
@@ -52,9 +152,14 @@ COMMANDS = {
 }
 
 GROUPS = {
-    "check": "Check saved results.",
+    "check": "Check models and saved results.",
     "data": "Work with saved inputs and outputs.",
-    "inspect": "Look into saved data.",
+    "debug": "Find out why a model, or an engine, goes wrong.",
+    "inspect": "Look into models and saved data.",
+    "multi-device": "Split models over several devices.",
+    "plugin": "Put plugins into ONNX models.",
+    "surgeon": "Edit ONNX models.",
+    "template": "Write scripts to start from.",
 }
 """Names of groups of sub-commands, and what each is for."""
 

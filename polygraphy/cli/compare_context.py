@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from attrs import asdict
+
 from polygraphy.cli.command import Values
 from polygraphy.cli.errors import CommandLineError, warn
-from polygraphy.cli.option import options_of
-from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
-from polygraphy.cli.options.functions import GROUPS, FunctionOptions
+from polygraphy.cli.option import Options, options_of
+from polygraphy.cli.options.compare import CompareOptions, JudgeOptions, SimpleOptions
+from polygraphy.cli.options.functions import GROUPS, FunctionOptions, TopKOptions
+from polygraphy.cli.options.layerwise import LayerwiseOptions
 from polygraphy.cli.options.onnx import OutputOptions
+from polygraphy.cli.options.plots import PlotOptions
 from polygraphy.cli.options.runners import RunnerOptions
 from polygraphy.codegen.comparison import (
     Comparison,
@@ -17,7 +21,14 @@ from polygraphy.codegen.comparison import (
     ThresholdFunction,
 )
 
-__all__ = ["check_saved_verdicts", "comparison_of", "simple_of"]
+__all__ = ["check_saved_verdicts", "comparison_of", "function_names", "functions_of"]
+
+_OF_ONE_FUNCTION: dict[type[Options], str] = {
+    PlotOptions: "simple",
+    SimpleOptions: "simple",
+    TopKOptions: "top_k",
+}
+"""Groups whose options all belong to one function; in others an option is named after its own."""
 
 _ALWAYS_USED = "no_shape_check"
 """The option of `simple` that other functions heed, too."""
@@ -29,21 +40,32 @@ def comparison_of(values: Values, usage: str) -> Comparison:
     Raises:
         CommandLineError: the average is asked for where there is none.
     """
-    options = values[CompareOptions]
-    names = _names(options)
-    _check_average(options, values[SimpleOptions], names, usage)
-    _warn_about_unused(values, names)
+    options, layers, judge = values[CompareOptions], values[LayerwiseOptions], values[JudgeOptions]
+    functions = functions_of(values)
+    names = function_names(judge)
+    if options.check_average:
+        _check_average(judge, values[SimpleOptions], names, usage)
     return Comparison(
         validate=options.validate,
-        fail_fast=options.fail_fast,
+        fail_fast=judge.fail_fast,
         load_outputs=options.load_outputs,
-        functions=[_function(name, values) for name in names],
-        script=options.compare_func_script,
+        functions=functions,
+        script=judge.compare_func_script,
         check_average=options.check_average,
-        allow_missing_outputs=options.allow_missing_outputs or values[OutputOptions].mark_all,
+        allow_missing_outputs=judge.allow_missing_outputs or values[OutputOptions].mark_all,
         save_results=options.save_accuracy_results,
         postprocess=_postprocess(options),
+        save_worst=None if layers.save_worst is None else layers.save_worst[0],
+        save_worst_path=None if layers.save_worst is None else layers.save_worst[1],
+        save_error_by_depth=layers.save_error_by_depth,
     )
+
+
+def functions_of(values: Values) -> list[Function]:
+    """Return the functions that compare, none where a script does; options of others are named."""
+    names = function_names(values[JudgeOptions])
+    _warn_about_unused(values, names)
+    return [_function(name, values) for name in names]
 
 
 def check_saved_verdicts(values: Values, usage: str) -> None:
@@ -64,8 +86,11 @@ def check_saved_verdicts(values: Values, usage: str) -> None:
         )
 
 
-def simple_of(options: SimpleOptions, *, fail_fast: bool) -> SimpleFunction:
+def _simple(
+    options: SimpleOptions, *, fail_fast: bool, plots: PlotOptions | None = None
+) -> SimpleFunction:
     """Return the arguments of the comparison function `simple`."""
+    plots = plots or PlotOptions()
     return SimpleFunction(
         check_shapes=False if options.no_shape_check else None,
         rtol=options.rtol,
@@ -73,11 +98,15 @@ def simple_of(options: SimpleOptions, *, fail_fast: bool) -> SimpleFunction:
         fail_fast=fail_fast or None,
         check_error_stat=options.check_error_stat,
         infinities_compare_equal=options.infinities_compare_equal or None,
+        save_heatmaps=plots.save_heatmaps,
+        show_heatmaps=plots.show_heatmaps or None,
+        save_error_metrics_plot=plots.save_error_metrics_plot,
+        show_error_metrics_plot=plots.show_error_metrics_plot or None,
         error_quantile=options.error_quantile,
     )
 
 
-def _names(options: CompareOptions) -> list[str]:
+def function_names(options: JudgeOptions) -> list[str]:
     """Return the names of the functions that are used, in order, each once."""
     if options.compare_func_script is not None:
         return []
@@ -86,22 +115,22 @@ def _names(options: CompareOptions) -> list[str]:
 
 
 def _function(name: str, values: Values) -> Function:
-    fail_fast, simple = values[CompareOptions].fail_fast, values[SimpleOptions]
+    fail_fast, simple = values[JudgeOptions].fail_fast, values[SimpleOptions]
     if name == "simple":
-        return simple_of(simple, fail_fast=fail_fast)
+        return _simple(simple, fail_fast=fail_fast, plots=values[PlotOptions])
     return ThresholdFunction(
         name,
         threshold=getattr(values[FunctionOptions], name),
+        settings=asdict(values[TopKOptions], recurse=False) if name == "top_k" else {},
         check_shapes=False if simple.no_shape_check else None,
         fail_fast=fail_fast or None,
     )
 
 
 def _check_average(
-    options: CompareOptions, simple: SimpleOptions, names: list[str], usage: str
+    options: JudgeOptions, simple: SimpleOptions, names: list[str], usage: str
 ) -> None:
-    if not options.check_average:
-        return
+    """Refuse averages of what has none."""
     if options.fail_fast:
         raise CommandLineError(
             "--check-average and --fail-fast exclude each other: an average is of all iterations.",
@@ -128,13 +157,14 @@ def _check_average(
 def _warn_about_unused(values: Values, names: list[str]) -> None:
     """Say in one line which options belong to functions that are not used."""
     unused = []
-    for group in (SimpleOptions, FunctionOptions):
+    for group in (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions):
         for option in options_of(group):
-            function = "simple" if group is SimpleOptions else option.name
+            function = _OF_ONE_FUNCTION.get(group, option.name)
             is_given = getattr(values[group], option.name) != option.default
             if is_given and function not in names and option.name != _ALWAYS_USED:
                 unused.append(option.flags[0])
-    options = values[CompareOptions]
+    options = values[JudgeOptions]
+    _warn_about_quantile(values[SimpleOptions], names)
     if options.compare_func_script is not None:
         unused = [*(["--compare"] if options.compare else []), *unused]
         if unused:
@@ -144,6 +174,16 @@ def _warn_about_unused(values: Values, names: list[str]) -> None:
             f"{', '.join(unused)}: not used, because --compare selects {', '.join(names)}, of which"
             " none takes it."
         )
+
+
+def _warn_about_quantile(simple: SimpleOptions, names: list[str]) -> None:
+    statistics = simple.check_error_stat
+    listed = statistics.values() if isinstance(statistics, dict) else [statistics]
+    checked = [
+        name for each in listed for name in ([each] if isinstance(each, str) else each or ())
+    ]
+    if simple.error_quantile is not None and "simple" in names and "quantile" not in checked:
+        warn("--error-quantile: not used, because --check-error-stat does not select quantile.")
 
 
 def _postprocess(options: CompareOptions) -> Postprocess | None:

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.log_context import log_of
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.saved import ConvertOptions, JoinOptions
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.run import log_of
+from polygraphy.cli.paths import check_paths
 from polygraphy.codegen.saved import DataScript
 
 __all__ = ["DataConcatCommand", "DataConvertCommand", "DataMergeCommand", "DataToInputCommand"]
@@ -29,6 +30,11 @@ class _JoinCommand(Command):
             raise CommandLineError(
                 "it is not said where to write. Name a path with -o.", f"polygraphy {self.name}"
             )
+        check_paths(
+            [("PATH", path) for path in options.paths],
+            [("--output", options.output)],
+            f"polygraphy {self.name}",
+        )
         return DataScript(
             command=words,
             function=self.function,
@@ -78,14 +84,17 @@ class DataConvertCommand(Command):
     )
     groups = (ConvertOptions, ScriptOptions, LogOptions)
 
+    def missing(self) -> dict[str, str]:
+        """Return the flags that name the output of other commands."""
+        advice = "does not exist: the output stands last, without a flag, as in data convert"
+        return dict.fromkeys(("-o", "--output"), f"{advice} inputs.json inputs.safetensors.")
+
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that converts the file."""
         options = values[ConvertOptions]
-        if options.path == options.output:
-            raise CommandLineError(
-                f"{options.path} is to be both read and written. Name another output.",
-                f"polygraphy {self.name}",
-            )
+        check_paths(
+            [("PATH", options.path)], [("OUTPUT", options.output)], f"polygraphy {self.name}"
+        )
         return DataScript(
             command=words,
             function="convert",

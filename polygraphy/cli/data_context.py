@@ -39,6 +39,7 @@ def data_of(options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None, 
         iterations=options.iterations,
         val_range=options.val_range,
         shapes=turns_of(shapes or {}),
+        backend_module=options.data_loader_backend_module,
     )
 
 
@@ -63,6 +64,7 @@ def _warn_about_unused(options: DataOptions, shapes: Mapping[str, Sequence[Shape
         "--seed": options.seed,
         "--iterations": options.iterations,
         "--val-range": options.val_range,
+        "--data-loader-backend-module": options.data_loader_backend_module,
         "--input-shapes": shapes,
     }
     unused = [flag for flag, value in given.items() if value is not None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.command import Command, Values
+from polygraphy.cli.log_context import log_of
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.run import log_of
 from polygraphy.codegen.saved import DoctorScript
 
 __all__ = ["DoctorCommand"]

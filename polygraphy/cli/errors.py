@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["BadValue", "CommandLineError", "warn"]
+__all__ = ["BadValue", "CommandLineError", "inform", "warn"]
 
 
 class BadValue(ValueError):
@@ -13,6 +13,8 @@ class BadValue(ValueError):
 
 class CommandLineError(Exception):
     """A command line that cannot be meant: exit code 2. `usage` is the command that it is about."""
+
+    exit_code = 2
 
     def __init__(self, message: str, usage: str = "polygraphy") -> None:
         super().__init__(message)
@@ -24,3 +26,8 @@ def warn(text: str) -> None:
     standard output.
     """
     sys.stderr.write(f"[W] {text}\n")
+
+
+def inform(text: str) -> None:
+    """Tell what was decided without being asked, likewise."""
+    sys.stderr.write(f"[I] {text}\n")

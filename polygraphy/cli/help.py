@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     Group = tuple[str, str, tuple[Entry, ...]]
     Description = tuple[str, str, str, tuple[Group, ...]]
 
+_EXTENSIBLE = "run"
+"""The command that other packages add to."""
+
 _INDENT = 2
 _COLUMN = 26
 _LEAST_WIDTH = 60
@@ -30,10 +33,16 @@ _MOST_WIDTH = 110
 
 def described(name: str) -> Description:
     """Return what the help of a command says: as it was written when the package was built, else
-    from the declarations.
+    from the declarations; so always where other packages add to it.
     """
     from importlib import import_module
 
+    from polygraphy.mod.plugins import BACKENDS, are_installed
+
+    if name == _EXTENSIBLE and are_installed(BACKENDS):
+        from polygraphy.cli.commands import load
+
+        return describe(load(name).extended())
     try:
         descriptions: dict[str, Description] = import_module(
             "polygraphy.cli.described"
@@ -66,17 +75,18 @@ def describe(command: Command) -> Description:
     with their texts.
     """
     from polygraphy.cli.kinds import Ordered
-    from polygraphy.cli.option import options_of
 
     groups = []
     positional = ""
     for group in command.groups:
         title, _, text = (group.__doc__ or "").strip().partition(": ")
         entries: list[tuple[str, str]] = []
-        for option in options_of(group):
+        for option in command.declared(group):
             metavar = _metavar(option.kind.metavar, option.kind.nargs)
             if isinstance(option.kind, Ordered):
-                entries += option.kind.helps.items()
+                for flag, explained in option.kind.helps.items():
+                    taken = option.kind.texts.get(flag, "")
+                    entries.append((f"{flag} {taken}".rstrip(), explained))
             elif option.is_positional:
                 positional += f" {metavar}"
                 entries.append((option.kind.metavar, option.help))

@@ -5,37 +5,70 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.command import Command, Values
-from polygraphy.cli.compare_context import simple_of
-from polygraphy.cli.options.compare import SimpleOptions
+from polygraphy.cli.compare_context import functions_of
+from polygraphy.cli.errors import CommandLineError, warn
+from polygraphy.cli.given import flags_given
+from polygraphy.cli.log_context import log_of
+from polygraphy.cli.options.compare import JudgeOptions, SimpleOptions
+from polygraphy.cli.options.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.options.inspection import ReferenceOptions
 from polygraphy.cli.options.log import LogOptions
-from polygraphy.cli.options.saved import StopOptions
+from polygraphy.cli.options.plots import PlotOptions
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.run import log_of
+from polygraphy.codegen.comparison import Comparison
+from polygraphy.codegen.models import DiffModelsScript
 from polygraphy.codegen.saved import InspectDiffScript
 
 __all__ = ["InspectDiffCommand"]
 
+_COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
+"""How numbers are compared."""
+
 
 class InspectDiffCommand(Command):
-    """Compares two files of saved data."""
+    """Compares two files of saved data, or two models."""
 
     name = "inspect diff"
     description = (
-        "Compare saved outputs, or saved inputs, with a reference of the same kind. Relative"
+        "Compare saved outputs, or saved inputs, with a reference of the same kind; or one ONNX"
+        " model with another: inputs, outputs, nodes, attributes and initializers. Relative"
         " differences are of the reference's values. Exits with 0 when everything matched and with"
         " 1 when something did not."
     )
-    groups = (ReferenceOptions, SimpleOptions, StopOptions, ScriptOptions, LogOptions)
+    groups = (ReferenceOptions, *_COMPARISON, ScriptOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that compares the files."""
-        files, fail_fast = values[ReferenceOptions], values[StopOptions].fail_fast
+        files, judge = values[ReferenceOptions], values[JudgeOptions]
+        if _are_models(files, f"polygraphy {self.name}"):
+            unused = flags_given(values, _COMPARISON)
+            if unused:
+                warn(f"{', '.join(unused)}: without effect, because models are the same, or not.")
+            return DiffModelsScript(
+                command=words,
+                reference=files.reference,
+                candidate=files.candidate,
+                log=log_of(values[LogOptions]),
+            ).render()
         return InspectDiffScript(
             command=words,
             reference=files.reference,
             candidate=files.candidate,
-            fail_fast=fail_fast or None,
-            simple=simple_of(values[SimpleOptions], fail_fast=fail_fast),
+            comparison=Comparison(
+                functions=functions_of(values),
+                script=judge.compare_func_script,
+                fail_fast=judge.fail_fast,
+                allow_missing_outputs=judge.allow_missing_outputs,
+            ),
             log=log_of(values[LogOptions]),
         ).render()
+
+
+def _are_models(files: ReferenceOptions, usage: str) -> bool:
+    """Tell whether the files are ONNX models, by their names."""
+    models = [path for path in (files.reference, files.candidate) if path.lower().endswith(".onnx")]
+    if len(models) == 1:
+        raise CommandLineError(
+            f"{models[0]} is a model, and the other file is not. Compare files of one kind.", usage
+        )
+    return bool(models)

@@ -13,8 +13,7 @@ __all__ = ["main"]
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-EXIT_USAGE = 2
+    from typing import TextIO
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,9 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(words)
     except CommandLineError as error:
         sys.stderr.write(f"{error.usage}: error: {error}\n{error.usage} -h shows the options.\n")
-        return EXIT_USAGE
+        return error.exit_code
     except BrokenPipeError:
         return 0
+    except OSError as error:  # Help that cannot be written: the disk that it goes to is full.
+        sys.stderr.write(f"polygraphy: error: could not write: {error.strerror or error}.\n")
+        return 3
     except KeyboardInterrupt:
         return 130
 
@@ -58,18 +60,19 @@ def _dispatch(words: list[str]) -> int:
 def _run(name: str, rest: list[str]) -> int:
     from polygraphy.cli import execute
     from polygraphy.cli.commands import load
-    from polygraphy.cli.options.script import ScriptOptions
     from polygraphy.cli.parser import HelpRequested, parse
+    from polygraphy.cli.paths import check_log_and_program
 
-    command = load(name)
     try:
+        command = load(name).extended(rest)
         values = parse(command, rest)
     except HelpRequested:
         return _show_help(name)
+    check_log_and_program(values, f"polygraphy {name}")
     source = command.render(values, ["polygraphy", *name.split(), *_without_script(rest)])
     from polygraphy import program
 
-    path = values[ScriptOptions].gen_script
+    path = command.destination(values)
     if path is not None:
         return program.exit_code(lambda: execute.save(source, path))
     # The program exits by itself; what comes back was raised before it could.
@@ -89,8 +92,10 @@ def _without_script(words: list[str]) -> list[str]:
 
 
 def _show(text: str) -> int:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    stream: TextIO | None = sys.stdout  # None where it was closed before the start.
+    if stream is not None:
+        stream.write(text)
+        stream.flush()
     return 0
 
 

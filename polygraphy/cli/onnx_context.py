@@ -4,33 +4,86 @@ from __future__ import annotations
 
 from polygraphy.cli.command import Values
 from polygraphy.cli.errors import CommandLineError, warn
+from polygraphy.cli.option import Options, argv_of
 from polygraphy.cli.options.onnx import (
     EVERY_TENSOR,
+    OnnxCastOptions,
     OnnxLoadOptions,
     OnnxSaveOptions,
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.codegen.onnx_model import OnnxModel
+from polygraphy.codegen.onnx_model import Cast, OnnxModel
+from polygraphy.codegen.tf_graph import TfGraph
 
-__all__ = ["onnx_of"]
+__all__ = ["cast_of", "onnx_of", "with_defaults"]
 
 
-def onnx_of(values: Values, usage: str, *, is_loaded: bool) -> OnnxModel:
+def cast_of(options: OnnxCastOptions, usage: str) -> Cast | None:
+    """Return to what the model is converted, None for nothing.
+
+    Raises:
+        CommandLineError: two of them are asked for.
+    """
+    if options.fp_to_fp16 and options.to_bf16:
+        raise CommandLineError("--fp-to-fp16 and --to-bf16 exclude each other. Choose one.", usage)
+    if not options.fp_to_fp16 and not options.to_bf16:
+        given = [flag for flag in argv_of(options) if flag.startswith("--cast-")]
+        if given:
+            warn(f"{', '.join(given)}: no effect without --fp-to-fp16 or --to-bf16.")
+        return None
+    return Cast(
+        "fp16" if options.fp_to_fp16 else "bf16",
+        keep_ops=list(options.cast_keep_ops) or None,
+        keep_nodes=list(options.cast_keep_nodes) or None,
+        only_ops=list(options.cast_only_ops) or None,
+        only_nodes=list(options.cast_only_nodes) or None,
+        cast_io=options.cast_io or None,
+    )
+
+
+def with_defaults(values: Values) -> Values:
+    """Return the options of a command that loads an ONNX model and does not save it as one of its
+    options says, with the groups that it lacks as if they had been left out.
+    """
+    groups: dict[type[Options], Options] = {
+        OutputOptions: OutputOptions(),
+        OnnxSaveOptions: OnnxSaveOptions(),
+    }
+    groups.update({type(group): group for group in values})
+    return Values(groups)
+
+
+def onnx_of(
+    values: Values,
+    usage: str,
+    *,
+    is_loaded: bool,
+    has_others: bool = False,
+    cast: Cast | None = None,
+    graph: TfGraph | None = None,
+    opset: int | None = None,
+) -> OnnxModel:
     """Return how the model is loaded.
 
     Args:
         values: the options; those about outputs, and the three groups about ONNX models.
         usage: the command, for messages.
         is_loaded: whether a runner loads the model at all.
+        has_others: whether there is another model that the options for all backends are about.
+        cast: to what it is converted.
+        graph: the TensorFlow graph that it is converted from, if it is no ONNX file.
+        opset: the opset that it is converted to.
 
     Raises:
         CommandLineError: the model is asked to be changed or saved, and nothing loads it.
     """
     load, save, shape = values[OnnxLoadOptions], values[OnnxSaveOptions], values[OnnxShapeOptions]
-    every = values[OutputOptions]
+    every = OutputOptions() if has_others and not is_loaded else values[OutputOptions]
     marks_all = every.mark_all or load.onnx_outputs == EVERY_TENSOR
     made = OnnxModel(
+        graph=graph if is_loaded else None,
+        opset=opset if is_loaded else None,
         external_data_dir=load.external_data_dir,
         ignore_external_data=load.ignore_external_data or None,
         infer_shapes=shape.shape_inference,
@@ -41,6 +94,7 @@ def onnx_of(values: Values, usage: str, *, is_loaded: bool) -> OnnxModel:
         outputs=() if marks_all else load.onnx_outputs,
         mark_types=load.onnx_outputs_by_type,
         exclude_outputs=tuple(dict.fromkeys(every.exclude_outputs + load.onnx_exclude_outputs)),
+        cast=cast,
         save=save.save_onnx,
         external_data_path=save.save_external_data if save.save_onnx else None,
         size_threshold=save.external_data_size_threshold if save.save_onnx else None,
@@ -51,7 +105,7 @@ def onnx_of(values: Values, usage: str, *, is_loaded: bool) -> OnnxModel:
     if not is_loaded and not made.is_as_saved:
         raise CommandLineError(
             "no selected runner loads the ONNX model, so it can neither be changed nor saved."
-            " Choose --onnxrt or --onnx.",
+            " Choose one that does, such as --onnxrt or --onnx.",
             usage,
         )
     _warn_about_unused(load, save, shape, marks_all=every.mark_all)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import BadValue, CommandLineError
 from polygraphy.cli.kinds import Flag, Ordered
-from polygraphy.cli.option import Option, Options, options_of
+from polygraphy.cli.option import Option, Options
+from polygraphy.cli.repeated import Repeated
 
 __all__ = ["HelpRequested", "parse"]
 
@@ -55,11 +56,25 @@ class _AppendFlag(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        setattr(
-            namespace,
-            self.dest,
-            [*(getattr(namespace, self.dest) or []), self.const or option_string],
-        )
+        word = str(self.const or option_string)
+        if isinstance(values, str):
+            word = f"{word}={values}"
+        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), word])
+
+
+class _AppendWords(_Words):
+    """Collects the words of an option that may be given several times, one list for each time."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: Any,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest) or []
+        super().__call__(parser, namespace, values, option_string)
+        setattr(namespace, self.dest, [*before, getattr(namespace, self.dest)])
 
 
 def parse(command: Command, words: Sequence[str]) -> Values:
@@ -72,13 +87,13 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     prog = f"polygraphy {command.name}"
     parser = _Parser(prog=prog, add_help=False, usage=argparse.SUPPRESS)
     parser.add_argument("-h", "--help", action=_Help, nargs=0)
-    declared = {group: options_of(group) for group in command.groups}
+    declared = {group: command.declared(group) for group in command.groups}
     for group, options in declared.items():
         for option in options:
             _add(parser, f"{group.__name__}.{option.name}", option)
     namespace, unknown = parser.parse_known_args(list(words))
     if unknown:
-        raise CommandLineError(_unknown(unknown, declared.values()), prog)
+        raise CommandLineError(_unknown(unknown, declared.values(), command.missing()), prog)
     return Values(
         {
             group: group(**_values(namespace, group, options, prog))
@@ -93,11 +108,13 @@ def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
         parser.add_argument(dest, action=_Words, nargs=kind.nargs, metavar=kind.metavar)
     elif isinstance(kind, Ordered):
         for flag in option.flags:
-            parser.add_argument(flag, dest=dest, action=_AppendFlag, nargs=0, const=flag)
+            nargs = None if flag in kind.texts else 0
+            parser.add_argument(flag, dest=dest, action=_AppendFlag, nargs=nargs, const=flag)
     elif isinstance(kind, Flag):
         parser.add_argument(*option.flags, dest=dest, action=_AppendFlag, nargs=0)
     else:
-        parser.add_argument(*option.flags, dest=dest, action=_Words, nargs=kind.nargs)
+        action = _AppendWords if isinstance(kind, Repeated) else _Words
+        parser.add_argument(*option.flags, dest=dest, action=action, nargs=kind.nargs)
 
 
 def _values(
@@ -115,8 +132,14 @@ def _values(
     return values
 
 
-def _unknown(words: Sequence[str], groups: Any) -> str:
-    """Say which words are not understood, and what may have been meant."""
+def _unknown(words: Sequence[str], groups: Any, missing: Mapping[str, str]) -> str:
+    """Say which words are not understood, and what may have been meant.
+
+    Args:
+        words: what nothing takes.
+        groups: the declarations that there are, by group.
+        missing: flags that there are not, with a sentence that says what to do instead.
+    """
     declared = [option for options in groups for option in options]
     flags = [flag for option in declared for flag in option.flags]
     wrong = [word for word in words if word.startswith("-")]
@@ -128,6 +151,9 @@ def _unknown(words: Sequence[str], groups: Any) -> str:
         )
     advice = []
     for word in wrong:
+        if word.partition("=")[0] in missing:
+            advice.append(f"{word} {missing[word.partition('=')[0]]}")
+            continue
         matches = get_close_matches(word.partition("=")[0], flags, n=2, cutoff=0.6)
         advice.append(
             f"{word} does not exist"

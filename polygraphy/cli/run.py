@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.command import Command, Values
-from polygraphy.cli.compare_context import check_saved_verdicts, comparison_of
+from polygraphy.cli.compare_context import comparison_of
 from polygraphy.cli.data_context import data_of
-from polygraphy.cli.errors import CommandLineError
-from polygraphy.cli.onnx_context import onnx_of
-from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
+from polygraphy.cli.layerwise_context import check_worst, with_layers, written_by_layers
+from polygraphy.cli.log_context import log_of
+from polygraphy.cli.option import Option, Options, options_of
+from polygraphy.cli.options.compare import CompareOptions, JudgeOptions, SimpleOptions
 from polygraphy.cli.options.data import DataOptions
-from polygraphy.cli.options.functions import FunctionOptions
-from polygraphy.cli.options.log import LogOptions, severities
-from polygraphy.cli.options.model import ModelOptions, model_type
+from polygraphy.cli.options.functions import FunctionOptions, TopKOptions
+from polygraphy.cli.options.layerwise import LayerwiseOptions
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.model import ModelOptions
 from polygraphy.cli.options.onnx import (
+    OnnxCastOptions,
     OnnxLoadOptions,
     OnnxSaveOptions,
     OnnxShapeOptions,
     OutputOptions,
 )
+from polygraphy.cli.options.plots import PlotOptions
+from polygraphy.cli.options.pluginref import PluginRefOptions
 from polygraphy.cli.options.runners import (
     OnnxrtOptions,
     OrderOptions,
@@ -27,10 +32,24 @@ from polygraphy.cli.options.runners import (
     RunOptions,
 )
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.paths import check_paths
-from polygraphy.codegen.script import Log, RunScript
+from polygraphy.cli.options.tf import (
+    TfLoadOptions,
+    TfOnnxOptions,
+    TfRunnerOptions,
+    TfSaveOptions,
+    TfTrtOptions,
+)
+from polygraphy.cli.options.torch import TorchOptions
+from polygraphy.cli.options.trt_engine import TrtLoadOptions, TrtRunnerOptions, TrtSaveOptions
+from polygraphy.cli.options.trt_network import TrtPluginOptions
+from polygraphy.cli.plugins import PluggedBackend, all_backends, backends_in
+from polygraphy.cli.run_backends import backends_of
+from polygraphy.cli.run_checks import check_run
+from polygraphy.cli.run_plugins import plugged_of, rendered, with_flags
+from polygraphy.cli.trt_checks import BUILD_GROUPS
+from polygraphy.codegen.script import RunScript
 
-__all__ = ["RunCommand"]
+__all__ = ["RunCommand", "log_of"]
 
 
 class RunCommand(Command):
@@ -47,35 +66,85 @@ class RunCommand(Command):
         ModelOptions,
         OutputOptions,
         OnnxLoadOptions,
+        OnnxCastOptions,
         OnnxShapeOptions,
         OnnxSaveOptions,
         OnnxrtOptions,
+        *BUILD_GROUPS,
+        TrtPluginOptions,
+        TrtSaveOptions,
+        TrtLoadOptions,
+        TrtRunnerOptions,
+        TfLoadOptions,
+        TfSaveOptions,
+        TfTrtOptions,
+        TfRunnerOptions,
+        TfOnnxOptions,
+        PluginRefOptions,
+        TorchOptions,
         DataOptions,
         OrderOptions,
         RunOptions,
         CompareOptions,
+        JudgeOptions,
         SimpleOptions,
         FunctionOptions,
+        TopKOptions,
+        LayerwiseOptions,
+        PlotOptions,
         ScriptOptions,
         LogOptions,
     )
+    plugins: Sequence[PluggedBackend] = ()
+    """The backends of other packages that take part."""
+
+    def extended(self, words: Sequence[str] | None = None) -> RunCommand:
+        """Return the command with the backends of other packages: those that a command line names,
+        or all.
+        """
+        taken = self._flags()
+        plugins = all_backends(taken) if words is None else backends_in(words, taken)
+        command = RunCommand()
+        command.plugins = plugins
+        own = [plugin.declared.options for plugin in plugins if plugin.declared.options is not None]
+        command.groups = (*self.groups, *own)
+        return command
+
+    def declared(self, group: type[Options]) -> list[Option]:
+        """Return the declarations of a group; there is a flag for each backend."""
+        options = super().declared(group)
+        is_extended = self.plugins and group is RunnerOptions
+        return [with_flags(option, self.plugins) for option in options] if is_extended else options
+
+    def missing(self) -> dict[str, str]:
+        """Return the flags of backends of other packages that are not used."""
+        return {
+            flag: f"is about {plugin.flag}, which is not given."
+            for plugin in all_backends(self._flags())
+            for flag in plugin.option_flags
+        }
+
+    def _flags(self) -> set[str]:
+        own = (option for group in RunCommand.groups for option in options_of(group))
+        return {"-h", "--help", *(flag for option in own for flag in option.flags)}
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that runs the model."""
-        self._check(values)
+        check_run(values, f"polygraphy {self.name}", written_by_layers(values))
         runs = values[RunOptions]
         order = values[OrderOptions]
-        return RunScript(
+        backends = backends_of(values, f"polygraphy {self.name}", self.plugins)
+        script = RunScript(
             command=words,
-            model=values[ModelOptions].model_file,
+            model=backends.model,
             runners=values[RunnerOptions].runners,
             providers=_listed(values[OnnxrtOptions].providers),
             graph_optimization_level=values[OnnxrtOptions].graph_optimization_level,
-            onnx=onnx_of(
-                values,
-                f"polygraphy {self.name}",
-                is_loaded=bool(values[RunnerOptions].runners),
-            ),
+            onnx=backends.onnx,
+            trt=backends.trt,
+            tf=backends.tf,
+            torch=backends.torch,
+            references=backends.references,
             data=data_of(
                 values[DataOptions], values[ModelOptions].input_shapes, f"polygraphy {self.name}"
             ),
@@ -86,57 +155,14 @@ class RunCommand(Command):
             warm_up=order.warm_up,
             save_inputs=runs.save_inputs,
             save_outputs=runs.save_outputs,
+            save_input_blob=runs.save_input_blob,
             comparison=comparison_of(values, f"polygraphy {self.name}"),
             log=log_of(values[LogOptions]),
-        ).render()
-
-    def _check(self, values: Values) -> None:
-        """Refuse what cannot be meant together."""
-        runners, model = values[RunnerOptions].runners, values[ModelOptions]
-        loaded, saved = values[CompareOptions].load_outputs, values[RunOptions]
-        usage = f"polygraphy {self.name}"
-        if not runners and not loaded:
-            raise CommandLineError(
-                "nothing is selected to run. Choose at least one of --onnxrt, --onnx.", usage
-            )
-        if runners and model.model_file is None:
-            raise CommandLineError(
-                "a runner is selected but no model is given. Name its path.", usage
-            )
-        if not runners and (saved.save_inputs or saved.save_outputs):
-            raise CommandLineError(
-                "without a runner there is nothing to save. Choose at least one of --onnxrt,"
-                " --onnx.",
-                usage,
-            )
-        kind = model_type(model)
-        if runners and kind not in ("onnx", None):
-            raise CommandLineError(
-                f"{model.model_file} is a model of type {kind}, which none of the selected runners"
-                " can run. They run ONNX models.",
-                usage,
-            )
-        read = [
-            ("MODEL", model.model_file if runners else None),
-            *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
-            *(("--load-outputs", path) for path in loaded),
-        ]
-        written = [
-            ("--save-inputs", saved.save_inputs),
-            ("--save-outputs", saved.save_outputs),
-            ("--save-onnx", values[OnnxSaveOptions].save_onnx),
-            ("--save-accuracy-results", values[CompareOptions].save_accuracy_results),
-            ("--log-file", values[LogOptions].log_file),
-            ("--gen-script", values[ScriptOptions].gen_script),
-        ]
-        check_paths(read, written, usage)
-        check_saved_verdicts(values, usage)
+            plugged=plugged_of(values, self.plugins),
+        )
+        check_worst(values, script, f"polygraphy {self.name}")
+        return rendered(with_layers(script, values, f"polygraphy {self.name}"), self.plugins)
 
 
 def _listed(texts: Sequence[str] | None) -> list[str] | None:
     return None if texts is None else list(texts)
-
-
-def log_of(options: LogOptions) -> Log:
-    """Return how the program is to log."""
-    return Log(severities=severities(options), formats=options.log_format, file=options.log_file)

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
-from attrs import frozen
+from attrs import Factory, asdict, frozen
 
 __all__ = ["Comparison", "Function", "Postprocess", "SimpleFunction", "ThresholdFunction"]
 
 _CLASSES = {
+    "bias": ("BiasCompareFunc", "bias_threshold"),
     "cosine_similarity": ("CosineSimilarityCompareFunc", "cosine_similarity_threshold"),
+    "error_distribution": ("ErrorDistributionCompareFunc", "error_distribution_threshold"),
     "indices": ("IndicesCompareFunc", "index_tolerance"),
     "l2": ("L2CompareFunc", "l2_threshold"),
+    "non_finite": ("NonFiniteCompareFunc", "non_finite_threshold"),
     "normalized_l2": ("NormalizedL2CompareFunc", "normalized_l2_threshold"),
     "perceptual_metrics": ("PerceptualMetricsCompareFunc", "lpips_threshold"),
     "psnr": ("PsnrCompareFunc", "psnr_threshold"),
     "snr": ("SnrCompareFunc", "snr_threshold"),
     "sqnr": ("SqnrCompareFunc", "sqnr_threshold"),
+    "top_k": ("TopKCompareFunc", "agreement_threshold"),
+    "ulp": ("UlpCompareFunc", "ulp_threshold"),
 }
 """The class of each function, and its argument that takes the threshold."""
 
@@ -32,6 +37,10 @@ class SimpleFunction:
     fail_fast: bool | None = None
     check_error_stat: Any = None
     infinities_compare_equal: bool | None = None
+    save_heatmaps: str | None = None
+    show_heatmaps: bool | None = None
+    save_error_metrics_plot: str | None = None
+    show_error_metrics_plot: bool | None = None
     error_quantile: Any = None
 
     @property
@@ -47,23 +56,18 @@ class SimpleFunction:
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of the class, by name."""
-        return {
-            "check_shapes": self.check_shapes,
-            "rtol": self.rtol,
-            "atol": self.atol,
-            "fail_fast": self.fail_fast,
-            "check_error_stat": self.check_error_stat,
-            "infinities_compare_equal": self.infinities_compare_equal,
-            "error_quantile": self.error_quantile,
-        }
+        return asdict(self, recurse=False)
 
 
 @frozen
 class ThresholdFunction:
-    """A comparison function with a threshold, by its name; None leaves a default alone."""
+    """A comparison function with a threshold, by its name, and its further settings; None leaves a
+    default alone.
+    """
 
     name: str
     threshold: Any = None
+    settings: Mapping[str, Any] = Factory(dict)
     check_shapes: bool | None = None
     fail_fast: bool | None = None
 
@@ -78,7 +82,12 @@ class ThresholdFunction:
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of the class, by name."""
         shapes = {} if self.name == "indices" else {"check_shapes": self.check_shapes}
-        return {_CLASSES[self.name][1]: self.threshold, **shapes, "fail_fast": self.fail_fast}
+        return {
+            _CLASSES[self.name][1]: self.threshold,
+            **self.settings,
+            **shapes,
+            "fail_fast": self.fail_fast,
+        }
 
 
 Function = Union[SimpleFunction, ThresholdFunction]
@@ -109,6 +118,9 @@ class Comparison:
     allow_missing_outputs: bool = False
     save_results: str | None = None
     postprocess: Postprocess | None = None
+    save_worst: int | None = None
+    save_worst_path: str | None = None
+    save_error_by_depth: str | None = None
 
     @property
     def is_default(self) -> bool:

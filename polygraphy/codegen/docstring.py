@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from polygraphy.codegen.source import Source
 
-__all__ = ["docstring", "quoted_command"]
+__all__ = ["docstring", "listed_paths", "quoted", "quoted_command"]
 
 _PLAIN = re.compile(r"[\w@%+=:,./*\[\]-]+", re.ASCII)
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
@@ -25,6 +25,14 @@ def quoted(word: str) -> str:
     if all(character.isprintable() for character in word):
         return "'" + word.replace("'", "'\"'\"'") + "'"
     return "$'" + "".join(map(_escaped, word)) + "'"
+
+
+def listed_paths(paths: Sequence[str]) -> str:
+    """Return paths as part of a sentence: ``a, b and c``."""
+    words = [quoted(path) for path in paths]
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _escaped(character: str) -> str:

@@ -3,10 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 
-__all__ = ["OnnxModel"]
+from polygraphy.codegen.tf_graph import TfGraph
+
+__all__ = ["CAST_TOLERANCES", "Cast", "OnnxModel"]
+
+CAST_TOLERANCES = {"fp16": 1e-2, "bf16": 1e-1}
+"""About ten times the relative spacing of the numbers of each type."""
+
+
+@frozen
+class Cast:
+    """To what an ONNX model is converted, and what of it; None leaves a default alone.
+
+    Attributes:
+        dtype: the data type, ``fp16`` or ``bf16``.
+        keep_ops: types of operators that stay.
+        keep_nodes: names of nodes that stay.
+        only_ops: types of operators that are converted.
+        only_nodes: names of nodes that are converted.
+        cast_io: whether inputs and outputs are, too.
+    """
+
+    dtype: str
+    keep_ops: Sequence[str] | None = None
+    keep_nodes: Sequence[str] | None = None
+    only_ops: Sequence[str] | None = None
+    only_nodes: Sequence[str] | None = None
+    cast_io: bool | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the function that converts is told."""
+        return asdict(self, filter=lambda field, _: field.name != "dtype")
 
 
 @frozen
@@ -14,6 +46,8 @@ class OnnxModel:
     """How the ONNX model comes to be that is run; None and empty values leave defaults alone.
 
     Attributes:
+        graph: the TensorFlow graph that it is converted from; else it comes from a file.
+        opset: the opset that it is converted to.
         external_data_dir: where its weights are.
         ignore_external_data: whether only its structure is loaded.
         infer_shapes: whether shapes are inferred.
@@ -22,6 +56,7 @@ class OnnxModel:
         outputs: names and patterns of tensors that become outputs.
         mark_types: operators whose outputs become outputs.
         exclude_outputs: names and patterns of tensors that are no outputs.
+        cast: the data type that it is converted to.
         save: where the changed model is saved.
         external_data_path: where its weights are saved, relative to that; empty for the usual
             place.
@@ -29,6 +64,8 @@ class OnnxModel:
         all_tensors_to_one_file: whether all weights go to one file.
     """
 
+    graph: TfGraph | None = None
+    opset: int | None = None
     external_data_dir: str | None = None
     ignore_external_data: bool | None = None
     infer_shapes: bool = False
@@ -37,6 +74,7 @@ class OnnxModel:
     outputs: Sequence[str] = ()
     mark_types: Sequence[str] = ()
     exclude_outputs: Sequence[str] = ()
+    cast: Cast | None = None
     save: str | None = None
     external_data_path: str | None = None
     size_threshold: int | None = None

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import BaseLoader, Environment, FileSystemLoader, ModuleLoader, StrictUndefined
+from jinja2 import (
+    BaseLoader,
+    ChoiceLoader,
+    DictLoader,
+    Environment,
+    FileSystemLoader,
+    ModuleLoader,
+    StrictUndefined,
+)
 
 from polygraphy.codegen.docstring import docstring
 from polygraphy.codegen.source import Source, finalize, literal
@@ -16,6 +25,7 @@ from polygraphy.codegen.source import Source, finalize, literal
 __all__ = ["LINE_LENGTH", "environment", "formatted", "render"]
 
 LINE_LENGTH = 100
+_OURS = "polygraphy"
 _FOLDER = Path(__file__).parent
 TEMPLATES = _FOLDER / "templates"
 COMPILED = _FOLDER / "compiled"
@@ -27,19 +37,30 @@ class _Imports:
     def __init__(self) -> None:
         self._names: dict[str, set[str]] = {}
 
-    def use(self, module: str, name: str) -> Source:
-        """Return a name that the program imports from a module."""
-        self._names.setdefault(module, set()).add(name)
-        return Source(name)
+    def use(self, module: str, name: str, alias: str = "") -> Source:
+        """Return a name that the program imports from a module, under another name if given."""
+        self._names.setdefault(module, set()).add(f"{name} as {alias}" if alias else name)
+        return Source(alias or name)
 
     def lines(self) -> Source:
-        """Return the import statements."""
-        return Source(
-            "\n".join(
-                f"from {module} import {', '.join(sorted(names, key=_import_order))}"
-                for module, names in sorted(self._names.items())
-            )
-        )
+        """Return the import statements: of the standard library, of others, and of this package."""
+        groups: tuple[list[str], list[str], list[str]] = ([], [], [])
+        for module, names in sorted(self._names.items()):
+            groups[_group(module)].extend(_lines(module, names))
+        return Source("\n\n".join("\n".join(group) for group in groups if group))
+
+
+def _group(module: str) -> int:
+    """Return in which group of imports a module stands, as isort has them."""
+    package = module.partition(".")[0]
+    return 2 if package == _OURS else int(package not in sys.stdlib_module_names)
+
+
+def _lines(module: str, names: set[str]) -> list[str]:
+    """Return the statements that import names from a module: a renamed one has its own."""
+    plain = sorted((name for name in names if " as " not in name), key=_import_order)
+    renamed = sorted(names.difference(plain))
+    return [f"from {module} import {each}" for each in [*renamed, ", ".join(plain)] if each]
 
 
 def _import_order(name: str) -> tuple[int, str]:
@@ -70,10 +91,17 @@ _LEVELS = re.compile(r"[A-Z]+(_[A-Z]+)?")
 _WORDS = frozenset(
     {
         "MODEL",
+        "PLUGINS",
         "None",
         "bool",
+        "build_engine",
+        "calibrator",
+        "create_config",
         "data_loader",
+        "engine",
         "load_model",
+        "load_network",
+        "make_runners",
         "model",
         "results",
         "runners",
@@ -99,11 +127,8 @@ def _source(word: str) -> Source:
 
 def environment(loader: BaseLoader | None = None) -> Environment:
     """Return the environment in which templates are compiled and rendered."""
-    if loader is None:
-        compiled = (COMPILED / "__init__.py").exists()
-        loader = ModuleLoader(COMPILED) if compiled else FileSystemLoader(TEMPLATES)
     made = Environment(
-        loader=loader,
+        loader=loader or _shipped(),
         finalize=finalize,
         undefined=StrictUndefined,
         autoescape=True,  # Makes macros return Source; after `finalize` nothing is left to escape.
@@ -116,30 +141,46 @@ def environment(loader: BaseLoader | None = None) -> Environment:
     return made
 
 
+def _shipped() -> BaseLoader:
+    """Return the loader of the templates of this package."""
+    compiled = (COMPILED / "__init__.py").exists()
+    return ModuleLoader(COMPILED) if compiled else FileSystemLoader(TEMPLATES)
+
+
+def _with(partials: Mapping[str, str]) -> BaseLoader:
+    return ChoiceLoader([_shipped(), DictLoader(partials)])
+
+
 @lru_cache(maxsize=1)
 def shared_environment() -> Environment:
     """Return the environment of this process, which keeps the templates that it has compiled."""
     return environment()
 
 
-def render(template: str, summary: str, command: Sequence[str], **context: Any) -> str:
+def render(
+    template: str,
+    summary: str,
+    command: Sequence[str],
+    partials: Mapping[str, str] | None = None,
+    **context: Any,
+) -> str:
     """Render a program.
 
     Args:
         template: name of the template, such as ``run.py.j2``.
         summary: the first line of the program's docstring; printable text.
         command: the words of the command line that the program stands for.
+        partials: templates of other packages that it may import: their texts by name.
         context: values for the template.
 
     Returns:
         Python source; valid, but not pretty: see `formatted`.
     """
     imports = _Imports()
-    use: Callable[[str, str], Source] = imports.use
-    return (
-        shared_environment()
-        .get_template(template)
-        .render(use=use, imports=imports, header=docstring(summary, command), **context)
+    use: Callable[..., Source] = imports.use
+    chosen = environment(_with(partials)) if partials else shared_environment()
+    return chosen.get_template(template).render(
+        use=use, imports=imports, header=docstring(summary, command), **context
     )
 
 

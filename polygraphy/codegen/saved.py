@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.codegen.comparison import SimpleFunction
+from polygraphy.codegen.comparison import Comparison
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 from polygraphy.codegen.script import Log
@@ -50,8 +50,7 @@ class InspectDiffScript:
     command: Sequence[str]
     reference: str
     candidate: str
-    fail_fast: bool | None = None
-    simple: SimpleFunction = SimpleFunction()
+    comparison: Comparison = Comparison()
     log: Log = Log()
 
     def render(self) -> str:

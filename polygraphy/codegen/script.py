@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 
 from polygraphy.codegen.comparison import Comparison, SimpleFunction
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.layerwise import Layerwise
 from polygraphy.codegen.onnx_model import OnnxModel
+from polygraphy.codegen.plugged import PluggedRunner
 from polygraphy.codegen.render import render
+from polygraphy.codegen.tf_graph import TfGraph
+from polygraphy.codegen.torch_model import TorchModels
+from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["BACKEND_NAMES", "Comparison", "Data", "Log", "RunScript", "SimpleFunction"]
 
-BACKEND_NAMES = {"onnxrt": "ONNX Runtime", "onnx": "the ONNX reference evaluator"}
+BACKEND_NAMES = {
+    "onnxrt": "ONNX Runtime",
+    "onnx": "the ONNX reference evaluator",
+    "trt": "TensorRT",
+    "tf": "TensorFlow",
+    "pluginref": "the plugin references",
+    "torch": "PyTorch",
+}
+_SAVED_ENGINE = "trt_engine"
 
 
 @frozen
@@ -41,6 +54,7 @@ class Data:
     iterations: int | None = None
     val_range: Any = None
     shapes: Sequence[Mapping[str, Sequence[int]]] = ()
+    backend_module: str | None = None
 
     @property
     def is_default(self) -> bool:
@@ -50,7 +64,12 @@ class Data:
 
 @frozen
 class RunScript:
-    """A program that runs a model in some backends and compares what comes out."""
+    """A program that runs a model in some backends and compares what comes out.
+
+    `runners` holds the name of each backend; a saved engine is ``trt_engine:`` and its path, a
+    PyTorch model ``torch:`` and its path, or a script and the function in it. `plugged` says more
+    about those of other packages.
+    """
 
     command: Sequence[str]
     model: str | None = None
@@ -58,19 +77,60 @@ class RunScript:
     providers: Sequence[str] | None = None
     graph_optimization_level: str | None = None
     onnx: OnnxModel = OnnxModel()
+    trt: TrtModel = TrtModel()
+    tf: TfGraph = TfGraph()
+    torch: TorchModels = TorchModels()
+    references: str | None = None
     data: Data = Data()
     sequential: bool = False
     warm_up: int | None = None
     use_subprocess: bool = False
     save_inputs: str | None = None
     save_outputs: str | None = None
+    save_input_blob: str | None = None
     comparison: Comparison = Comparison()
     log: Log = Log()
+    plugged: Mapping[str, PluggedRunner] = Factory(dict)
+    layerwise: Layerwise | None = None
+
+    @property
+    def backends(self) -> list[tuple[str, str]]:
+        """The name of each runner's backend, and the path that it runs if that is not the
+        model's.
+        """
+        return [(name, path) for name, _, path in (each.partition(":") for each in self.runners)]
+
+    @property
+    def uses_model(self) -> bool:
+        """Whether a runner runs the model, rather than one of its own."""
+        return any(not path for _, path in self.backends)
+
+    @property
+    def builds_engine(self) -> bool:
+        """Whether a TensorRT engine is built."""
+        return "trt" in self.runners and not self.trt.is_engine
+
+    @property
+    def builds_in_steps(self) -> bool:
+        """Whether that takes statements of its own."""
+        return self.builds_engine and not self.trt.is_brief
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether the engine's build needs the input data."""
+        return self.builds_engine and self.trt.calibrates
 
     @property
     def shares_onnx(self) -> bool:
         """Whether several runners use the ONNX model, so that it is loaded once, before them."""
-        return len(self.runners) > 1
+        others = {name for name, plugged in self.plugged.items() if not plugged.loads_onnx}
+        takers = [name for name, path in self.backends if not path and name not in ("tf", *others)]
+        return len(takers) > 1
+
+    @property
+    def unmarked_onnx(self) -> OnnxModel:
+        """How the ONNX model comes to be, but for its outputs."""
+        return evolve(self.onnx, mark_all=False, outputs=(), mark_types=(), exclude_outputs=())
 
     @property
     def compares(self) -> bool:
@@ -90,8 +150,15 @@ class RunScript:
         model = (
             quoted((self.model or "").replace("\\", "/").rpartition("/")[2]) if self.model else ""
         )
-        backends = [BACKEND_NAMES[runner] for runner in self.runners]
+        titles = {**BACKEND_NAMES, **{name: each.title for name, each in self.plugged.items()}}
+        backends = [titles[name] for name, _ in self.backends if name != _SAVED_ENGINE]
+        engines = [quoted(path) for name, path in self.backends if name == _SAVED_ENGINE]
         loaded = [quoted(path) for path in self.comparison.load_outputs]
+        if not backends and engines:
+            model, backends = _listed(engines), [BACKEND_NAMES["trt"]]
+            engines = []
+        elif not model:
+            model = _listed([quoted(path) for name, path in self.backends if name == "torch"])
         if not backends:
             return f"Compare the saved outputs {_listed(loaded)}."
         twice = [
@@ -99,13 +166,14 @@ class RunScript:
             for name in dict.fromkeys(backends)
         ]
         where = f"{model} in {_listed(twice)}"
-        if loaded:
-            return f"Compare {where} with {_listed(loaded)}."
+        if loaded or engines:
+            return f"Compare {where} with {_listed([*engines, *loaded])}."
         return f"Compare {where}." if self.compares else f"Run {where}."
 
     def render(self) -> str:
         """Return the program."""
-        return render("run.py.j2", self.summary, self.command, script=self)
+        partials = {f"runners/{name}.py.j2": each.partial for name, each in self.plugged.items()}
+        return render("run.py.j2", self.summary, self.command, partials, script=self)
 
 
 def _listed(words: Sequence[str]) -> str:

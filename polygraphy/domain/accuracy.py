@@ -11,7 +11,9 @@ from attrs import frozen
 
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.errors import UsageError
 from polygraphy.domain.keyed_list import KeyedList
+from polygraphy.domain.reevaluation import Thresholds, check_aggregation, reevaluate
 from polygraphy.domain.results import IterationResult
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.store import ResultStore
@@ -79,13 +81,20 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Whether averages over iterations are judged, rather than iterations."""
         return self.aggregation == "average"
 
+    def __iter__(self) -> Iterator[RunnerPair]:  # type: ignore[override]
+        """Yield the pairs, as a dictionary does; see `items`."""
+        return iter(self.keys())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self.items()),), vars(self)
+
     def __bool__(self) -> bool:
         if self.is_average:
-            averages = [self.average_results(pair) for pair, _ in self]
+            averages = [self.average_results(pair) for pair in self]
             return any(averages) and all(all(found.values()) for found in averages)
         answers = [
             answer
-            for _, iterations in self
+            for iterations in self.values()
             for answers in iterations
             for answer in answers.values()
         ]
@@ -125,12 +134,41 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
     def output_names(self) -> list[str]:
         """Return the names of all outputs that were compared, each once."""
-        names = (name for _, iterations in self for answers in iterations for name in answers)
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(name for _, _, name, _ in self.outputs()))
+
+    def describe_average(
+        self, runner_pair: RunnerPair | None = None
+    ) -> dict[str, tuple[str, bool]]:
+        """Return, per output of a pair (the first unless given), the verdict about its averages in
+        a line, and whether it passed; without those whose thresholds have no such line.
+        """
+        described = {
+            name: result.describe() for name, result in self.average_results(runner_pair).items()
+        }
+        return {name: line for name, line in described.items() if line is not None}
+
+    def reevaluate(self, thresholds: Thresholds, aggregation: str | None = None) -> AccuracyResult:
+        """Hold the metrics to other thresholds, in place.
+
+        Args:
+            thresholds: one for all outputs, or by output name, in which ``""`` stands for others.
+            aggregation: ``per_sample`` or ``average``, if that is to change, too.
+
+        Returns:
+            These results.
+
+        Raises:
+            UsageError: an output has no threshold, or one for metrics that were not computed; then
+                nothing is changed.
+        """
+        chosen = self.aggregation if aggregation is None else check_aggregation(aggregation)
+        reevaluate(((name, answer) for _, _, name, answer in self.outputs()), thresholds)
+        self.aggregation = chosen
+        return self
 
     def outputs(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
         """Yield every answer with its pair, iteration and output name."""
-        for pair, iterations in self:
+        for pair, iterations in self.items():
             for iteration, answers in enumerate(iterations):
                 for name, answer in answers.items():
                     yield pair, iteration, name, answer
@@ -151,7 +189,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         if not self.is_average:
             yield from self.outputs()
             return
-        for pair, _ in self:
+        for pair in self:
             for name, average in self.average_results(pair).items():
                 yield pair, None, name, average
 
@@ -161,6 +199,35 @@ class AccuracyResults(list[AccuracyResult]):
 
     def __bool__(self) -> bool:
         return len(self) > 0 and all(self)
+
+    def output_names(self) -> list[str]:
+        """Return the names of all outputs that were compared, each once."""
+        return list(dict.fromkeys(name for result in self for name in result.output_names()))
+
+    def reevaluate(
+        self, thresholds: Thresholds | Sequence[Thresholds], aggregation: str | None = None
+    ) -> AccuracyResults:
+        """Hold the metrics to other thresholds, in place; see `AccuracyResult.reevaluate`.
+
+        Args:
+            thresholds: for every comparison function in turn, or where there is one, its own.
+            aggregation: ``per_sample`` or ``average``, if that is to change, too.
+
+        Returns:
+            These results.
+
+        Raises:
+            UsageError: there is not one entry for each comparison function, or one does not fit.
+        """
+        listed = thresholds if isinstance(thresholds, (list, tuple)) else [thresholds]
+        if len(listed) != len(self):
+            raise UsageError(
+                f"There are {len(self)} comparison functions, and thresholds for {len(listed)}.",
+                hint="Give a list with one entry for each.",
+            )
+        for result, each in zip(self, listed, strict=True):
+            result.reevaluate(each, aggregation)
+        return self
 
     def save(self, dest: PathOrFile) -> None:
         """Write the verdicts to one file, whole or not at all."""

@@ -121,8 +121,8 @@ class DataType(metaclass=_Members):
         Args:
             dtype: what the library calls it: a NumPy dtype, an `onnx.TensorProto` integer,
                 ``tensor(float)``, ...
-            source_module: ``numpy``, ``onnx``, ``onnxruntime``, ``tensorrt`` or ``torch``; found
-                out when it is None.
+            source_module: ``numpy``, ``onnx``, ``onnxruntime``, ``tensorflow``, ``tensorrt`` or
+                ``torch``; found out when it is None.
 
         Raises:
             DataTypeConversionException: there is no such type here.
@@ -195,6 +195,14 @@ def _from_numpy(dtype: DTypeLike) -> DataTypeEntry | None:
     return _FROM_NUMPY.get(resolved.name)
 
 
+_BY_PACKAGE = {
+    "tensorflow": "tensorflow",
+    "tensorrt": "tensorrt",
+    "tensorrt_rtx": "tensorrt",
+    "torch": "torch",
+}
+
+
 def _module_of(dtype: Any) -> str:
     """Guess which library a data type belongs to, without importing any."""
     if isinstance(dtype, int) and not isinstance(dtype, bool):
@@ -203,7 +211,7 @@ def _module_of(dtype: Any) -> str:
         return "onnxruntime"
     owner = dtype.__module__ if isinstance(dtype, type) else type(dtype).__module__
     root = str(owner).partition(".")[0]
-    return {"tensorrt": "tensorrt", "tensorrt_rtx": "tensorrt", "torch": "torch"}.get(root, "numpy")
+    return _BY_PACKAGE.get(root, "numpy")
 
 
 def _converter(module: str) -> DataTypeConverter:
@@ -212,5 +220,5 @@ def _converter(module: str) -> DataTypeConverter:
     except Unbound:
         raise DataTypeConversionException(
             f"Data types of {module!r} are not known here.",
-            hint="Known: numpy, onnx, onnxruntime, tensorrt, torch.",
+            hint="Known: numpy, onnx, onnxruntime, tensorflow, tensorrt, torch.",
         ) from None

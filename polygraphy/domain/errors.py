@@ -43,6 +43,9 @@ __all__ = [
     "close_matches",
 ]
 
+_LISTED = 30
+"""How many of the names that there are an error lists."""
+
 
 class PolygraphyException(Exception):
     """Anything that stops a run. `hint` says what to do about it, in one sentence."""
@@ -86,7 +89,9 @@ class UnknownNameError(UsageError):
         self.name = name
         self.known = tuple(known)
         self.matches = close_matches(name, self.known)
-        listed = ", ".join(repr(known_name) for known_name in self.known) or "none"
+        listed = ", ".join(map(repr, self.known[:_LISTED])) or "none"
+        if len(self.known) > _LISTED:
+            listed += f", and {len(self.known) - _LISTED} more"
         if self.matches and not hint:
             hint = "Did you mean " + " or ".join(repr(match) for match in self.matches) + "?"
         super().__init__(f"{what} {name!r} does not exist. There is: {listed}.", hint=hint)

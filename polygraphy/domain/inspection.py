@@ -63,6 +63,7 @@ class TensorReport:
         name: of the tensor.
         dtype: of the elements, by name.
         shape: of the tensor.
+        is_text: whether the elements are text, of which there are no statistics.
         summary: its statistics, with `PERCENTILES` where detail is asked for.
         peculiarities: NaN, +Inf, -Inf and zeros; without detail only NaN and infinities that there
             are.
@@ -74,6 +75,7 @@ class TensorReport:
     dtype: str
     shape: tuple[int, ...]
     summary: Summary
+    is_text: bool = False
     peculiarities: tuple[Peculiarity, ...] = ()
     histogram: Histogram | None = None
     values: _Array | None = None
@@ -135,9 +137,10 @@ def report_on(name: str, array: _Array, detail: Detail) -> TensorReport:
     summary = summarize(array, quantiles=PERCENTILES) if detail.statistics else summarize(array)
     return TensorReport(
         name=name,
-        dtype=str(array.dtype),
+        dtype="str" if array.dtype.kind in "UO" else str(array.dtype),
         shape=array.shape,
         summary=summary,
+        is_text=array.dtype.kind in "USO",
         peculiarities=_peculiarities(array, summary, detail),
         histogram=histogram(array) if detail.histogram else None,
         values=array if detail.values else None,

@@ -34,7 +34,7 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
     def __getitem__(self, key: K) -> list[V]: ...
     def __getitem__(self, key: Any) -> Any:
         """Return the entry at a position, or the values of the first entry with a key."""
-        if isinstance(key, (SupportsIndex, slice)):
+        if _is_position(key):
             return super().__getitem__(key)
         return super().__getitem__(self.index_of(key))[1]
 
@@ -42,7 +42,7 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         """Replace the entry at a position, or the values of the first entry with a key; a new key
         is appended.
         """
-        if isinstance(key, (SupportsIndex, slice)):
+        if _is_position(key):
             super().__setitem__(key, value)
         elif key in self:
             super().__setitem__(self.index_of(key), (key, list(value)))
@@ -50,28 +50,28 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
             self.append((key, list(value)))
 
     def __contains__(self, key: object) -> bool:
-        return any(key in (own, (own, values)) for own, values in self)
+        return any(key in (own, (own, values)) for own, values in self.items())
 
     def index_of(self, key: K) -> int:
         """Return the position of the first entry with a key; UnknownNameError when there is
         none.
         """
-        for position, (own, _) in enumerate(self):
+        for position, (own, _) in enumerate(self.items()):
             if own == key:
                 return position
         raise UnknownNameError(self.key_description, str(key), map(str, self.keys()))
 
     def keys(self) -> list[K]:
         """Return the keys, in order."""
-        return [key for key, _ in self]
+        return [key for key, _ in self.items()]
 
     def values(self) -> list[list[V]]:
         """Return the values of each entry, in order."""
-        return [values for _, values in self]
+        return [values for _, values in self.items()]
 
     def items(self) -> Iterator[tuple[K, list[V]]]:
         """Yield ``(key, values)``."""
-        return iter(self)
+        return super().__iter__()
 
     def update(self, other: KeyedList[K, V] | Mapping[K, Iterable[V]]) -> None:
         """Take over the entries of `other`; an entry whose key is here already is replaced."""
@@ -79,4 +79,9 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
             self[key] = values
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self)!r})"
+        return f"{type(self).__name__}({list(self.items())!r})"
+
+
+def _is_position(key: Any) -> bool:
+    """Tell whether something is an integer of any library, or a slice."""
+    return isinstance(key, (int, slice)) or hasattr(type(key), "__index__")

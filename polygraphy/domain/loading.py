@@ -7,8 +7,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from polygraphy.domain.blobs import arrays_of
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.blobs import BlobFiles
 from polygraphy.ports.store import ResultStore
 
 __all__ = ["StreamingDataLoader"]
@@ -17,6 +20,10 @@ __all__ = ["StreamingDataLoader"]
 class StreamingDataLoader:
     """Yields saved feed dictionaries, one iteration at a time, from files and folders one after
     another.
+
+    Attributes:
+        input_metadata: what the model asks for, from which bare bytes (files ``.bin`` and ``.raw``)
+            take their data types and shapes; set before the first iteration is asked for.
     """
 
     def __init__(self, paths: str | Path | Sequence[str | Path], allow_dirs: bool = True) -> None:
@@ -28,6 +35,7 @@ class StreamingDataLoader:
         self.paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
         if not self.paths:
             raise UsageError("There is no path to load input data from.")
+        self.input_metadata: TensorMetadata | None = None
         for path in self.paths:
             if not allow_dirs and Path(path).is_dir():
                 raise UsageError(f"{path} is a folder; a file is needed here.")
@@ -36,15 +44,27 @@ class StreamingDataLoader:
         """Start at the first iteration; FileError at once when the first path is missing or
         damaged.
         """
-        store = resolve(ResultStore)
-        opened = store.iterate(self.paths[0], dict)
+        later = (self._opened_later(path) for path in self.paths[1:])
+        if resolve(BlobFiles).holds_blobs(self.paths[0]):
+            return chain(self._blobs(self.paths[0]), *later)
+        opened = resolve(ResultStore).iterate(self.paths[0], dict)
         first = list(islice(opened, 1))  # Read now, so that a damaged file is told now.
-        later = (_opened_later(store, path) for path in self.paths[1:])
         return chain(first, opened, *later)
+
+    def _opened_later(self, path: str | Path) -> Iterator[dict[str, Any]]:
+        if resolve(BlobFiles).holds_blobs(path):
+            yield from self._blobs(path)
+        else:
+            yield from resolve(ResultStore).iterate(path, dict)
+
+    def _blobs(self, path: str | Path) -> Iterator[dict[str, Any]]:
+        for blobs in resolve(BlobFiles).iterate(path):
+            if self.input_metadata is None:
+                raise UsageError(
+                    f"{path} holds bare bytes, whose data types and shapes only a model tells.",
+                    hint="Set input_metadata.",
+                )
+            yield arrays_of(blobs, self.input_metadata)
 
     def __repr__(self) -> str:
         return f"StreamingDataLoader({[str(path) for path in self.paths]!r})"
-
-
-def _opened_later(store: ResultStore, path: str | Path) -> Iterator[dict[str, Any]]:
-    yield from store.iterate(path, dict)

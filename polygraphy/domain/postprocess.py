@@ -53,8 +53,8 @@ class TopKPostprocessFunc:
             UsageError: an output does not have the axis, or its elements have no order.
         """
         for name in self.k if isinstance(self.k, Mapping) else ():
-            if name and name not in iter_result:
-                raise UnknownNameError("Output", name, iter_result)
+            if name and name not in iter_result.known_names():
+                raise UnknownNameError("Output", name, iter_result.known_names())
         outputs = {}
         for name, array in iter_result.items():
             choice: TopK | None = value_for(self.k, name, None)

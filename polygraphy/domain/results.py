@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Union
 
 import numpy as np
+from attrs import frozen
 
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.facts import Facts, ModelFacts
 from polygraphy.domain.keyed_list import KeyedList
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.store import ResultStore
 
-__all__ = ["IterationResult", "RunResults"]
+__all__ = ["IterationResult", "Part", "RunResults"]
 
 PathOrFile = Union[str, "Path", IO[Any]]
+
+
+@frozen
+class Part:
+    """Which of an iteration's outputs these are, where not all of them fit into memory at once.
+
+    Attributes:
+        index: of the part, from 0; the parts of an iteration follow one another.
+        names: of the outputs of all parts, in order.
+    """
+
+    index: int
+    names: Collection[str]
 
 
 class IterationResult(dict[str, Any]):
@@ -24,6 +39,8 @@ class IterationResult(dict[str, Any]):
     Attributes:
         runtime: how long the inference took, in seconds; None when nobody measured.
         runner_name: who produced it.
+        facts: what is known of the model, such as the data types in which outputs are computed.
+        part: which part of the iteration's outputs these are; None for all of them.
     """
 
     def __init__(
@@ -31,10 +48,29 @@ class IterationResult(dict[str, Any]):
         outputs: Mapping[str, Any] | None = None,
         runtime: float | None = None,
         runner_name: str | None = None,
+        *,
+        facts: Facts | None = None,
+        part: Part | None = None,
     ) -> None:
         super().__init__(outputs or {})
+        self.part = part
         self.runtime = runtime
+        self.facts: Facts = ModelFacts() if facts is None else facts
         self.runner_name = "custom_runner" if runner_name is None else runner_name
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether these are further outputs of the iteration before."""
+        return self.part is not None and self.part.index > 0
+
+    def known_names(self) -> Collection[str]:
+        """Return the names of all outputs of the iteration, also of those in other parts."""
+        return self.keys() if self.part is None else self.part.names
+
+    def compute_dtype(self, name: str) -> str | None:
+        """Return the coarsest data type in which an output was computed; None when not known."""
+        known = self.facts.compute_dtypes
+        return known.get(name, known.get(""))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):

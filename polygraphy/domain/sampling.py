@@ -16,7 +16,7 @@ from polygraphy.domain.errors import InputError
 from polygraphy.domain.metadata import MetadataTuple
 from polygraphy.domain.shapes import override_dynamic_shape
 
-__all__ = ["sample"]
+__all__ = ["integer_limits", "sample"]
 
 Array = np.ndarray[Any, Any]
 
@@ -68,7 +68,7 @@ def _integers(
             hint="Widen its value range.",
         )
     native = dtype.numpy()
-    least, most = _limits(dtype, native)
+    least, most = integer_limits(dtype)
     if smallest < least or largest > most:
         raise InputError(
             f"The value range [{low}, {high}] of input {name!r} does not fit into {dtype},"
@@ -79,7 +79,9 @@ def _integers(
     return np.asarray(drawn).astype(native)
 
 
-def _limits(dtype: DataTypeEntry, native: np.dtype[Any]) -> tuple[int, int]:
+def integer_limits(dtype: DataTypeEntry) -> tuple[int, int]:
+    """Return the smallest and the largest value of an integer data type."""
+    native = dtype.numpy()
     if native.kind in "iu":
         limits = np.iinfo(native)
         return int(limits.min), int(limits.max)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.datatype import DataType
+from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
 from polygraphy.domain.per_output import PerOutput, value_for
-from polygraphy.domain.sampling import sample
+from polygraphy.domain.sampling import integer_limits, sample
 from polygraphy.domain.shapes import (
     Shape,
     fits,
@@ -20,6 +21,8 @@ from polygraphy.domain.shapes import (
     is_shape_dynamic,
     override_dynamic_shape,
 )
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.tensors import Tensors
 
 __all__ = ["DEFAULT_SEED", "DEFAULT_VAL_RANGE", "DataLoader", "ValRange"]
 
@@ -38,6 +41,8 @@ class DataLoader:
 
     Attributes:
         input_metadata: what the model asks for; set before the first item is asked for.
+        model_facts: what else is known of the model, likewise: integer inputs without a range of
+            their own take their legal values from it.
         notes: what was assumed on the way, in words, each once.
     """
 
@@ -59,35 +64,35 @@ class DataLoader:
                 may be patterns. Of several, each iteration takes the next, over and over.
             val_range: smallest and largest value, both inclusive, for all inputs or per input;
                 (0.0, 1.0) unless given.
-            data_loader_backend_module: the array library of the data: ``numpy``.
+            data_loader_backend_module: the array library of the data: ``numpy`` unless given, or
+                ``torch``; the numbers are the same.
 
         Raises:
             UsageError: a value is out of its range.
+            MissingDependencyError: the array library is not installed.
         """
         self.seed = DEFAULT_SEED if seed is None else int(seed)
         self._turns = _listed(input_metadata)
         self.iterations = len(self._turns) if iterations is None else int(iterations)
         self.input_metadata: TensorMetadata | None = None
+        self.model_facts: Facts | None = None
+        self._is_range_given = val_range is not None
         self.val_range: PerOutput[ValRange] = DEFAULT_VAL_RANGE if val_range is None else val_range
         self.notes: list[str] = []
         if self.seed < 0:
             raise UsageError(f"A seed is not negative, unlike {self.seed}.")
         if self.iterations < 1:
             raise UsageError(f"There must be at least one iteration, not {self.iterations}.")
-        if data_loader_backend_module not in (None, "numpy"):
-            raise UsageError(
-                f"Data cannot be generated with {data_loader_backend_module!r}.",
-                hint="There is: numpy.",
-            )
+        self._tensors = _tensors_of(data_loader_backend_module)
         _ranges(self.val_range)
 
     def __len__(self) -> int:
         return self.iterations
 
-    def __iter__(self) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[index] for index in range(self.iterations))
 
-    def __getitem__(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
+    def __getitem__(self, index: int) -> dict[str, Any]:
         """Generate the feed dictionary of one iteration.
 
         Raises:
@@ -104,10 +109,29 @@ class DataLoader:
         generator = np.random.RandomState((self.seed + index) % 2**32)
         feed = {}
         for name, meta in metadata.items():
-            low, high = value_for(self.val_range, name, DEFAULT_VAL_RANGE)
+            low, high = self._range(name, meta.dtype)
             values = self._shape_values(name, meta, given)
-            feed[name] = sample(generator, name, meta, low, high) if values is None else values
+            array = sample(generator, name, meta, low, high) if values is None else values
+            feed[name] = self._tensors.from_array(name, array) if self._tensors else array
         return feed
+
+    def _range(self, name: str, dtype: DataTypeEntry) -> ValRange:
+        """Return the smallest and the largest value of an input: those given, else those that the
+        model allows, where that is known of integers.
+        """
+        given = value_for(self.val_range, name, None) if self._is_range_given else None
+        if given is not None:
+            return given
+        hints = self.model_facts.input_hints if self.model_facts and dtype.is_integral else {}
+        if name not in hints:
+            return DEFAULT_VAL_RANGE
+        hint = hints[name]
+        high = min(hint.high, integer_limits(dtype)[1])
+        self._note(
+            f"Input tensor: {name} | Takes whole numbers from {hint.low} to {high}: the model uses"
+            f" it as {hint.reason}. Give a range for others."
+        )
+        return hint.low, high
 
     @property
     def user_input_metadata(self) -> TensorMetadata:
@@ -193,6 +217,20 @@ class DataLoader:
             f"DataLoader(seed={self.seed}, iterations={self.iterations},"
             f" val_range={self.val_range!r})"
         )
+
+
+def _tensors_of(library: str | None) -> Tensors | None:
+    """Return what makes tensors of a library; None for NumPy's own arrays."""
+    if library in (None, "numpy"):
+        return None
+    try:
+        tensors = resolve(Tensors, library)
+    except Unbound:
+        raise UsageError(
+            f"Data cannot be generated with {library!r}.", hint="There is: numpy, torch."
+        ) from None
+    tensors.prepare()
+    return tensors
 
 
 def _listed(given: TensorMetadata | Sequence[TensorMetadata] | None) -> list[TensorMetadata]:

@@ -33,6 +33,21 @@ class TensorInfo:
     vectorized_dim: int | None = None
     components_per_element: int | None = None
 
+    @classmethod
+    def from_trt(cls, io_info: Any) -> TensorInfo:
+        """Describe a tensor as a builder reports it.
+
+        Args:
+            io_info: an ``IAlgorithmIOInfo``, or anything with a `dtype` and `strides`; the two
+                other facts are None where a version does not report them.
+        """
+        return cls(
+            io_info.dtype,
+            io_info.strides,
+            getattr(io_info, "vectorized_dim", None),
+            getattr(io_info, "components_per_element", None),
+        )
+
     def __str__(self) -> str:
         return (
             f"TensorInfo({self.dtype}, {self.strides}, {self.vectorized_dim}, "
@@ -54,6 +69,21 @@ class Algorithm:
     tactic: int
     inputs: tuple[TensorInfo, ...] = field(converter=_as_tuple)
     outputs: tuple[TensorInfo, ...] = field(converter=_as_tuple)
+
+    @classmethod
+    def from_trt(cls, context: Any, algorithm: Any) -> Algorithm:
+        """Describe a choice as a builder reports it.
+
+        Args:
+            context: an ``IAlgorithmContext``: how many inputs and outputs the layer has.
+            algorithm: an ``IAlgorithm``, whose tensors are numbered inputs first.
+        """
+        variant, inputs = algorithm.algorithm_variant, context.num_inputs
+        tensors = [
+            TensorInfo.from_trt(algorithm.get_algorithm_io_info(index))
+            for index in range(inputs + context.num_outputs)
+        ]
+        return cls(variant.implementation, variant.tactic, tensors[:inputs], tensors[inputs:])
 
     def __str__(self) -> str:
         def listed(infos: Sequence[TensorInfo]) -> str:
@@ -96,6 +126,15 @@ class TacticReplay(dict[str, Algorithm]):
     def load(cls, source: PathOrFile) -> TacticReplay:
         """Read a replay; FileError when the file holds something else."""
         return resolve(ResultStore).load(source, TacticReplay)
+
+    def to_json(self) -> str:
+        """Return the replay as JSON text."""
+        return resolve(ResultStore).dumps(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> TacticReplay:
+        """Read a replay from JSON text; FileError when it holds something else."""
+        return resolve(ResultStore).loads(text, TacticReplay)
 
     def __str__(self) -> str:
         return "\n".join(

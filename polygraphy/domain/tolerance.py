@@ -9,6 +9,7 @@ from typing import Any
 from attrs import field, frozen, validators
 
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.threshold import Threshold
 
 __all__ = ["DEFAULT_ATOL", "DEFAULT_RTOL", "STATISTICS", "Tolerance"]
 
@@ -43,7 +44,7 @@ def _number(value: Any) -> float:
 
 
 @frozen
-class Tolerance:
+class Tolerance(Threshold):
     """What one output is held to.
 
     Attributes:
@@ -95,6 +96,22 @@ class Tolerance:
         if isnan(absolute) or isnan(relative):
             return False
         return absolute <= self.atol or relative <= self.rtol
+
+    def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
+        """Return what was checked in a line, and whether it passed; None where single elements
+        are.
+        """
+        if "elemwise" in self.check_error_stat:
+            return None
+        passed = self.passed(metric_values)
+        found = ", ".join(
+            f"{name}: abs={metric_values[f'{name}_absdiff']:.6g},"
+            f" rel={metric_values[f'{name}_reldiff']:.6g}"
+            for name in self.check_error_stat
+        )
+        verdict = "PASSED" if passed else "FAILED"
+        held_to = f"(tolerance: abs={_plain(self.atol)}, rel={_plain(self.rtol)})"
+        return f"Difference | {found} {held_to} | {verdict}", passed
 
     def __str__(self) -> str:
         return f"(rel={_plain(self.rtol)}, abs={_plain(self.atol)})"

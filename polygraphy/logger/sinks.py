@@ -68,11 +68,11 @@ def _shows_colours(stream: TextIO) -> bool:
 
     The wish is the variable NO_COLOR, set and not empty (https://no-color.org).
     """
-    environ = os.environ
-    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
-        return False
     isatty = getattr(stream, "isatty", None)
-    return isatty is not None and bool(isatty())
+    if isatty is None or not isatty():
+        return False
+    environ = os.environ
+    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
 def _coloured(text: str, severity: int) -> str:

@@ -25,6 +25,7 @@ _EXTRAS = {
     "onnxruntime": "polygraphy[onnxruntime]",
     "tensorflow": "polygraphy[tensorflow]",
     "tensorrt": "polygraphy[tensorrt]",
+    "tf2onnx": "polygraphy[tensorflow]",
     "torch": "polygraphy[torch]",
 }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy import AccuracyResult, PairResult
+    from polygraphy.domain.device_times import DeviceTimes
     from polygraphy.domain.metadata import TensorMetadata
     from polygraphy.domain.validation import OutputValidity
 
@@ -26,6 +27,11 @@ class Console(Protocol):
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
 
+    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
+        """A model with many outputs, `tensors`, is about to be run in so many stretches of layers,
+        so that its tensors need no more than `budget` bytes at a time.
+        """
+
     def iteration_starting(self, index: int) -> None:
         """All runners are about to take the data of iteration `index`."""
 
@@ -37,6 +43,11 @@ class Console(Protocol):
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done; `runtimes` are the seconds of its iterations, in order."""
+
+    def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
+        """What a runner's device measured of its iterations, in order; told after
+        `runner_completed`, if there is any.
+        """
 
     def runner_failed(self, runner: str, reason: str) -> None:
         """A runner failed where the others go on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
@@ -70,6 +70,11 @@ class ResultStore(Protocol):
     def writer(self, dest: str | Path, kind: type[T]) -> AbstractContextManager[ResultWriter[T]]:
         """Open a file or folder for writing one item per iteration, in bounded memory where the
         format allows it.
+        """
+
+    def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
+        """Add what a comparison found, in plain values by output, to results that were saved to one
+        file; FileError when that cannot be done.
         """
 
     def iterate(self, source: str | Path, kind: type[T]) -> Iterator[T]:

@@ -239,3 +239,88 @@ def test_options_of_functions_that_are_not_used_are_warned_about(
     warnings = [line for line in done.err.splitlines() if line.startswith("[W]")]
     assert len(warnings) == bool(warning)
     assert warning in done.err
+
+
+def test_auto_is_what_rounding_explains(rounded: Path, polygraphy: Run) -> None:
+    failed = polygraphy(RUN)
+    assert failed.code == 1
+    assert "Rounding explains" in failed.out
+    assert "the tolerance 'auto' would pass" in failed.out
+    passed = polygraphy(f"{RUN} --rtol auto --atol auto")
+    assert passed.code == 0
+    assert "float16, in which it was computed" in passed.out
+    assert polygraphy(f"{RUN} --rtol auto").code == 0
+    assert polygraphy(f"{RUN} --rtol y:auto 1e-9 --atol 0").code == 0
+    wrong = polygraphy(f"{RUN} --rtol sloppy")
+    assert wrong.code == 2
+    assert "'sloppy' is not a number" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("function", "option", "good", "bad", "line"),
+    [
+        ("ulp", "--ulp-threshold", "1", "y:1e-3", "computed_in=float16"),
+        ("bias", "--bias-threshold", "1e-3", "1e-6", "Bias: "),
+        ("non_finite", "--non-finite-threshold", "0", None, "Non-Finite Mismatches: 0"),
+        ("top_k", "--top-k-threshold", "1", None, "Top-K Agreement: 1"),
+        ("error_distribution", "--error-distribution-threshold", "1e-3", "1e-5", "p95="),
+    ],
+)
+def test_thresholds_of_functions_that_tell_more(
+    rounded: Path, polygraphy: Run, function: str, option: str, good: str, bad: Any, line: str
+) -> None:
+    passed = polygraphy(f"{RUN} --compare {function} {option} {good}")
+    assert passed.code == 0
+    assert line in passed.out
+    assert bad is None or polygraphy(f"{RUN} --compare {function} {option} {bad}").code == 1
+
+
+def test_the_entries_and_the_margin_of_top_k(rounded: Path, polygraphy: Run) -> None:
+    from polygraphy.comparator import RunResults
+
+    saved = RunResults.load("o.json")
+    saved[0][1][0]["y"] = saved[0][1][0]["y"][..., ::-1].copy()
+    saved.save("o.json")
+    swapped = f"{RUN} --compare top_k"
+    assert polygraphy(swapped).code == 1
+    assert polygraphy(f"{swapped} --top-k-threshold 0").code == 0
+    assert polygraphy(f"{swapped} --top-k-margin y:1").code == 0
+    too_many = polygraphy(f"{swapped} --top-k 2")
+    assert too_many.code == 1
+    assert "nothing to compare" in too_many.out
+    unused = polygraphy(f"{RUN} --compare l2 --l2-threshold 1 --top-k 2")
+    assert "--top-k: not used" in unused.err
+
+
+def test_saved_outputs_also_hold_plain_values_and_the_comparison(
+    rounded: Path, polygraphy: Run
+) -> None:
+    assert polygraphy(f"{RUN} --save-outputs r.json").code == 1
+    tree = json.loads(Path("r.json").read_text())
+    (runner,) = tree["inference_results"]
+    assert runner == "onnxrt-runner"
+    assert np.shape(tree["inference_results"][runner]["y"]) == (1, 1, 2, 2)
+    found = tree["comparison_results"]["y"]
+    assert found["passed"] is False
+    assert found["max_error"] == pytest.approx(0.00010967, rel=1e-4)
+    assert found["mean_error"] == pytest.approx(5.6492e-05, rel=1e-4)
+    assert len(found["error_distribution"]["histogram"]["counts"]) == 10
+    polygraphy("polygraphy run identity.onnx --onnxrt --save-outputs single.json")
+    assert "comparison_results" not in json.loads(Path("single.json").read_text())
+    assert polygraphy("polygraphy inspect data r.json").code == 0
+
+
+def test_a_quantile_that_is_not_checked_is_told(rounded: Path, polygraphy: Run) -> None:
+    done = polygraphy(f"{RUN} --rtol 1 --error-quantile 0.5")
+    assert "--error-quantile: not used" in done.err
+    used = polygraphy(f"{RUN} --rtol 1 --check-error-stat quantile --error-quantile 0.5")
+    assert "not used" not in used.err
+    per_output = polygraphy(f"{RUN} --rtol 1 --check-error-stat y:quantile --error-quantile 0.5")
+    assert "not used" not in per_output.err
+
+
+def test_a_threshold_of_another_function_says_what_there_is(rounded: Path, polygraphy: Run) -> None:
+    polygraphy(f"{RUN} --save-accuracy-results a.json")
+    done = polygraphy("polygraphy check accuracy a.json --l2-threshold 1")
+    assert done.code == 2
+    assert "differences (function simple), which tolerances are for" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -45,6 +46,69 @@ def test_a_model_that_is_none(
     done = polygraphy(f"polygraphy run model.onnx {runner}")
     assert done.code == 3
     assert message in critical(done)
+
+
+def test_a_graph_that_is_wrong_is_not_called_a_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run
+) -> None:
+    from tests.support import models
+
+    monkeypatch.chdir(tmp_path)
+    model = models.identity()
+    model.graph.node[0].domain = "nobody.knows"
+    models.save(model, tmp_path / "model.onnx")
+    done = polygraphy("polygraphy run model.onnx --onnxrt")
+    assert done.code == 3
+    assert critical(done).startswith("[!] ONNX model is invalid: model.onnx: ")
+    assert "nobody.knows" in critical(done)
+    assert critical(done).endswith("`polygraphy check lint` says what is wrong with each node.")
+
+
+def test_a_folder_without_a_model(g2_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run replays --onnxrt")
+    assert done.code == 3
+    assert critical(done) == "[!] Model replays is a folder. Name the file itself."
+
+
+def test_what_is_no_model_is_not_quoted_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.json").write_text(json.dumps({"array": "x" * 10_000}), encoding="utf-8")
+    done = polygraphy("polygraphy surgeon sanitize data.json -o o.onnx")
+    assert done.code == 3
+    assert critical(done).startswith("[!] ONNX model is invalid: data.json is truncated")
+    assert len(critical(done)) < 500
+
+
+@pytest.mark.parametrize(
+    "command", ["run --onnxrt", "run --onnx", "inspect model --show=weights", "inspect sparsity"]
+)
+def test_a_model_without_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run, command: str
+) -> None:
+    from polygraphy.surgeon import strip_weights
+    from tests.support import models
+
+    monkeypatch.chdir(tmp_path)
+    models.save(strip_weights(models.mlp()), tmp_path / "stripped.onnx")
+    done = polygraphy(f"polygraphy {command} stripped.onnx")
+    assert done.code == 3
+    assert "`surgeon weight-reconstruct`" in critical(done)
+
+
+def test_weights_in_a_file_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run
+) -> None:
+    from polygraphy.backend.onnx import save_onnx
+    from tests.support import models
+
+    monkeypatch.chdir(tmp_path)
+    save_onnx(models.mlp(), "model.onnx", "weights.bin", size_threshold=0)
+    Path("weights.bin").unlink()
+    done = polygraphy("polygraphy run model.onnx --onnxrt")
+    assert done.code == 3
+    assert "--external-data-dir" in critical(done)
 
 
 @pytest.mark.parametrize("runner", ["--onnxrt", "--onnx"])

@@ -434,3 +434,15 @@ def test_native_files_take_part_everywhere(g2_dir: Path, polygraphy: Run) -> Non
     )
     assert polygraphy("polygraphy data convert o.safetensors o.json").code == 0
     assert polygraphy("polygraphy inspect diff o.json o.safetensors --atol 0 --rtol 0").code == 0
+
+
+def test_text_has_no_statistics(tmp_path: Path, monkeypatch: Any, polygraphy: Run) -> None:
+    monkeypatch.chdir(tmp_path)
+    from polygraphy.json import save_json
+
+    save_json([{"words": np.array(["a", "long word"])}], "text.json")
+    done = polygraphy("polygraphy inspect data text.json --histogram --statistics")
+    assert done.code == 0
+    assert "words [dtype=str, shape=(2,)] | Text, of which there are no statistics" in done.out
+    assert "nan" not in done.out.replace("NaN", "")
+    assert "Histogram" not in done.out

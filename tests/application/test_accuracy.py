@@ -20,6 +20,7 @@ from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageE
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.ports.binding import bind
 from polygraphy.ports.console import Console
+from polygraphy.ports.machine import Machine
 from tests.application.runs import counting_up, doubler, iteration, results
 
 AB, BC = ("a", "b"), ("b", "c")
@@ -35,7 +36,7 @@ def verdicts(result: AccuracyResult) -> dict[tuple[str, str], list[dict[str, boo
     """Return per pair and iteration whether each output passed."""
     return {
         pair: [{name: bool(answer) for name, answer in answers.items()} for answers in iterations]
-        for pair, iterations in result
+        for pair, iterations in result.items()
     }
 
 
@@ -292,7 +293,8 @@ def test_names_that_nobody_shares_are_still_paired() -> None:
 def test_no_common_output_is_no_success() -> None:
     runs = RunResults([("a", [iteration("a")]), ("b", [iteration("b", z=[1.0])])])
     assert not compared(runs, allow_missing_outputs=True)
-    assert not compared(RunResults([("a", [iteration()]), ("b", [iteration()])]))
+    with pytest.raises(InconclusiveError, match="answered about no output"):
+        compared(RunResults([("a", [iteration()]), ("b", [iteration()])]))
 
 
 # What is told.
@@ -426,3 +428,22 @@ def test_iterations_come_side_by_side() -> None:
         [("a", True), ("b", True), ("c", True)],
         [("a", True), ("b", False), ("c", False)],
     ]
+
+
+class TwoCores:
+    def cores(self) -> int:
+        return 2
+
+    def free_memory(self) -> int:
+        return 0
+
+    def release_memory(self) -> None:
+        pass
+
+
+def test_all_cores_may_be_used_unless_a_number_is_asked_for() -> None:
+    free, bound = SimpleCompareFunc(), SimpleCompareFunc()
+    bound.threads = 1
+    with bind(Machine, TwoCores()):
+        compare_accuracy(results(a=[[1.0]], b=[[1.0]]), compare_func=[free, bound])
+    assert (free.threads, bound.threads) == (2, 1)

@@ -38,7 +38,8 @@ def parameters(name: str) -> list[str]:
 def test_the_published_arguments_in_their_order() -> None:
     assert parameters("run") == [
         "runners", "data_loader", "warm_up", "use_subprocess", "subprocess_timeout",
-        "subprocess_polling_interval", "save_inputs_path", "save_outputs_path", "streaming",
+        "subprocess_polling_interval", "save_inputs_path", "save_outputs_path",
+        "save_input_blob_path", "streaming",
     ]  # fmt: skip
     assert parameters("compare_accuracy")[:5] == [
         "run_results", "fail_fast", "comparisons", "compare_func", "check_average",

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
-from polygraphy.application.feeding import FeedFitter, Feeds
+from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
 from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.facts import ModelFacts
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.synthesis import DataLoader
+from polygraphy.ports.binding import bind
+from polygraphy.ports.tensors import Tensors
 from tests.application.runs import INPUTS, doubler, feed
 
 
@@ -129,6 +132,11 @@ def test_a_loader_without_data_is_told_when_they_are_needed(console: RecordingCo
         Feeds([], console).describe_model_inputs([runner])
 
 
+def test_a_loader_that_is_none_is_told(console: RecordingConsole) -> None:
+    with pytest.raises(UsageError, match="The data loader is no iterable, but a NoneType"):
+        Feeds(None, console)
+
+
 # Taking the data one after another.
 
 
@@ -182,3 +190,28 @@ def test_all_data_are_copied(console: RecordingConsole) -> None:
     reused["x"][...] = 7
     assert first["x"].tolist() == second["x"].tolist() == feed(1)["x"].tolist()
     assert not feeds.advance()
+
+
+# Tensors of other libraries, and what is known of models.
+
+
+def test_tensors_of_other_libraries_reach_a_runner_as_arrays(fit: Any) -> None:
+    made = type("Tensor", (), {"__module__": "some_library.core"})()
+    tensors = SimpleNamespace(to_array=lambda tensor: np.ones(2, np.float32))
+    with bind(Tensors, tensors, "some_library"):
+        assert fit({"x": made})["x"].tolist() == [1, 1]
+    with pytest.raises(InputError, match="must be an array"):
+        fit({"x": made})
+
+
+def test_a_loader_that_wants_to_know_is_told_what_is_known_of_the_model(
+    console: RecordingConsole,
+) -> None:
+    facts = ModelFacts({"": "float16"})
+    with doubler("a") as runner:
+        loader = DataLoader()
+        runner.get_model_facts = lambda: facts
+        Feeds(loader, console).describe_model_inputs([runner])
+        assert loader.model_facts is facts
+        assert facts_of(runner) is facts
+    assert facts_of(doubler("b")) == ModelFacts()

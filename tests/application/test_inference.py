@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.fake import FakeRunner, MemoryResultStore, RecordingConsole
+from polygraphy.adapters.fake import (
+    FakeRunner,
+    FollowedJob,
+    MemoryResultStore,
+    RecordingConsole,
+    RecordingProgress,
+)
 from polygraphy.application.inference import run_sequentially, stream
+from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.errors import BackendError, FileError, InputError, UsageError
 from polygraphy.domain.loading import StreamingDataLoader
 from polygraphy.domain.metadata import TensorMetadata
@@ -16,6 +23,7 @@ from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.binding import bind
 from polygraphy.ports.console import Console
+from polygraphy.ports.progress import Progress
 from polygraphy.ports.runner import Runner
 from tests.application.runs import INPUTS, counting_up, doubler, feed, values
 
@@ -446,6 +454,28 @@ def test_warming_up_runs_the_first_iteration_beforehand_untimed(console: Recordi
     assert console.told("runner_completed") == [("a", [0.5] * 2), ("b", [0.5] * 2)]
 
 
+class _Measured(FakeRunner):
+    """A runner whose device says how long its n-th inference took: n seconds of computation."""
+
+    count = 0
+
+    def last_device_times(self) -> DeviceTimes | None:
+        self.count += 1
+        return DeviceTimes(0.25, float(self.count), 0.5)
+
+
+def test_what_the_device_measured_is_told_when_a_runner_is_done(console: RecordingConsole) -> None:
+    outputs = feed(1)
+    list(stream([_Measured({"y": outputs["x"]}, INPUTS, name="a"), doubler("b")], counting_up(2)))
+    [(name, times)] = console.told("device_times_measured")
+    assert (name, [each.compute for each in times]) == ("a", [1.0, 2.0])
+    assert times[1].total == 2.75
+    console.events.clear()
+    run_sequentially([_Measured({"y": outputs["x"]}, INPUTS, name="a")], counting_up(2), warm_up=3)
+    [(_, times)] = console.told("device_times_measured")
+    assert [each.compute for each in times] == [4.0, 5.0]  # Without those of warming up.
+
+
 def test_data_are_asked_for_once() -> None:
     asked = []
 
@@ -456,3 +486,27 @@ def test_data_are_asked_for_once() -> None:
 
     run_sequentially([doubler("a"), doubler("b"), doubler("c")], counted())
     assert asked == [0, 1]
+
+
+# Who watches sees how far a run is.
+
+
+def test_progress_is_told_with_the_number_of_iterations_where_that_is_known() -> None:
+    with bind(Progress, RecordingProgress()) as progress:
+        streamed([doubler("a"), doubler("b")], list(counting_up(3)))
+        streamed([doubler("a")], iter(list(counting_up(2))))
+        run_sequentially([doubler("a"), doubler("b")], iter(list(counting_up(2))), warm_up=5)
+    assert progress.jobs == [
+        FollowedJob("Running", 3, 3, True),
+        FollowedJob("Running", None, 2, True),
+        FollowedJob("a", 2, 2, True),
+        FollowedJob("b", 2, 2, True),
+    ]
+
+
+def test_progress_ends_with_a_run_that_is_left() -> None:
+    with bind(Progress, RecordingProgress()) as progress:
+        run = stream([doubler("a")], list(counting_up(3)))
+        next(run)
+        run.close()  # type: ignore[attr-defined]
+    assert progress.jobs == [FollowedJob("Running", 3, 1, True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,29 @@ def test_the_help_of_a_command_names_every_option(
             assert flags in shown
 
 
+def test_the_help_of_a_command_says_what_each_group_is_about() -> None:
+    command = load("run")
+    explained = {title: text for title, text, _ in describe(command)[3]}
+    for group in command.groups:
+        title, _, text = (group.__doc__ or "").strip().partition(": ")
+        assert explained[title] == text
+
+
+def test_help_that_cannot_be_written_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8", buffering=1) as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert main(["run", "-h"]) == 3
+        monkeypatch.setattr("sys.stdout", None)
+        assert main(["run", "-h"]) == 0
+        with suppress(OSError):
+            full.close()
+    assert capsys.readouterr().err == (
+        "polygraphy: error: could not write: No space left on device.\n"
+    )
+
+
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_help_keeps_within_the_terminal(width: int) -> None:
     unbreakable = max(len(flags) for group in describe(load("run"))[3] for flags, _ in group[2]) + 2
@@ -96,15 +120,16 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
         (["inspect"], "polygraphy inspect: error: no command is given after it. There is: data,"),
         (["inspect", "dat"], "'inspect dat' is no command. Did you mean inspect data"),
         (["inspect", "--xyz"], "'inspect --xyz' is no command. There is: data"),
-        (["concta"], "'concta' is no command. Did you mean data concat or data"),
+        (["concta"], "'concta' is no command. Did you mean data concat or convert"),
         (["inspct", "data"], "'inspct' is no command. Did you mean inspect"),
         (["inspect", "data"], "the following arguments are required: PATH."),
         (["inspect", "data", "a", "-n", "0"], "argument -n/--num-items: 0 would show nothing."),
         (["inspect", "diff", "a"], "the following arguments are required: CANDIDATE."),
         (["data", "concat", "a"], "it is not said where to write. Name a path with -o."),
-        (["data", "convert", "a", "a"], "a is to be both read and written."),
+        (["data", "convert", "a", "./a"], "PATH and OUTPUT name the same path, ./a."),
+        (["data", "merge", "b", "a", "-o", "a"], "PATH and --output name the same path, a."),
         (["check", "accuracy", "a", "--check-error-stat", "elemwise"], "'elemwise' is none of"),
-        (["run"], "nothing is selected to run. Choose at least one of --onnxrt, --onnx."),
+        (["run"], "nothing is selected to run. Choose at least one of --onnxrt, --onnx, --trt."),
         (["run", "a.onnx"], "nothing is selected to run"),
         (["run", "--onnxrt"], "no model is given"),
         (["run", "a.engine", "--onnxrt"], "a.engine is a model of type engine"),
@@ -235,6 +260,35 @@ def test_a_mistake_leaves_an_existing_script_as_it_was(
     assert main(["run", "a.onnx", "--onnxrt", "--rtol", "x", "--gen-script", str(script)]) == 2
     assert main(["run", "a.onnx", "--gen-script", str(script)]) == 2
     assert script.read_text(encoding="utf-8") == "precious"
+
+
+@pytest.mark.parametrize("flag", ["--log-file", "--gen-script"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", "model", "precious"],
+        ["inspect", "data", "other", "precious"],
+        ["check", "accuracy", "precious"],
+        ["data", "merge", "precious", "-o", "other"],
+        ["run", "other", "--onnxrt", "--data-loader-script", "precious:load"],
+        ["surgeon", "weight-strip", "other", "-o", "x", "--exclude-list", "precious"],
+    ],
+    ids=" ".join,
+)
+def test_neither_log_nor_program_overwrites_what_is_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    flag: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    precious = tmp_path / "precious.py"
+    precious.write_text("precious", encoding="utf-8")
+    words = [word.replace("precious", "precious.py") for word in words]
+    assert main([*words, flag, "./precious.py"]) == 2
+    assert f"{flag} would overwrite ./precious.py" in capsys.readouterr().err
+    assert precious.read_text(encoding="utf-8") == "precious"
 
 
 def test_a_script_that_cannot_be_saved_is_one_line(

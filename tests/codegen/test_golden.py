@@ -12,38 +12,40 @@ from pathlib import Path
 import pytest
 
 from polygraphy.codegen.render import formatted
-from tests.codegen.commands import COMMANDS, rendered
-from tests.support import g2
+from tests.codegen.commands import COMMANDS, RENDERED, rendered
+from tests.support import g2, replays
 
 GOLDEN = Path(__file__).parent / "golden"
 SAVED_ACCURACY = Path(__file__).parents[1] / "data" / "nvidia" / "accuracy_quantile.json"
+TEXTS = {**{name: command for name, (command, _) in COMMANDS.items()}, **RENDERED}
 UPDATE = os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") == "1"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", TEXTS)
 def test_the_program_reads_as_it_should(name: str) -> None:
-    program = formatted(rendered(COMMANDS[name][0]))
+    program = formatted(rendered(TEXTS[name]))
     path = GOLDEN / f"{name}.py"
     if UPDATE:
         path.write_text(program, encoding="utf-8")
     assert program == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", TEXTS)
 def test_formatting_changes_nothing_but_looks(name: str) -> None:
-    source = rendered(COMMANDS[name][0])
+    source = rendered(TEXTS[name])
     pretty = formatted(source)
     assert ast.dump(ast.parse(pretty)) == ast.dump(ast.parse(source))
     assert formatted(pretty) == pretty
 
 
 def test_there_is_no_golden_file_without_its_command() -> None:
-    assert {path.stem for path in GOLDEN.glob("*.py")} == set(COMMANDS)
+    assert {path.stem for path in GOLDEN.glob("*.py")} == set(TEXTS)
 
 
 def test_every_program_runs(tmp_path: Path) -> None:
     g2.build(tmp_path)
     shutil.copy(SAVED_ACCURACY, tmp_path / "accuracy.json")
+    replays.write(tmp_path / "replays" / "bad" / "0.json", {"conv": replays.algorithm(2)})
     for name, (_, expected) in COMMANDS.items():
         done = subprocess.run(
             [sys.executable, str(GOLDEN / f"{name}.py")],

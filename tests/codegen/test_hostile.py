@@ -11,32 +11,91 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.cli.check_accuracy import CheckAccuracyCommand
+from polygraphy.cli.check_model import CheckCompatibilityCommand, CheckLintCommand
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.data import DataConcatCommand, DataMergeCommand
 from polygraphy.cli.inspect_data import InspectDataCommand
 from polygraphy.cli.inspect_diff import InspectDiffCommand
-from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
+from polygraphy.cli.inspect_model import InspectModelCommand
+from polygraphy.cli.inspect_parts import InspectOutputsCommand, InspectSparsityCommand
+from polygraphy.cli.inspect_trt import INSPECTED_GROUPS
+from polygraphy.cli.options.compare import CompareOptions, JudgeOptions, SimpleOptions
 from polygraphy.cli.options.data import DataOptions
-from polygraphy.cli.options.functions import FunctionOptions
+from polygraphy.cli.options.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.options.inspection import DetailOptions, InspectedOptions, ReferenceOptions
+from polygraphy.cli.options.layerwise import LayerwiseOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.model import ModelOptions
+from polygraphy.cli.options.model_checks import (
+    BackendOptions,
+    CheckedModelOptions,
+    LintOptions,
+)
+from polygraphy.cli.options.model_inspection import (
+    ExternalDataOptions,
+    InspectedModelOptions,
+    ModelDetailOptions,
+    OneModelOptions,
+    PageOptions,
+    TensorOptions,
+)
 from polygraphy.cli.options.onnx import (
+    OnnxCastOptions,
     OnnxLoadOptions,
     OnnxSaveOptions,
     OnnxShapeOptions,
     OutputOptions,
 )
+from polygraphy.cli.options.plots import PlotOptions
+from polygraphy.cli.options.plugin_patterns import (
+    MatchOutputOptions,
+    PluginChoiceOptions,
+    PluginFolderOptions,
+    ReplaceOptions,
+)
+from polygraphy.cli.options.pluginref import PluginRefOptions
 from polygraphy.cli.options.runners import (
     OnnxrtOptions,
     OrderOptions,
     RunnerOptions,
     RunOptions,
 )
-from polygraphy.cli.options.saved import JoinOptions, RejudgeOptions, StopOptions
+from polygraphy.cli.options.saved import JoinOptions, RejudgeOptions
 from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.options.shard import HintOutputOptions, HintSourceOptions
+from polygraphy.cli.options.surgeon import (
+    EditedModelOptions,
+    EditSaveOptions,
+    ExtractOptions,
+    InsertOptions,
+    PruneOptions,
+    SanitizeOptions,
+    SanitizeOutputOptions,
+    SanitizeShapeOptions,
+    StripOptions,
+)
+from polygraphy.cli.options.template import TemplateOptions
+from polygraphy.cli.options.tf import TfLoadOptions, TfRunnerOptions, TfSaveOptions
+from polygraphy.cli.options.torch import TorchOptions
+from polygraphy.cli.options.trt_network import TrtNetworkOptions
+from polygraphy.cli.plugin_patterns import (
+    PluginListCommand,
+    PluginMatchCommand,
+    PluginReplaceCommand,
+)
 from polygraphy.cli.run import RunCommand
+from polygraphy.cli.shard import MultiDeviceShardCommand, TemplateShardHintsCommand
+from polygraphy.cli.surgeon import (
+    SurgeonExtractCommand,
+    SurgeonInsertCommand,
+    SurgeonPruneCommand,
+    SurgeonSanitizeCommand,
+    SurgeonWeightStripCommand,
+)
+from polygraphy.cli.template_onnx import TemplateOnnxGsCommand
+from polygraphy.cli.tensor_kinds import TensorSpec
 from polygraphy.codegen.render import formatted
+from tests.codegen.tensorrt_groups import tensorrt_groups
 
 PIECES = [
     "a",
@@ -76,12 +135,14 @@ def nothing_is_checked(*args: Any) -> None:
     """Stand for the check of paths: here any two texts may name the same file."""
 
 
-@patch("polygraphy.cli.run.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.run_checks.check_paths", nothing_is_checked)
 def program_with(texts: list[str]) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     model, load_inputs, save_inputs, save_outputs, load_outputs, name, provider, log_file = texts
     groups: dict[Any, Any] = {
-        RunnerOptions: RunnerOptions(runners=("onnxrt", "onnx")),
+        RunnerOptions: RunnerOptions(
+            runners=("onnxrt", "onnx", "trt", f"trt_engine:{save_outputs}")
+        ),
         ModelOptions: ModelOptions(
             model_file=model, model_type="onnx", input_shapes={name: ((1, 2),)}
         ),
@@ -92,14 +153,22 @@ def program_with(texts: list[str]) -> str:
             onnx_exclude_outputs=(provider,),
             onnx_outputs_by_type=(log_file,),
         ),
+        OnnxCastOptions: OnnxCastOptions(),
         OnnxShapeOptions: OnnxShapeOptions(),
+        **tensorrt_groups(name, load_inputs, provider, save_outputs),
+        PluginRefOptions: PluginRefOptions(),
+        TorchOptions: TorchOptions(),
         OnnxSaveOptions: OnnxSaveOptions(save_onnx=save_inputs, save_external_data=save_outputs),
         OnnxrtOptions: OnnxrtOptions(providers=(provider,)),
         DataOptions: DataOptions(val_range={name: (0, 1)}),
         OrderOptions: OrderOptions(),
         RunOptions: RunOptions(save_inputs=save_inputs, save_outputs=save_outputs),
         CompareOptions: CompareOptions(load_outputs=(load_outputs,)),
+        JudgeOptions: JudgeOptions(),
         FunctionOptions: FunctionOptions(),
+        TopKOptions: TopKOptions(),
+        PlotOptions: PlotOptions(save_heatmaps=name, save_error_metrics_plot=save_outputs),
+        LayerwiseOptions: LayerwiseOptions(save_worst=(1, name), save_error_by_depth=log_file),
         SimpleOptions: SimpleOptions(rtol={name: 1e-3}, check_error_stat={name: ("max", "mean")}),
         ScriptOptions: ScriptOptions(),
         LogOptions: LogOptions(log_file=log_file, verbosity={name: "VERBOSE"}),
@@ -120,17 +189,18 @@ def program_that_compares(
     """Render programs in which every option of comparison functions has one of these texts."""
     groups[RunOptions] = RunOptions()
     groups[SimpleOptions] = SimpleOptions()
+    groups[PlotOptions] = PlotOptions()
+    groups[JudgeOptions] = JudgeOptions(compare=("indices", "l2", "top_k"))
     groups[CompareOptions] = CompareOptions(
-        compare=("indices", "l2"),
         save_accuracy_results=saved,
         postprocess={name: 3, saved: (2, 1)},
     )
     groups[FunctionOptions] = FunctionOptions(indices={name: 1}, l2={name: 1e-3, "": 1e-2})
+    groups[TopKOptions] = TopKOptions(k={name: 2}, margin={saved: 0.5})
     generated = RunCommand().render(Values(groups), words)
     groups[FunctionOptions] = FunctionOptions()
-    groups[CompareOptions] = CompareOptions(
-        compare_func_script=(script, "compare"), postprocess_func_script=(saved, "process")
-    )
+    groups[JudgeOptions] = JudgeOptions(compare_func_script=(script, "compare"))
+    groups[CompareOptions] = CompareOptions(postprocess_func_script=(saved, "process"))
     return generated + RunCommand().render(Values(groups), words)
 
 
@@ -147,6 +217,7 @@ def constants(source: str) -> Iterable[Any]:
     return [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
 
 
+@patch("polygraphy.cli.data.check_paths", nothing_is_checked)
 def programs_about_saved_data(texts: list[str]) -> list[str]:
     """Render the programs that read saved data, with these texts wherever they take any."""
     first, second, output, name, log_file, *_ = texts
@@ -168,7 +239,32 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
             {
                 ReferenceOptions: ReferenceOptions(reference=first, candidate=second),
                 SimpleOptions: SimpleOptions(rtol=tolerances, atol={output: 1e-3}),
-                StopOptions: StopOptions(),
+                JudgeOptions: JudgeOptions(),
+                FunctionOptions: FunctionOptions(),
+                TopKOptions: TopKOptions(),
+                PlotOptions: PlotOptions(save_heatmaps=name),
+            },
+        ),
+        (
+            InspectDiffCommand(),
+            {
+                ReferenceOptions: ReferenceOptions(reference=first, candidate=second),
+                SimpleOptions: SimpleOptions(),
+                JudgeOptions: JudgeOptions(compare=("l2", "top_k")),
+                FunctionOptions: FunctionOptions(l2={name: 1e-3}),
+                TopKOptions: TopKOptions(k={output: 2}),
+                PlotOptions: PlotOptions(),
+            },
+        ),
+        (
+            InspectDiffCommand(),
+            {
+                ReferenceOptions: ReferenceOptions(reference=first, candidate=second),
+                SimpleOptions: SimpleOptions(),
+                JudgeOptions: JudgeOptions(compare_func_script=(output, name)),
+                FunctionOptions: FunctionOptions(),
+                TopKOptions: TopKOptions(),
+                PlotOptions: PlotOptions(),
             },
         ),
         (
@@ -202,6 +298,197 @@ def test_programs_about_saved_data_keep_text_as_constants(texts: list[str]) -> N
     for program, expected in zip(programs_about_saved_data(texts), plain):
         assert skeleton(program) == skeleton(expected)
         assert set(texts) <= set(constants(program))
+
+
+@patch("polygraphy.cli.run_checks.check_paths", nothing_is_checked)
+def tensorflow_program(texts: list[str]) -> str:
+    """Render a program about TensorFlow, PyTorch and plugin references with these texts wherever it
+    takes any.
+    """
+    model, output, saved, tensorboard, timeline = texts
+    groups: dict[Any, Any] = {
+        RunnerOptions: RunnerOptions(
+            runners=("tf", "pluginref", f"torch:{model}", f"torch:{output}.py:load")
+        ),
+        LayerwiseOptions: LayerwiseOptions(),
+        PluginRefOptions: PluginRefOptions(plugin_references=timeline),
+        TorchOptions: TorchOptions(torch_device=tensorboard),
+        ModelOptions: ModelOptions(model_file=model, model_type="ckpt"),
+        **tensorrt_groups(*texts[:4]),
+        TfLoadOptions: TfLoadOptions(ckpt=output, tf_outputs=(saved, "y")),
+        TfSaveOptions: TfSaveOptions(save_pb=saved, save_tensorboard=tensorboard),
+        TfRunnerOptions: TfRunnerOptions(save_timeline=timeline),
+    }
+    for group in RunCommand.groups:
+        groups.setdefault(group, group())
+    return RunCommand().render(Values(groups), ["polygraphy", "run", *texts])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(hostile, min_size=5, max_size=5, unique=True))
+def test_programs_about_tensorflow_keep_text_as_constants(texts: list[str]) -> None:
+    program = tensorflow_program(texts)
+    assert skeleton(program) == skeleton(tensorflow_program([f"text{i}" for i in range(5)]))
+    assert set(texts) <= set(constants(program))
+
+
+def programs_about_models(texts: list[str]) -> list[str]:
+    """Render the programs that look into models, with these texts wherever they take any."""
+    first, second, third, fourth, log_file = texts
+    shared: dict[Any, Any] = {
+        ScriptOptions: ScriptOptions(),
+        LogOptions: LogOptions(log_file=log_file),
+        ExternalDataOptions: ExternalDataOptions(external_data_dir=second),
+        CheckedModelOptions: CheckedModelOptions(path=first, input_shapes={third: ((1, 2),)}),
+        DataOptions: DataOptions(),
+        OnnxrtOptions: OnnxrtOptions(providers=(fourth,)),
+        OneModelOptions: OneModelOptions(path=first),
+    }
+    commands: list[tuple[Command, dict[Any, Any]]] = [
+        (
+            InspectModelCommand(),
+            {
+                InspectedModelOptions: InspectedModelOptions(paths=(first, f"{third}.py")),
+                **{group: group() for group in INSPECTED_GROUPS},
+                TrtNetworkOptions: TrtNetworkOptions(trt_network_func_name=third),
+                ModelDetailOptions: ModelDetailOptions(mode="full", combine_tensor_info=fourth),
+                OnnxShapeOptions: OnnxShapeOptions(),
+                PageOptions: PageOptions(),
+                TfLoadOptions: TfLoadOptions(ckpt=second, tf_outputs=(third, "y")),
+            },
+        ),
+        (
+            InspectModelCommand(),
+            {
+                InspectedModelOptions: InspectedModelOptions(paths=(first,)),
+                ModelDetailOptions: ModelDetailOptions(),
+                OnnxShapeOptions: OnnxShapeOptions(),
+                PageOptions: PageOptions(save_visual=f"{first}.onnx"),
+                TfLoadOptions: TfLoadOptions(ckpt=second),
+                **{group: group() for group in INSPECTED_GROUPS},
+            },
+        ),
+        (InspectOutputsCommand(), {TensorOptions: TensorOptions(names=(second, third, fourth))}),
+        (InspectSparsityCommand(), {}),
+        (
+            InspectDiffCommand(),
+            {
+                ReferenceOptions: ReferenceOptions(f"{first}.onnx", f"{second}.onnx"),
+                SimpleOptions: SimpleOptions(),
+                JudgeOptions: JudgeOptions(),
+                FunctionOptions: FunctionOptions(),
+                TopKOptions: TopKOptions(),
+                PlotOptions: PlotOptions(),
+            },
+        ),
+        *(
+            (
+                command,
+                {
+                    PluginFolderOptions: PluginFolderOptions(second),
+                    PluginChoiceOptions: PluginChoiceOptions(include=(third, fourth)),
+                    MatchOutputOptions: MatchOutputOptions(third),
+                    ReplaceOptions: ReplaceOptions(config=third, output=fourth),
+                    TemplateOptions: TemplateOptions(output=f"{third}.py"),
+                    **{
+                        each: each()
+                        for each in (OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
+                    },
+                },
+            )
+            for command in (
+                PluginListCommand(),
+                PluginMatchCommand(),
+                PluginReplaceCommand(),
+                TemplateOnnxGsCommand(),
+            )
+        ),
+        (CheckLintCommand(), {LintOptions: LintOptions(output=f"{first}.json")}),
+        (CheckCompatibilityCommand(), {BackendOptions: BackendOptions(backends=("onnxrt",))}),
+    ]
+    return [
+        command.render(Values({**shared, **groups}), ["polygraphy", *command.name.split(), *texts])
+        for command, groups in commands
+    ]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(hostile, min_size=5, max_size=5, unique=True))
+@example(["-", '"""', "\\", "{{ x }}", "\n"])
+def test_programs_about_models_keep_text_as_constants(texts: list[str]) -> None:
+    plain = programs_about_models([f"text{index}" for index in range(5)])
+    with (
+        patch("polygraphy.cli.check_model.check_paths", nothing_is_checked),
+        patch("polygraphy.cli.plugin_patterns.check_paths", nothing_is_checked),
+        patch("polygraphy.cli.template_onnx.check_paths", nothing_is_checked),
+        patch("polygraphy.cli.model_page.check_paths", nothing_is_checked),
+    ):
+        made = programs_about_models(texts)
+    for program, expected in zip(made, plain):
+        assert skeleton(program) == skeleton(expected)
+        assert {texts[-1], texts[0]} <= {
+            str(one).removesuffix(".onnx") for one in constants(program)
+        }
+    assert set(texts) <= set(constants("\n".join(made)))
+
+
+@patch("polygraphy.cli.shard.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.surgeon_context.check_paths", nothing_is_checked)
+def programs_that_edit(texts: list[str]) -> list[str]:
+    """Render the programs that edit models, with these texts wherever they take any."""
+    model, name, other, path, log_file = texts
+    shared: dict[Any, Any] = {
+        EditedModelOptions: EditedModelOptions(model_file=model, external_data_dir=path),
+        EditSaveOptions: EditSaveOptions(output=other, save_external_data=path),
+        LogOptions: LogOptions(log_file=log_file),
+    }
+    tensors = (TensorSpec(name, (other, 1, None), "float16"), TensorSpec(path))
+    commands: list[tuple[Command, dict[Any, Any]]] = [
+        (
+            SurgeonExtractCommand(),
+            {
+                ExtractOptions: ExtractOptions(inputs=tensors, outputs=tensors),
+                DataOptions: DataOptions(load_inputs=(path,)),
+            },
+        ),
+        (
+            SurgeonSanitizeCommand(),
+            {
+                SanitizeOptions: SanitizeOptions(upper_bounds={name: 5}),
+                SanitizeOutputOptions: SanitizeOutputOptions((name, "y"), (other,), (path,)),
+                SanitizeShapeOptions: SanitizeShapeOptions(override_input_shapes={name: (other,)}),
+            },
+        ),
+        (
+            SurgeonInsertCommand(),
+            {
+                InsertOptions: InsertOptions(
+                    inputs=(name,), outputs=(other,), op=path, name=name, attrs={name: [other]}
+                )
+            },
+        ),
+        (SurgeonPruneCommand(), {PruneOptions: PruneOptions((name, other))}),
+        (TemplateShardHintsCommand(), {HintOutputOptions: HintOutputOptions(other)}),
+        (MultiDeviceShardCommand(), {HintSourceOptions: HintSourceOptions(hint=name)}),
+        (SurgeonWeightStripCommand(), {StripOptions: StripOptions(path)}),
+    ]
+    made = []
+    for command, groups in commands:
+        every = {group: group() for group in command.groups} | shared | groups
+        made.append(command.render(Values(every), ["polygraphy", *command.name.split(), *texts]))
+    return made
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(hostile, min_size=5, max_size=5, unique=True))
+@example(["-", '"""', "\\", "{{ x }}", "\n"])
+def test_programs_that_edit_keep_text_as_constants(texts: list[str]) -> None:
+    plain = programs_that_edit([f"text{index}" for index in range(5)])
+    made = programs_that_edit(texts)
+    for program, expected in zip(made, plain):
+        assert skeleton(program) == skeleton(expected)
+        assert {texts[0], texts[2], texts[3], texts[4]} <= set(constants(program))
+    assert set(texts) <= set(constants(made[0]))
 
 
 PLAIN = [f"text{index}" for index in range(8)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from attrs import frozen
 from onnx import TensorProto, helper
 
@@ -15,11 +17,26 @@ from polygraphy.adapters.fake import FakeRunner
 from polygraphy.adapters.onnx.reference import OnnxReferenceRunner
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx
+from polygraphy.adapters.pluginref.runner import PluginRefRunner
+from polygraphy.adapters.tensorrt.module import tensorrt_module
+from polygraphy.adapters.tensorrt.runner import TrtRunner
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.metadata import TensorMetadata
+from tests.contract import frameworks
 from tests.support import models
+from tests.support.engines import fake_machine
+from tests.support.fake_tensorrt import Tensor
 
-__all__ = ["BROKEN", "CASES", "INPUT_TYPES", "RUNNERS", "Case", "MakeRunner"]
+__all__ = [
+    "BROKEN",
+    "CASES",
+    "INPUT_TYPES",
+    "MACHINES",
+    "RUNNERS",
+    "Case",
+    "MakeRunner",
+    "as_described",
+]
 
 Feed = Mapping[str, Any]
 MakeRunner = Callable[..., BaseRunner]
@@ -180,15 +197,67 @@ def _reference(case: str, name: str | None = None) -> BaseRunner:
     return OnnxReferenceRunner(CASES[case].model, name=name)
 
 
+def _pluginref(case: str, name: str | None = None) -> BaseRunner:
+    return PluginRefRunner(CASES[case].model, name=name)
+
+
 def _fake(case: str, name: str | None = None) -> BaseRunner:
     return FakeRunner(CASES[case].function, CASES[case].inputs, name=name)
 
 
-RUNNERS: dict[str, MakeRunner] = {"onnxrt": _onnxrt, "onnx": _reference, "fake": _fake}
+def _trt(case: str, name: str | None = None) -> BaseRunner:
+    """Run a case in a fake TensorRT, which takes the place of the module; see `MACHINES`."""
+    if case in ("every_dtype", "identities", "strings"):
+        pytest.skip("TensorRT has no tensors of all these types")
+    return TrtRunner(lambda: _engine(tensorrt_module(), case), name=name)
+
+
+def _engine(trt: Any, case: str) -> Any:
+    """Build what an engine of a case would be; dynamic dimensions have no names there."""
+    inputs = [
+        Tensor(name, dtype.tensorrt().name, as_described("trt", shape), profiles=_profile(shape))
+        for name, (dtype, shape) in CASES[case].inputs.items()
+    ]
+    outputs = {
+        "identity": [Tensor("Y", "FLOAT", (-1, 2))],
+        "scalar": [Tensor("y", "FLOAT", ())],
+        "two_inputs": [Tensor("z", "INT64", (2,)), Tensor("a_out", "FLOAT", (-1, 3))],
+        "views": [Tensor("t", "FLOAT", (2, -1)), Tensor("w", "FLOAT", (2,))],
+    }[case]
+    names = [tensor.name for tensor in outputs]
+    return trt.engine(inputs + outputs, CASES[case].function, outputs=names)
+
+
+def _profile(shape: Any) -> Any:
+    if "n" not in shape:
+        return ()
+    return [tuple([size if dim == "n" else dim for dim in shape] for size in (0, 4, 64))]
+
+
+def as_described(kind: str, shape: Any) -> list[Any]:
+    """Return a shape as a kind of runner describes it: not all keep the names of dimensions."""
+    dynamic = {"trt": -1, "tf": None}.get(kind, "n")
+    return [dynamic if dim == "n" else dim for dim in shape]
+
+
+MACHINES: dict[str, Callable[[], AbstractContextManager[Any]]] = {"trt": fake_machine}
+"""What a kind of runner needs around it."""
+
+RUNNERS: dict[str, MakeRunner] = {
+    "onnxrt": _onnxrt,
+    "onnx": _reference,
+    "pluginref": _pluginref,
+    "fake": _fake,
+    "trt": _trt,
+    **frameworks.runners(CASES),
+}
 
 BROKEN: dict[str, Callable[[], BaseRunner]] = {
     "onnxrt": lambda: OnnxrtRunner(SessionFromOnnx(b"no model")),
     "onnx": lambda: OnnxReferenceRunner(models.custom_op()),
     "fake": lambda: FakeRunner({}, fail_at=-1),
+    "trt": lambda: TrtRunner(lambda: None),
+    "pluginref": lambda: PluginRefRunner(models.custom_op()),
+    **frameworks.broken(),
 }
 """Runners that cannot be activated."""

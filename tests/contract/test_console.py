@@ -26,6 +26,7 @@ from polygraphy.domain.compare import (
     SnrCompareFunc,
     SqnrCompareFunc,
 )
+from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult
 from polygraphy.domain.tolerance import Tolerance
@@ -255,6 +256,7 @@ def test_the_life_of_a_run_can_be_told(console: Console, runtimes: list[float]) 
     console.runner_activating("runner " * 20)
     console.iteration_starting(0)
     console.runner_completed("runner", runtimes)
+    console.device_times_measured("runner", [DeviceTimes(s, 2 * s, 0.0) for s in (runtimes or [1])])
 
 
 @pytest.mark.parametrize("array", [pair[0] for pair in ARRAYS.values()], ids=ARRAYS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -15,16 +15,20 @@ from hypothesis.extra import numpy as hnp
 from hypothesis.stateful import Bundle as States
 from hypothesis.stateful import RuleBasedStateMachine, consumes, invariant, rule
 
+from polygraphy.adapters.cuda import module as cuda_module
+from polygraphy.adapters.cuda.device import CudaDevice
 from polygraphy.adapters.fake import HostMemory
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.memory import DeviceMemory
+from tests.support.fake_cuda import FakeCudart
 
-MEMORIES: dict[str, Callable[[], DeviceMemory]] = {"host": HostMemory}
+MEMORIES: dict[str, Callable[[], DeviceMemory]] = {"cuda": CudaDevice, "host": HostMemory}
 
 
 @pytest.fixture(params=MEMORIES)
-def memory(request: pytest.FixtureRequest) -> DeviceMemory:
-    return MEMORIES[request.param]()
+def memory(request: pytest.FixtureRequest) -> Iterator[DeviceMemory]:
+    with cuda_module.using(FakeCudart()):
+        yield MEMORIES[request.param]()
 
 
 @pytest.mark.parametrize("adapter", MEMORIES.values(), ids=MEMORIES)

@@ -11,13 +11,21 @@ import onnx
 import pytest
 
 from polygraphy.adapters.fake import FakePrecisionCaster, FakeQuantizer
+from polygraphy.adapters.onnx.precision import OnnxPrecisionCaster
+from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.ports.precision import PrecisionCaster, Quantizer
 from tests.support import models
 
-CASTERS: dict[str, Callable[[], PrecisionCaster]] = {"fake": FakePrecisionCaster}
-QUANTIZERS: dict[str, Callable[[], Quantizer]] = {"fake": FakeQuantizer}
+CASTERS: dict[str, Callable[[], PrecisionCaster]] = {
+    "fake": FakePrecisionCaster,
+    "onnx": OnnxPrecisionCaster,
+}
+QUANTIZERS: dict[str, Callable[[], Quantizer]] = {
+    "fake": FakeQuantizer,
+    "onnxruntime": OnnxrtQuantizer,
+}
 FEED = {"x": np.ones((1, 8), dtype=np.float32)}
 
 

@@ -113,7 +113,7 @@ def test_feeds_are_loaded(store: ResultStore) -> None:
 def test_verdicts_are_loaded(store: ResultStore) -> None:
     store.save(verdicts(), "verdicts.json")
     loaded = store.load("verdicts.json", AccuracyResults)
-    ((pair, (answers,)),) = loaded[0]
+    ((pair, (answers,)),) = loaded[0].items()
     assert pair == ("first", "second")
     assert answers["y"].metric_values() == verdicts()[0][0][1][0]["y"].metric_values()
     assert answers["y"].thresholds == Tolerance(check_error_stat=("max", "mean"), atol=1, rtol=0)

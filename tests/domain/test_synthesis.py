@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.datatype import DataType, DataTypeEntry
-from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.domain.errors import (
+    InputError,
+    MissingDependencyError,
+    UnknownNameError,
+    UsageError,
+)
+from polygraphy.domain.facts import InputHint, ModelFacts
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.synthesis import DataLoader
+from polygraphy.ports.binding import bind
+from polygraphy.ports.tensors import Tensors
 from tests.domain.strategies import shapes
 
 F32, F64, F16 = DataType.FLOAT32, DataType.FLOAT64, DataType.FLOAT16
@@ -411,7 +419,7 @@ def test_a_shape_that_can_only_be_the_value_of_a_shape_tensor_is() -> None:
         ({"val_range": (1, 0)}, "1, 0"),
         ({"val_range": (math.nan, 1)}, "nan"),
         ({"val_range": {"x": (0, 1), "y": (1, 0)}}, "1, 0"),
-        ({"data_loader_backend_module": "torch"}, "torch"),
+        ({"data_loader_backend_module": "jax"}, "jax"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(settings: dict[str, Any], fact: str) -> None:
@@ -449,3 +457,56 @@ def test_there_is_one_iteration_per_shape_unless_told() -> None:
 def test_no_turns_at_all_are_refused() -> None:
     with pytest.raises(UsageError, match="at least one iteration"):
         DataLoader(input_metadata=[])
+
+
+class _Library:
+    """Stands for another array library, whose arrays are lists."""
+
+    def __init__(self, *, is_there: bool = True) -> None:
+        self.is_there = is_there
+
+    def prepare(self) -> None:
+        if not self.is_there:
+            raise MissingDependencyError("It is not installed.", module="torch")
+
+    def from_array(self, name: str, array: np.ndarray[Any, Any]) -> Any:
+        return [name, array.tolist()]
+
+    def to_array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(tensor[1])
+
+
+def test_other_array_libraries_get_the_same_numbers() -> None:
+    metadata = TensorMetadata().add("x", np.float32, (2,))
+    plain = DataLoader(input_metadata=metadata)[0]["x"]
+    with bind(Tensors, _Library(), "torch"):
+        loader = DataLoader(input_metadata=metadata, data_loader_backend_module="torch")
+        assert loader[0]["x"] == ["x", plain.tolist()]
+    with (
+        bind(Tensors, _Library(is_there=False), "torch"),
+        pytest.raises(MissingDependencyError, match="not installed"),
+    ):
+        DataLoader(data_loader_backend_module="torch")
+    with pytest.raises(UsageError, match="numpy, torch"):
+        DataLoader(data_loader_backend_module="jax")
+
+
+def test_integers_without_a_range_take_their_legal_values_from_the_model() -> None:
+    metadata = TensorMetadata().add("i", np.int8, (500,)).add("f", np.float32, (500,))
+    facts = ModelFacts(input_hints={n: InputHint(0, 1000, "indices") for n in ("i", "f")})
+
+    def generated(val_range: Any) -> tuple[Any, list[str]]:
+        loader = DataLoader(val_range=val_range)
+        loader.input_metadata, loader.model_facts = metadata, facts
+        return loader[0], loader.notes
+
+    feed, notes = generated(None)
+    assert 100 < feed["i"].max() <= 127
+    assert feed["f"].max() <= 1
+    assert len(notes) == 1
+    assert "from 0 to 127: the model uses it as indices" in notes[0]
+    for val_range in ((0, 5), {"i": (0, 5)}, {"": (0, 5)}):
+        feed, notes = generated(val_range)
+        assert feed["i"].max() == 5
+        assert not notes
+    assert generated({"f": (0, 5)})[0]["i"].max() > 100

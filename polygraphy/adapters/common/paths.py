@@ -44,15 +44,36 @@ def _nearby(path: Path) -> str:
 
 
 @contextmanager
-def translated_os_errors(path: str | Path, doing: str) -> Iterator[None]:
+def translated_os_errors(
+    path: str | Path, doing: str, *, unless_of_others: bool = False
+) -> Iterator[None]:
     """Turn an operating-system error inside the block into a FileError that says what was being
     done to which file.
+
+    Args:
+        path: the file.
+        doing: what is being done to it, a verb.
+        unless_of_others: whether errors that name a file in another folder go on as they are: the
+            block does other things, too.
     """
     try:
         yield
     except OSError as error:
+        if unless_of_others and not _is_beside(error.filename, path):
+            raise
         reason = error.strerror or str(error)
         raise FileError(f"Could not {doing} {path}: {reason}.", path=path) from error
+
+
+def _is_beside(name: object, path: str | Path) -> bool:
+    """Tell whether an error is about a file in the folder of `path`, or does not say; the disk is
+    full, for example.
+    """
+    if not isinstance(name, str):
+        return True
+    folders = (os.path.realpath(each) for each in (Path(name).parent, Path(path).parent))
+    targets = (os.path.realpath(each) for each in (name, path))
+    return len(set(folders)) == 1 or len(set(targets)) == 1
 
 
 def ensure_parent(path: str | Path) -> Path:
@@ -78,7 +99,7 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     if target.is_dir():
         raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
     encoding = None if "b" in mode else "utf-8"
-    with translated_os_errors(path, "write"):
+    with translated_os_errors(path, "write", unless_of_others=True):
         if (
             target.exists() and not target.is_file()
         ):  # A device or a pipe has no content to protect.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.facts import Facts, ModelFacts
 from polygraphy.domain.feed import check_feed
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
@@ -58,6 +59,14 @@ class BaseRunner:
         raise NotImplementedError(
             f"{type(self).__name__} does not implement get_input_metadata_impl"
         )
+
+    def get_model_facts(self) -> Facts:
+        """Return what is known of the model without running it; only while active.
+
+        A runner of your own may say in which data types it computes (`compute_dtypes`), and which
+        values inputs may take (`input_hints`).
+        """
+        return ModelFacts()
 
     def activate(self) -> None:
         """Acquire what inference needs: load or build the model, allocate memory."""

@@ -13,6 +13,7 @@ import numpy as np
 from polygraphy.adapters.console import verdicts
 from polygraphy.domain.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.arithmetic import summarize
+from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.validation import OutputValidity
 from polygraphy.logger import G_LOGGER
@@ -32,6 +33,13 @@ class LogConsole:
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
         G_LOGGER.start(f"{runner:35} | Activating and starting inference")
+
+    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
+        """A model is about to be run in stretches of layers."""
+        severity = G_LOGGER.INFO if stretches > 1 else G_LOGGER.VERBOSE
+        pieces = f"{stretches} stretches of layers" if stretches > 1 else "one piece"
+        text = f"Layerwise | {tensors} tensors | {pieces} | Memory for tensors: {budget >> 20} MiB"
+        G_LOGGER.log(text, severity)
 
     def iteration_starting(self, index: int) -> None:
         """All runners are about to take the data of an iteration."""
@@ -59,6 +67,10 @@ class LogConsole:
         )
         if len(runtimes) >= _ENOUGH_TO_SPREAD:
             G_LOGGER.info(lambda: f"{runner:35} | {_spread(runtimes)}")
+
+    def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
+        """What a runner's device measured."""
+        G_LOGGER.info(lambda: f"{runner:35} | {_device_spread(times)}")
 
     def runner_failed(self, runner: str, reason: str) -> None:
         """A runner failed where the others go on."""
@@ -117,7 +129,28 @@ def _spread(runtimes: Sequence[float]) -> str:
     """Say how inference times spread; the first call, which pays for what later ones reuse, stands
     apart.
     """
-    summary = summarize(np.array(runtimes[1:]) * 1000, quantiles=(0.5, 0.9, 0.99))
+    others = _percentiles(runtimes[1:])
+    return f"Inference time: first={runtimes[0] * 1000:.4g} ms; of the others {others} ms."
+
+
+def _device_spread(times: Sequence[DeviceTimes]) -> str:
+    """Say how times on the device spread, part by part; without the first call, unless that is the
+    only one.
+    """
+    later = times[1:] or times
+    parts = {
+        "H2D": [each.to_device for each in later],
+        "compute": [each.compute for each in later],
+        "D2H": [each.to_host for each in later],
+        "total": [each.total for each in later],
+    }
+    lines = [f"{part:7} | {_percentiles(seconds)}" for part, seconds in parts.items()]
+    others = " after the first" if len(times) > 1 else ""
+    return "\n".join([f"Times on the device{others}, in ms, over {len(later)}:", *lines])
+
+
+def _percentiles(seconds: Sequence[float]) -> str:
+    """Return mean and percentiles in milliseconds."""
+    summary = summarize(np.array(seconds) * 1000, quantiles=(0.5, 0.9, 0.99))
     facts = {"mean": summary.mean, **{f"p{q * 100:g}": t for q, t in summary.quantiles.items()}}
-    listed = ", ".join(f"{name}={value:.4g}" for name, value in facts.items())
-    return f"Inference time: first={runtimes[0] * 1000:.4g} ms; of the others {listed} ms."
+    return ", ".join(f"{name}={value:.4g}" for name, value in facts.items())

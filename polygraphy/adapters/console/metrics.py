@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
-from polygraphy.adapters.console.numbers import apart, brief, rounded_up
+from polygraphy.adapters.console.numbers import apart, bars, brief, rounded_up
+from polygraphy.domain.arithmetic import Histogram
+from polygraphy.domain.compare.detailed import DetailedResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult
@@ -22,6 +25,24 @@ def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
             return
         report = G_LOGGER.finish if result else G_LOGGER.error
         report(lambda: f"{metric_line(result)} | {'PASSED' if result else 'FAILED'}")
+        if isinstance(result, DetailedResult):
+            _log_details(result)
+
+
+def _log_details(result: DetailedResult) -> None:
+    """Tell the facts behind a metric; a distribution is drawn."""
+    facts = [
+        f"{name}={brief(result.details[name])}" for name in result.shown if name in result.details
+    ]
+    G_LOGGER.info(f"{result.metric.title} | {', '.join(facts)}")
+    drawn = result.details.get("histogram")
+    if drawn:
+        G_LOGGER.info(lambda: bars(_histogram(drawn)))
+
+
+def _histogram(drawn: Mapping[str, Sequence[float]]) -> Histogram:
+    counts = tuple(int(count) for count in drawn["counts"])
+    return Histogram(counts, tuple(drawn["bin_edges"]), nonfinite=0, outside=0)
 
 
 def log_indices(name: str, result: IndicesResult) -> None:
@@ -49,7 +70,7 @@ def metric_line(result: MetricResult) -> str:
     if result.value is None or result.thresholds is None:
         return f"{metric.title}: {brief(result.value)}{metric.unit}"
     value, limit = apart(result.value, result.thresholds.threshold)
-    held_to = "tolerance" if metric.scale == "error" else "min required"
+    held_to = "tolerance" if metric.is_better_small else "min required"
     return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
 
 
@@ -61,19 +82,19 @@ def metric_words(name: str, where: str, result: MetricResult) -> str:
     value, limit = apart(result.value, thresholds.threshold)
     found = f"Worst output: {name!r}{where} has the {metric.title} {value}{metric.unit}"
     allowed = f"{limit}{metric.unit} ({thresholds.reason})"
-    if metric.scale == "error":
+    if metric.is_better_small:
         verdict = "within the tolerance" if result else "that exceeds the tolerance"
     else:
         verdict = "at least the required" if result else "that is less than the required"
     text = f"{found}; {verdict} {allowed}."
     if result:
         return text
-    if math.isnan(result.value) or (metric.scale == "error" and math.isinf(result.value)):
+    if math.isnan(result.value) or (metric.is_better_small and math.isinf(result.value)):
         return (
             f"{text} No threshold would pass: an output holds NaN, infinity or nothing but zeros."
         )
-    if metric.scale == "error":
-        return f"{text} A tolerance of {rounded_up(result.value)} would pass."
+    if metric.is_better_small:
+        return f"{text} A tolerance of {rounded_up(abs(result.value))} would pass."
     return text
 
 

@@ -16,6 +16,8 @@ _BAR_WIDTH = 40
 
 def brief(value: Any) -> str:
     """Return a number with five significant digits; anything else as it is."""
+    if type(value) is float:  # Nearly always.
+        return f"{value:.5g}"
     if isinstance(value, (bool, str)) or value is None:
         return str(value)
     if isinstance(value, complex):
@@ -51,16 +53,12 @@ def rounded_up(value: float | None) -> str:
 
 def statistics(summary: Summary) -> str:
     """Return the statistics of an array in one line."""
-    facts = {
-        "mean": brief(summary.mean),
-        "std-dev": brief(summary.std),
-        "var": brief(summary.var),
-        "median": brief(summary.median),
-        "min": f"{brief(summary.min)} at {summary.argmin}",
-        "max": f"{brief(summary.max)} at {summary.argmax}",
-        "avg-magnitude": brief(summary.avg_magnitude),
-    }
-    return ", ".join(f"{name}={value}" for name, value in facts.items())
+    return (
+        f"mean={brief(summary.mean)}, std-dev={brief(summary.std)}, var={brief(summary.var)},"
+        f" median={brief(summary.median)}, min={brief(summary.min)} at {summary.argmin},"
+        f" max={brief(summary.max)} at {summary.argmax},"
+        f" avg-magnitude={brief(summary.avg_magnitude)}"
+    )
 
 
 def percentiles(summary: Summary) -> str:

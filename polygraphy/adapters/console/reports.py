@@ -92,16 +92,19 @@ def _run_lines(run: RunReport, report: DataReport, values: _Values) -> Iterator[
 
 def _tensor_texts(tensor: TensorReport, report: DataReport, values: _Values) -> Iterator[str]:
     meta = f"[dtype={tensor.dtype}, shape={tensor.shape}]"
-    yield f"{tensor.name} {meta} | Stats: {statistics(tensor.summary)}"
+    if tensor.is_text:
+        yield f"{tensor.name} {meta} | Text, of which there are no statistics"
+    else:
+        yield f"{tensor.name} {meta} | Stats: {statistics(tensor.summary)}"
     if tensor.peculiarities:
         found = ", ".join(
             f"{one.what}: {one.count}" + (f" (first at {one.first})" if one.count else "")
             for one in tensor.peculiarities
         )
         yield _INDENT + f"{tensor.name} | {found} of {tensor.summary.size} elements"
-    if report.detail.statistics:
+    if report.detail.statistics and not tensor.is_text:
         yield _INDENT + f"{tensor.name} | Percentiles: {percentiles(tensor.summary)}"
-    if tensor.histogram is not None:
+    if tensor.histogram is not None and not tensor.is_text:
         yield _indented(bars(tensor.histogram))
     if tensor.values is not None:
         yield _indented(values(tensor.values))
@@ -116,7 +119,7 @@ def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:
     for result in results:
         yield ""
         yield f"---- {result.label} ----"
-        for (runner0, runner1), iterations in result:
+        for (runner0, runner1), iterations in result.items():
             matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
             yield ""
             yield f"{runner0} vs. {runner1} | {matched}/{len(iterations)} iteration(s) matched"

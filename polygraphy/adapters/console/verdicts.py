@@ -65,7 +65,8 @@ def _log_compared(pair: PairResult, result: OutputCompareResult) -> None:
                 f" Checking {_named(statistic, result)} error"
             )
         if result.arrays is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
-            summaries = [summarize(array) for array in result.arrays]
+            threads = result.difference.threads if result.difference is not None else 1
+            summaries = [summarize(array, threads=threads) for array in result.arrays]
             for index, summary in enumerate(summaries):
                 _log_array(pair.runners[index], pair.outputs[index], result, index, summary)
             _log_metrics(result)
@@ -131,7 +132,7 @@ def _log_histograms(
     edges = [edge for summary in summaries for edge in (summary.min, summary.max)]
     joint = (min(edges), max(edges)) if all(np.isfinite(edge) for edge in edges) else None
     for runner, tensor, array in zip(pair.runners, tensors, result.arrays):
-        drawn = histogram(array, range=joint)
+        drawn = histogram(array, range=joint, threads=result.difference.threads)
         G_LOGGER.info(f"{runner}: {tensor.name if tensor else ''}\n{bars(drawn)}")
     drawn_differences = (
         result.difference.absolute_histogram(),
@@ -192,7 +193,7 @@ def log_summary(result: AccuracyResult) -> None:
     worst = result.worst()
     if worst is not None and (result or not worst.result):  # What failed may have no metrics.
         (G_LOGGER.finish if worst.result else G_LOGGER.error)(
-            _in_words(worst, several=any(len(iterations) > 1 for _, iterations in result))
+            _in_words(worst, several=any(len(iterations) > 1 for iterations in result.values()))
         )
 
 
@@ -227,6 +228,19 @@ def _is_infinite(element: Element | None) -> bool:
     if element is None or not isinstance(element.value, float):
         return False
     return bool(np.isinf(element.value) and element.value == element.reference)
+
+
+def _rounding_words(result: OutputCompareResult) -> list[str]:
+    """Say what rounding alone explains of a difference that is too large."""
+    rounding = result.rounding
+    if rounding is None or rounding.rtol == 0:
+        return []
+    explained = (
+        f"Rounding explains abs={brief(rounding.atol)} or rel={brief(rounding.rtol)} ({rounding})"
+    )
+    if result.is_rounding:
+        return [f"{explained}, which is enough: the tolerance 'auto' would pass."]
+    return [f"{explained}, and not this difference."]
 
 
 def _in_words(worst: WorstOutput, *, several: bool) -> str:
@@ -265,6 +279,7 @@ def _in_words(worst: WorstOutput, *, several: bool) -> str:
             f"; the worst is at {found.worst.index}: {brief(found.worst.value)} instead of"
             f" {brief(found.worst.reference)}."
         )
+    facts += _rounding_words(result)
     absolute, relative = result.required(limits.check_error_stat[0])
     if absolute is not None and np.isfinite(absolute):
         facts.append(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.validation import OutputValidity
 
@@ -45,6 +46,10 @@ class RecordingConsole:
         """A runner is about to build or load its model."""
         self._record("runner_activating", runner)
 
+    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
+        """A model is about to be run in stretches of layers."""
+        self._record("stretches_planned", stretches, tensors, budget)
+
     def iteration_starting(self, index: int) -> None:
         """All runners are about to take the data of an iteration."""
         self._record("iteration_starting", index)
@@ -60,6 +65,10 @@ class RecordingConsole:
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done."""
         self._record("runner_completed", runner, list(runtimes))
+
+    def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
+        """What a runner's device measured."""
+        self._record("device_times_measured", runner, list(times))
 
     def runner_failed(self, runner: str, reason: str) -> None:
         """A runner failed where the others go on."""

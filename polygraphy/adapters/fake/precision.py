@@ -8,6 +8,7 @@ from typing import Any
 
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.ports.precision import CalibrationCache
 
 __all__ = ["FakePrecisionCaster", "FakeQuantizer"]
 
@@ -59,7 +60,13 @@ class FakeQuantizer:
         self.calls: list[tuple[DataTypeEntry, int]] = []
 
     def quantize(
-        self, model: Any, calibration: Iterable[Mapping[str, Any]], dtype: DataTypeEntry
+        self,
+        model: Any,
+        calibration: Iterable[Mapping[str, Any]] | None,
+        dtype: DataTypeEntry,
+        *,
+        method: str = "entropy",
+        cache: CalibrationCache = None,
     ) -> Any:
         """Return a copy of the model whose metadata property ``quantized_to`` names the data type.
 
@@ -72,7 +79,7 @@ class FakeQuantizer:
         _require(dtype, _QUANTIZED_TO, "quantised")
         wanted = _input_names(model)
         iterations = 0
-        for feed_dict in calibration:
+        for feed_dict in calibration or ():
             missing = [name for name in wanted if name not in feed_dict]
             if missing:
                 raise InputError(

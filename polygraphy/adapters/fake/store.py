@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from io import TextIOBase
@@ -40,10 +40,12 @@ class MemoryResultStore:
 
     Attributes:
         values: what was saved, by path; a folder is a value too.
+        comparisons: what was added to results, by path.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
+        self.comparisons: dict[str, Mapping[str, Any]] = {}
         self._tokens: dict[str, Any] = {}
 
     def save(self, value: Any, dest: PathOrFile) -> None:
@@ -78,6 +80,12 @@ class MemoryResultStore:
         if text not in self._tokens:
             raise FileError("Could not read the text: it is not of this store.")
         return _copied(self._tokens[text], kind, "the text")
+
+    def add_comparison(self, dest: str | PathLike[str], record: Mapping[str, Any]) -> None:
+        """Keep a record beside results; FileError when there are none."""
+        if not isinstance(self.values.get(_key(dest)), RunResults):
+            raise FileError(f"{dest} holds no results.", path=dest)
+        self.comparisons[_key(dest)] = deepcopy(record)
 
     def writer(
         self, dest: str | PathLike[str], kind: type[T]

@@ -55,7 +55,7 @@ def _encode_uncompared(result: UncomparedResult) -> bool:
 
 @Encoder.register(AccuracyResult)
 def _encode_result(result: AccuracyResult) -> dict[str, Any]:
-    return {"lst": list(result), "aggregation": result.aggregation}
+    return {"lst": list(result.items()), "aggregation": result.aggregation}
 
 
 @Decoder.register(AccuracyResult)

@@ -18,6 +18,7 @@ from polygraphy.adapters.files.base64_text import Base64Text, SlicedText, decode
 from polygraphy.adapters.files.content_error import ContentError
 from polygraphy.adapters.files.json_codec import Decoder, Encoder
 from polygraphy.adapters.files.npy import array_from_bytes, array_from_npy, npy_pieces
+from polygraphy.domain.formatted import FormattedArray
 
 __all__ = ["FormattedArray", "LazyArray"]
 
@@ -35,14 +36,6 @@ class LazyArray:
     """An output of an iteration, as it is saved; it is read as its `values`, an array or tensor."""
 
     values: Any
-
-
-@frozen(eq=False)
-class FormattedArray:
-    """An array, and the shape that it means where it is stored in another, say vectorized, one."""
-
-    array: Any
-    shape: tuple[Any, ...]
 
 
 @Encoder.register(np.ndarray)

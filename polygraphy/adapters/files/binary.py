@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 from zlib import error as ZlibError
 
@@ -17,6 +17,7 @@ from attrs import frozen
 
 from polygraphy.adapters.files.content_error import ContentError
 from polygraphy.adapters.files.json_codec import Decoder
+from polygraphy.adapters.files.lazy import Unread
 from polygraphy.adapters.files.safetensors_format import MappedTensor, open_tensors
 from polygraphy.adapters.files.torch_codec import is_tensor
 from polygraphy.constants import TYPE_MARKER
@@ -34,11 +35,6 @@ _LEAF = "ArrayInFile"
 _PICKLED = "an array holds pickled Python objects, which are never loaded"
 
 
-class _ArrayInFile(Protocol):
-    def read(self) -> np.ndarray[Any, Any]:
-        """Return the array; ContentError when it is damaged."""
-
-
 def parse_binary(path: Path) -> Any:
     """Return the tree that the content of a file stands for, without reading its arrays.
 
@@ -49,22 +45,23 @@ def parse_binary(path: Path) -> Any:
     suffix = path.suffix.lower()
     if suffix == TENSORS:
         tensors, description = open_tensors(path)
-        if description is None:
-            return [{name: _leaf(tensor) for name, tensor in tensors.items()}]
-        return _described(tensors, description)
+        leaves = {name: _leaf(tensor, path) for name, tensor in tensors.items()}
+        return [leaves] if description is None else _described(leaves, description)
     if suffix == ".npy":
-        return [{path.stem: _leaf(_Npy(path))}]
-    return [{name: _leaf(_NpzMember(path, name)) for name in _members(path)}]
+        return [{path.stem: _leaf(_Npy(path), path)}]
+    return [{name: _leaf(_NpzMember(path, name), path) for name in _members(path)}]
 
 
-def _leaf(array: _ArrayInFile) -> dict[str, Any]:
-    return {"array": array, TYPE_MARKER: _LEAF}
+def _leaf(array: MappedTensor | _Npy | _NpzMember, path: Path) -> dict[str, Any]:
+    unread = Unread(array, path) if isinstance(array, MappedTensor) else array
+    return {"array": unread, TYPE_MARKER: _LEAF}
 
 
 @Decoder.register(_LEAF)
-def _decode_leaf(fields: dict[str, Any]) -> np.ndarray[Any, Any]:
-    array: _ArrayInFile = fields["array"]
-    return array.read()
+def _decode_leaf(fields: dict[str, Any]) -> Any:
+    """Return what stands for a tensor until it is asked for; other arrays as they are."""
+    array: Unread | _Npy | _NpzMember = fields["array"]
+    return array if isinstance(array, Unread) else array.read()
 
 
 def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], Any]:
@@ -107,21 +104,21 @@ def _plain(name: str, array: Any) -> np.ndarray[Any, Any]:
     return np.asarray(array.detach().cpu() if is_tensor(array) else array)
 
 
-def _described(tensors: Mapping[str, MappedTensor], description: Any) -> Any:
-    """Return the tree of a file of this package."""
+def _described(leaves: Mapping[str, Any], description: Any) -> Any:
+    """Return the tree of a file of this package, in which arrays are `leaves`."""
     try:
         if "inputs" in description:
             inputs = description["inputs"]
-            return [{name: _leaf(tensors[key]) for name, key in inputs.items()}]
-        runs = [[str(run["runner"]), [_iteration(tensors, run)]] for run in description["runs"]]
+            return [{name: leaves[key] for name, key in inputs.items()}]
+        runs = [[str(run["runner"]), [_iteration(leaves, run)]] for run in description["runs"]]
     except (AttributeError, KeyError, TypeError) as error:
         raise ContentError("it is damaged: its metadata do not describe its tensors") from error
     return {"lst": runs, TYPE_MARKER: RunResults.__name__}
 
 
-def _iteration(tensors: Mapping[str, MappedTensor], run: Mapping[str, Any]) -> dict[str, Any]:
+def _iteration(leaves: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "outputs": {name: _leaf(tensors[key]) for name, key in run["outputs"].items()},
+        "outputs": {name: leaves[key] for name, key in run["outputs"].items()},
         "runtime": run["runtime"],
         "runner_name": run["runner_name"],
         TYPE_MARKER: IterationResult.__name__,

@@ -15,6 +15,7 @@ from polygraphy.adapters.files.content_error import ContentError, content_errors
 from polygraphy.adapters.files.json_codec import decoded, marker_of
 from polygraphy.adapters.files.json_io import parse_path
 from polygraphy.adapters.files.kinds import description_of, mismatch
+from polygraphy.adapters.files.lazy import StoredArrays, is_unread
 from polygraphy.adapters.files.torch_codec import is_tensor
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results import IterationResult, RunResults
@@ -114,6 +115,8 @@ def split_feeds(tree: Any) -> list[Any]:
 def decode_feed(tree: Any) -> dict[str, Any]:
     """Read the arrays of one feed dictionary; ContentError when one is damaged."""
     feed: dict[str, Any] = decoded(tree)
+    if is_unread(feed):
+        return StoredArrays(feed)
     for name, array in feed.items():
         if not isinstance(array, np.ndarray) and not is_tensor(array):
             raise ContentError(

@@ -21,6 +21,7 @@ from polygraphy.adapters.files.json_codec import decoded
 from polygraphy.adapters.files.json_document import parse_file, parse_text
 from polygraphy.adapters.files.json_writer import Write, write_json
 from polygraphy.adapters.files.kinds import expect
+from polygraphy.adapters.files.lazy import lazily
 
 __all__ = ["CODECS", "PathOrFile", "dumps", "load", "loads", "name_of", "parse_path", "save"]
 
@@ -59,7 +60,7 @@ def load(source: PathOrFile, kind: type[T]) -> T:
             tree = parse_path(source)
         else:
             tree = parse_text(_whole_text(source))
-        return expect(decoded(tree), kind, tree)
+        return expect(lazily(decoded(tree)), kind, tree)
 
 
 def parse_path(path: str | PathLike[str], what: str = "File") -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of
-from polygraphy.domain.compare import metrics
+from polygraphy.domain.compare import detailed, metrics
+from polygraphy.domain.compare.detailed import DetailedResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
 
@@ -19,6 +20,11 @@ _METRICS: tuple[tuple[type[MetricResult], type[MetricThreshold]], ...] = (
     (metrics.SnrResult, metrics.SnrThreshold),
     (metrics.SqnrResult, metrics.SqnrThreshold),
     (metrics.PerceptualMetricsResult, metrics.LpipsThreshold),
+    (detailed.UlpResult, detailed.UlpThreshold),
+    (detailed.TopKResult, detailed.TopKThreshold),
+    (detailed.BiasResult, detailed.BiasThreshold),
+    (detailed.NonFiniteResult, detailed.NonFiniteThreshold),
+    (detailed.ErrorDistributionResult, detailed.ErrorDistributionThreshold),
 )
 
 
@@ -31,7 +37,11 @@ def _register(result_type: type[MetricResult], threshold_type: type[MetricThresh
     def decode_result(fields: dict[str, Any]) -> MetricResult:
         threshold = fields.get("thresholds")
         all_of(MetricThreshold, [] if threshold is None else [threshold])
-        return result_type(fields[result_type.metric.field], threshold)
+        result = result_type(fields[result_type.metric.field], threshold)
+        if isinstance(result, DetailedResult):
+            known = (result_type.metric.field, "thresholds")
+            result.details = {name: fact for name, fact in fields.items() if name not in known}
+        return result
 
     @Encoder.register(threshold_type)
     def encode_threshold(threshold: MetricThreshold) -> dict[str, Any]:

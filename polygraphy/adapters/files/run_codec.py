@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.files.array_codec import LazyArray
+from polygraphy.adapters.files.content_error import ContentError
 from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of
+from polygraphy.adapters.files.lazy import StoredIteration, is_unread
 from polygraphy.adapters.files.torch_codec import is_tensor
+from polygraphy.domain.facts import ModelFacts
 from polygraphy.domain.results import IterationResult, RunResults
 
 __all__: list[str] = []
@@ -16,20 +19,34 @@ __all__: list[str] = []
 
 @Encoder.register(IterationResult)
 def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
+    known = dict(iteration.facts.compute_dtypes)
     return {
         "outputs": {name: LazyArray(_as_array(output)) for name, output in iteration.items()},
         "runtime": iteration.runtime,
         "runner_name": iteration.runner_name,
+        **({"compute_dtypes": known} if known else {}),
     }
 
 
 def _as_array(output: Any) -> Any:
-    return output if is_tensor(output) else np.asarray(output)
+    if is_tensor(output):
+        return output
+    try:
+        return np.asarray(output)
+    except ValueError as error:
+        raise ContentError(
+            "an output is a sequence of tensors of different shapes, not a tensor",
+            hint="Leave it out of the model's outputs: sequences are not saved.",
+        ) from error
 
 
 @Decoder.register(IterationResult)
 def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
-    return IterationResult(fields["outputs"], fields["runtime"], fields["runner_name"])
+    dtypes = fields.get("compute_dtypes") or {}
+    facts = ModelFacts({str(name): str(dtype) for name, dtype in dict(dtypes).items()})
+    outputs = fields["outputs"]
+    kind = StoredIteration if is_unread(outputs) else IterationResult
+    return kind(outputs, fields["runtime"], fields["runner_name"], facts=facts)
 
 
 @Encoder.register(RunResults)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
@@ -10,7 +10,14 @@ from typing import Any, TypeVar, cast
 
 from polygraphy.adapters.common.paths import ensure_parent, translated_os_errors
 from polygraphy.adapters.files import json_io
+from polygraphy.adapters.files.annotations import annotate
 from polygraphy.adapters.files.binary import SUFFIXES, TENSORS
+from polygraphy.adapters.files.blobs import DiskBlobFiles
+from polygraphy.adapters.files.data_sets import (
+    StoredDataSets,
+    data_sets_in,
+    iterate_data_sets,
+)
 from polygraphy.adapters.files.iterations import iterate_feeds, iterate_results
 from polygraphy.adapters.files.json_io import PathOrFile
 from polygraphy.adapters.files.kinds import description_of
@@ -34,7 +41,8 @@ class FileResultStore:
     folder of files ``0000000000.json``, ``0000000001.json``, ..., one per iteration.
 
     Data of a single iteration have a second form, ``.safetensors``, which is written and read
-    faster; several iterations become a folder of that name. ``.npz`` and ``.npy`` files are read.
+    faster; several iterations become a folder of that name. ``.npz`` and ``.npy`` files are read,
+    and as input data folders ``test_data_set_*`` of the ONNX project.
     """
 
     def save(self, value: Any, dest: PathOrFile) -> None:
@@ -66,6 +74,19 @@ class FileResultStore:
     def loads(self, text: str, kind: type[T]) -> T:
         """Read JSON text; FileError when it is damaged or does not hold a `kind`."""
         return json_io.loads(text, kind)
+
+    def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
+        """Add what a comparison found to a JSON file of results, as its member
+        ``comparison_results``. Folders, devices and files of nothing but tensors have no place for
+        it, so they stay as they are.
+
+        Raises:
+            FileError: the file is not there, was not written here, or cannot be written.
+        """
+        path = Path(dest)
+        is_json = not _is_folder(path) and not _is_for_tensors(path)
+        if is_json and (path.is_file() or not path.exists()):
+            annotate(path, {"comparison_results": record})
 
     def writer(self, dest: str | Path, kind: type[T]) -> AbstractContextManager[ResultWriter[T]]:
         """Open a file or folder to write one item per iteration, in memory of a constant size.
@@ -106,19 +127,35 @@ class FileResultStore:
         """
         _check_is_iterable(kind)
         path = Path(source)
-        items = iterate_results(path) if kind is RunResults else iterate_feeds(path)
+        data_sets = data_sets_in(path) if kind is dict else []
+        items: Iterator[Any]
+        if data_sets:
+            items = iterate_data_sets(data_sets)
+        else:
+            items = iterate_results(path) if kind is RunResults else iterate_feeds(path)
         return cast(
             "Iterator[T]", _announced(items, f"Loading {description_of(kind)} from {source}")
         )
 
-    def look_into(self, source: str | Path) -> StoredData:
+    def look_into(self, source: str | Path) -> StoredData | StoredDataSets:
         """Find out what a file or folder holds.
 
         Raises:
             FileError: it is missing, empty, damaged, or holds neither inputs nor results nor
                 verdicts.
         """
-        return StoredData(Path(source))
+        path = Path(source)
+        data_sets = data_sets_in(path)
+        if data_sets:
+            return StoredDataSets(data_sets)
+        if DiskBlobFiles().holds_blobs(path):
+            raise FileError(
+                f"{path} holds bare bytes, whose data types and shapes only a model tells.",
+                path=path,
+                hint="polygraphy run MODEL --onnxrt --load-inputs PATH --save-inputs inputs.json"
+                " tells them, and inputs.json can be read.",
+            )
+        return StoredData(path)
 
 
 def _announced(items: Iterator[Any], message: str) -> Iterator[Any]:

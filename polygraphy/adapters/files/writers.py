@@ -13,10 +13,11 @@ import numpy as np
 
 from polygraphy.adapters.common.paths import atomic_file, translated_os_errors
 from polygraphy.adapters.files import json_io
+from polygraphy.adapters.files.annotations import ENDING, PLAIN_MEMBER
 from polygraphy.adapters.files.content_error import ContentError, content_errors_named
-from polygraphy.adapters.files.json_writer import JsonList
+from polygraphy.adapters.files.json_writer import JsonList, write_json
+from polygraphy.adapters.files.plain_results import plain_results
 from polygraphy.adapters.files.torch_codec import is_tensor
-from polygraphy.constants import TYPE_MARKER
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results import RunResults
 
@@ -97,7 +98,8 @@ class ResultsFileWriter(_Writer):
     """Writes results to one file.
 
     In the file, all iterations of a runner stand together. So only those of the first runner are
-    written where they belong; those of each other one wait in a temporary file beside it.
+    written where they belong; those of each other one wait in a temporary file beside it. After
+    them the outputs of the first iteration are told in plain JSON, for other readers.
     """
 
     def __init__(self, path: Path, stream: IO[bytes], resources: ExitStack) -> None:
@@ -108,6 +110,7 @@ class ResultsFileWriter(_Writer):
         self._names: list[str] | None = None
         self._waiting: list[IO[bytes]] = []
         self._iterations: list[JsonList] = []
+        self._plain: dict[str, Any] = {}
         with self._writing():
             self._write(b'{\n    "lst": ')
             self._runs = JsonList(self._write, depth=1)
@@ -131,6 +134,7 @@ class ResultsFileWriter(_Writer):
         with self._writing():
             if self._names is None:
                 self._names = item.keys()
+                self._plain = plain_results(item)
                 self._start()
             if item.keys() != self._names:
                 raise UsageError(
@@ -175,7 +179,10 @@ class ResultsFileWriter(_Writer):
                     shutil.copyfileobj(spool, self._stream, 1 << 20)
                     run.close()
             self._runs.close()
-            self._write(f',\n    "{TYPE_MARKER}": "{RunResults.__name__}"\n}}'.encode("ascii"))
+            if self._plain:
+                self._write(PLAIN_MEMBER)
+                write_json(self._plain, self._write, depth=1)
+            self._write(ENDING)
 
 
 class FolderWriter(_Writer):

@@ -11,13 +11,14 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.common.paths import translated_os_errors
+from polygraphy.adapters.onnx.texts import text
 from polygraphy.adapters.onnx.weights import all_tensors, byte_size, is_external
 from polygraphy.domain.errors import FileError, ModelError
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
-__all__ = ["external_files", "load_external_data"]
+__all__ = ["external_files", "load_external_data", "located_weight", "location_of"]
 
 _LISTED = 3
 
@@ -55,16 +56,38 @@ def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Pat
         _fill(tensors, files[location])
 
 
+def located_weight(
+    tensor: TensorProto, folder: Path, trusted: Iterable[Path] = ()
+) -> tuple[Path, int, int]:
+    """Return the file that holds the elements of a weight, where they start and how many bytes
+    they have; raises as `load_external_data` does.
+    """
+    path = _located(location_of(tensor), folder, list(trusted))
+    if not path.is_file():
+        raise FileError(
+            f"The model keeps weights in a file that does not exist: {path}.",
+            path=path,
+            hint="Put it beside the model, or name its folder (--external-data-dir).",
+        )
+    offset, length = _extent(tensor, path.stat().st_size, path)
+    return path, offset, length
+
+
+def location_of(tensor: TensorProto) -> str:
+    """Return the file that a model names for a weight; empty for none."""
+    return _entries(tensor).get("location", "")
+
+
 def _by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
     named: dict[str, list[TensorProto]] = {}
     for tensor in all_tensors(model):
         if is_external(tensor):
-            named.setdefault(_entries(tensor).get("location", ""), []).append(tensor)
+            named.setdefault(location_of(tensor), []).append(tensor)
     return named
 
 
 def _entries(tensor: TensorProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in tensor.external_data}
+    return {text(entry.key): text(entry.value) for entry in tensor.external_data}
 
 
 def _located(location: str, folder: Path, trusted: Sequence[Path]) -> Path:

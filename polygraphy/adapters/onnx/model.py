@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
@@ -32,6 +33,11 @@ onnx_from_bytes: Callable[..., ModelProto]
 onnx_from_path: Callable[..., ModelProto]
 
 onnx = mod.lazy_import("onnx")
+
+# What protobuf raises; which one follows from the form that the onnx package takes a file for, by
+# its extension.
+_UNREADABLE = ("DecodeError", "ParseError", "UnicodeDecodeError")
+_REASON_WIDTH = 200
 
 
 @mod.export(funcify=True)
@@ -128,11 +134,12 @@ def translated_errors(source: object) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__name__ != "DecodeError":
+        if type(error).__name__ not in _UNREADABLE:
             raise
+        reason = shorten(str(error), _REASON_WIDTH)  # It may quote the whole file.
         raise ModelError(
             f"ONNX model is invalid: {source} is truncated, damaged, or no ONNX model at all."
-            f" ({error})",
+            f" ({reason})",
             path=source,
             hint="Export or download it again.",
         ) from error

@@ -13,8 +13,12 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import Deferred, evaluate
 from polygraphy.adapters.common.runner import BaseRunner
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.elements import elements, is_stripped
+from polygraphy.adapters.onnx.facts import OnnxFactFinder
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.facts import Facts, ModelFacts
 from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.model_io import check_has_outputs, check_is_tensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,12 +44,20 @@ class OnnxReferenceRunner(BaseRunner):
         super().__init__(name=name, prefix="onnx-runner")
         self._model = model
         self._evaluator: ReferenceEvaluator | None = None
+        self._facts: Facts = ModelFacts()
 
     def activate_impl(self) -> None:
         """Load the model and look up the implementation of every node."""
         model = evaluate(self._model)
+        _check_weights(model)
+        check_has_outputs(model.graph.output)
         with _translated_errors("load"):
             self._evaluator = onnx_reference.ReferenceEvaluator(model)
+        self._facts = OnnxFactFinder().find(self._evaluator.proto_)
+
+    def get_model_facts(self) -> Facts:
+        """Return what the model tells: the evaluator computes in the data types of its tensors."""
+        return self._facts
 
     def deactivate_impl(self) -> None:
         """Let go of the model."""
@@ -60,6 +72,9 @@ class OnnxReferenceRunner(BaseRunner):
         metadata = TensorMetadata()
         for value in graph.input:
             if value.name not in initialised:
+                check_is_tensor(
+                    value.name, (value.type.WhichOneof("value") or "").removesuffix("_type")
+                )
                 tensor = value.type.tensor_type
                 metadata.add(value.name, types.from_native(tensor.elem_type), _shape(tensor))
         return metadata
@@ -75,9 +90,20 @@ class OnnxReferenceRunner(BaseRunner):
         with _translated_errors("run"), numpy.errstate(all="ignore"):
             outputs = self._evaluator.run(None, dict(feed_dict))
         self.inference_time = _now() - start
-        # Implementations hand out views of the feed and of the weights.
-        owned = (output if isinstance(output, list) else numpy.array(output) for output in outputs)
-        return dict(zip(self._evaluator.output_names, owned))
+        results = dict(zip(self._evaluator.output_names, outputs))
+        del outputs
+        # Implementations hand out views of the feed and of the weights. They are copied one after
+        # the other, so that no more than one output is there twice.
+        for name, output in results.items():
+            if not isinstance(output, list):
+                results[name] = numpy.array(output)
+        return results
+
+
+def _check_weights(model: ModelProto) -> None:
+    for tensor in model.graph.initializer:
+        if is_stripped(tensor):
+            elements(tensor)  # Raises, and says what to do.
 
 
 def _shape(tensor: Any) -> list[Any] | None:

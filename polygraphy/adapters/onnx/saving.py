@@ -12,6 +12,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import atomic_file
 from polygraphy.adapters.onnx.external import external_files
+from polygraphy.adapters.onnx.mapped import load_structure
 from polygraphy.adapters.onnx.model import serialized
 from polygraphy.adapters.onnx.weights import (
     Place,
@@ -19,7 +20,7 @@ from polygraphy.adapters.onnx.weights import (
     skeleton,
     weights_size,
 )
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import FileError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class SaveOnnx(BaseLoader):
 
         Raises:
             FileError: a file cannot be written.
-            UsageError: the file for weights is the model itself, lies outside its folder, or holds
-                weights that the model still needs.
+            UsageError: the file for weights is the model itself, lies outside its folder, holds
+                weights that the model still needs, or exists and may be another model's.
             ModelError: the model is too large although its weights are elsewhere.
         """
         model = evaluate(self._model)
@@ -96,7 +97,7 @@ class SaveOnnx(BaseLoader):
         with ExitStack() as files:
             # Weights are renamed last to first, the model after them: it never lacks any of them.
             stream = files.enter_context(atomic_file(path))
-            weights = _WeightFiles(path.parent, location, files, one_file=self._one_file)
+            weights = _WeightFiles(path, location, files, one_file=self._one_file)
             bare = skeleton(
                 model,
                 lambda tensor: weights.add(tensor) if byte_size(tensor) > self._threshold else None,
@@ -117,8 +118,10 @@ class OnnxModelWriter:
 class _WeightFiles:
     """The files that weights go to; each is opened in `files` when its first weight comes."""
 
-    def __init__(self, folder: Path, location: str, files: ExitStack, *, one_file: bool) -> None:
-        self._folder = folder
+    def __init__(self, model: Path, location: str, files: ExitStack, *, one_file: bool) -> None:
+        self._model = model
+        self._folder = model.parent
+        self._replaceable = _files_of(model)
         self._location = location
         self._files = files
         self._one_file = one_file
@@ -128,7 +131,14 @@ class _WeightFiles:
         """Append the elements of a tensor to its file, and return where they are."""
         location = self._location if self._one_file else self._own_location(tensor.name)
         if location not in self._streams:
-            opened = atomic_file(self._folder / location)
+            path = self._folder / location
+            if path.exists() and path.resolve() not in self._replaceable:
+                raise UsageError(
+                    f"The weights cannot be saved in {path}: it exists, and {self._model} does not"
+                    " keep its weights there. It may belong to another model.",
+                    hint="Choose another file, or remove that one.",
+                )
+            opened = atomic_file(path)
             self._streams[location] = self._files.enter_context(opened)
         stream = self._streams[location]
         content = _content(tensor)
@@ -144,6 +154,19 @@ class _WeightFiles:
         while location.lower() in map(str.lower, self._streams):
             location, count = f"{self._location}.{plain}.{count}", count + 1
         return location
+
+
+def _files_of(path: Path) -> set[Path]:
+    """Return the files that hold weights of the model that is saved in `path` now, if there is
+    one.
+    """
+    if not path.exists():
+        return set()
+    try:
+        named = external_files(load_structure(path))
+    except (FileError, ModelError):  # What is replaced need not be a model.
+        return set()
+    return {(path.parent / location).resolve() for location in named}
 
 
 def _content(tensor: TensorProto) -> bytes:

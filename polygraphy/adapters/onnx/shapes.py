@@ -17,13 +17,13 @@ from polygraphy.ports.shapes import ShapeInference
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
-__all__ = ["InferShapes", "infer_shapes", "inferred_value_infos", "value_infos"]
+__all__ = ["InferShapes", "infer_shapes", "inferred_value_infos", "is_made_up", "value_infos"]
 
 infer_shapes: Callable[..., ModelProto]
 
 onnx_shapes = mod.lazy_import("onnx.shape_inference")
 
-_LIMIT = 2_000_000_000
+_COPIED = 32 << 20  # Bytes of weights from which on copying costs more than leaving them out.
 
 
 @mod.export(funcify=True)
@@ -48,7 +48,7 @@ class InferShapes(BaseLoader):
                 warning, as it is unless this is False.
             external_data_dir: where the files with the weights are, for a path.
             save_to_disk_threshold_bytes: with weights of at least this many bytes, the large ones
-                are not handed to the inference, which can only take 2 GB; 2e9 unless given. Nothing
+                are not handed to the inference, which would copy them; 32 MiB unless given. Nothing
                 is saved for that.
             allow_onnxruntime: whether ONNX Runtime's symbolic shape inference is tried first, as it
                 is unless this is False; it takes `sympy`.
@@ -57,7 +57,7 @@ class InferShapes(BaseLoader):
         self._error_ok = error_ok is not False
         self._external_data_dir = external_data_dir
         self._threshold = (
-            _LIMIT if save_to_disk_threshold_bytes is None else save_to_disk_threshold_bytes
+            _COPIED if save_to_disk_threshold_bytes is None else save_to_disk_threshold_bytes
         )
         self._allow_onnxruntime = allow_onnxruntime is not False
 
@@ -119,16 +119,32 @@ def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
     }
 
 
-def inferred_value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
+def inferred_value_infos(model: ModelProto, *, symbolic: bool = False) -> dict[str, ValueInfoProto]:
     """Return what can be inferred about the types of the graph's tensors; the model stays as it
     is.
+
+    Args:
+        model: the model.
+        symbolic: whether ONNX Runtime's symbolic shape inference is asked first, if it is there.
     """
-    seen = without_large_weights(model) if weights_size(model) >= _LIMIT else model
+    seen = without_large_weights(model) if weights_size(model) >= _COPIED else model
+    if symbolic:
+        try:
+            return value_infos(resolve(ShapeInference).infer(seen))
+        except (MissingDependencyError, BackendError) as error:
+            G_LOGGER.verbose(str(error))
     try:
         return value_infos(_inferred_by_onnx(seen, strict=False))
     except ModelError as error:
         G_LOGGER.verbose(str(error))
         return {}
+
+
+def is_made_up(dim: Any) -> bool:
+    """Tell whether a dimension is a name that shape inference invented for one that it does not
+    know.
+    """
+    return isinstance(dim, str) and dim.startswith("unk__")
 
 
 def _take_over(source: GraphProto, target: GraphProto) -> None:

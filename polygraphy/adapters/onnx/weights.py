@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto
 
 __all__ = [
+    "DATA_FIELDS",
     "SMALL",
     "all_graphs",
     "all_tensors",
@@ -34,7 +35,7 @@ SMALL = 1024
 """Weights up to this many bytes may be shapes or sizes, whose values other shapes depend on."""
 
 _TYPES = OnnxDataTypes()
-_DATA_FIELDS = frozenset(
+DATA_FIELDS = frozenset(
     {
         "raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data",
         "uint64_data", "external_data", "data_location",
@@ -129,7 +130,7 @@ def _copy_graph(
         if where is None:
             copied.CopyFrom(tensor)
         else:
-            _copy_fields(tensor, copied, *_DATA_FIELDS)
+            _copy_fields(tensor, copied, *DATA_FIELDS)
             copied.data_location = onnx.TensorProto.EXTERNAL
             for key, value in zip(("location", "offset", "length"), where):
                 copied.external_data.add(key=key, value=str(value))

@@ -9,7 +9,7 @@ from polygraphy.domain.errors import BackendError, InputError, ModelError, Polyg
 
 __all__ = ["translated_errors"]
 
-_INVALID_MODEL = {"InvalidProtobuf", "InvalidGraph", "NoModel"}
+_INVALID_GRAPH = {"InvalidGraph", "NoModel"}
 _HINTS = (
     (
         "is not a registered function/op",
@@ -19,7 +19,16 @@ _HINTS = (
         "Could not find an implementation",
         "Unsupported operator: no provider in use implements it for these data types.",
     ),
+    ("Invalid model.", "`polygraphy check lint` says what is wrong with each node."),
     ("bad allocation", "Out of memory: use a smaller batch."),
+    (
+        "raw_data size (0 bytes)",
+        "The weights were left out: run `surgeon weight-reconstruct`, or take the model with them.",
+    ),
+    (
+        "External data path does not exist",
+        "Put the file beside the model, or name its folder (--external-data-dir).",
+    ),
     ("Failed to allocate memory", "Out of memory: use a smaller batch."),
 )
 
@@ -45,7 +54,13 @@ def translated_errors(doing: str, model: str = "") -> Iterator[None]:
 
 def _translated(error: Exception, doing: str, model: str) -> PolygraphyException:
     kind, text = type(error).__name__, _plain(str(error))
-    if kind in _INVALID_MODEL or "Protobuf parsing failed" in text:
+    if kind in _INVALID_GRAPH and "Protobuf parsing failed" not in text:
+        return ModelError(
+            f"ONNX model is invalid: {model or 'the model'}: {text.rstrip('.')}.",
+            path=model or None,
+            hint="`polygraphy check lint` says what is wrong with each node.",
+        )
+    if kind == "InvalidProtobuf" or "Protobuf parsing failed" in text:
         return ModelError(
             f"ONNX model is invalid: {model or 'the model'} is truncated, damaged, or no ONNX model"
             f" at all. ({text})",
@@ -55,8 +70,9 @@ def _translated(error: Exception, doing: str, model: str) -> PolygraphyException
     if kind in ("InvalidArgument", "ValueError") and doing == "run":
         return InputError(f"ONNX Runtime refuses the data: {text}")
     hint = next((advice for sign, advice in _HINTS if sign in text), "")
+    end = "." if hint and not text.endswith(".") else ""
     return BackendError(
-        f"ONNX Runtime could not {doing} the model: {text}", backend="onnxruntime", hint=hint
+        f"ONNX Runtime could not {doing} the model: {text}{end}", backend="onnxruntime", hint=hint
     )
 
 

@@ -11,7 +11,10 @@ from polygraphy.adapters.common.loader import Deferred, evaluate
 from polygraphy.adapters.common.runner import BaseRunner
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.onnxruntime.session import facts_of
+from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.model_io import check_has_outputs, check_is_tensor
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -41,9 +44,15 @@ class OnnxrtRunner(BaseRunner):
         """Make the session."""
         self.sess = evaluate(self._session)
         outputs = self.sess.get_outputs()
+        check_has_outputs(outputs)
         self._output_names = [output.name for output in outputs]
         self._texts = [output.name for output in outputs if output.type == "tensor(string)"]
         self._run = self.sess.run
+
+    def get_model_facts(self) -> Facts:
+        """Return what the model tells, as far as the session was made by `SessionFromOnnx`."""
+        assert self.sess is not None
+        return facts_of(self.sess)
 
     def deactivate_impl(self) -> None:
         """Let go of the session."""
@@ -56,6 +65,7 @@ class OnnxrtRunner(BaseRunner):
         types = OnnxrtDataTypes()
         metadata = TensorMetadata()
         for tensor in self.sess.get_inputs():
+            check_is_tensor(tensor.name, tensor.type.partition("(")[0])
             metadata.add(tensor.name, types.from_native(tensor.type), tensor.shape)
         return metadata
 

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
+from weakref import WeakKeyDictionary
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import readable_file
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.facts import FactFinder
 from polygraphy.ports.model_file import ModelWriter
 
 if TYPE_CHECKING:
     from onnx import ModelProto
     from onnxruntime import InferenceSession, SessionOptions
 
-__all__ = ["Provider", "SessionFromOnnx", "session_from_onnx", "session_options"]
+__all__ = [
+    "Provider",
+    "SessionFromOnnx",
+    "facts_of",
+    "matched_providers",
+    "session_from_onnx",
+    "session_options",
+]
 
 onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 
@@ -34,6 +45,9 @@ _LEVELS = {
     "all": "ENABLE_ALL",
 }
 
+_facts: MutableMapping[InferenceSession, Facts] = WeakKeyDictionary()
+"""What is known of the models of the sessions that were made here."""
+
 
 @mod.export(funcify=True)
 class SessionFromOnnx(BaseLoader):
@@ -44,6 +58,7 @@ class SessionFromOnnx(BaseLoader):
         model_bytes: Deferred[bytes | str | ModelProto],
         providers: Sequence[Provider] | None = None,
         graph_optimization_level: str | None = None,
+        memory_arena: bool | None = None,
     ) -> None:
         """Describe the session.
 
@@ -54,10 +69,14 @@ class SessionFromOnnx(BaseLoader):
                 any case, each alone or as ``(name, options)``; the CPU provider unless given.
             graph_optimization_level: ``ENABLE_ALL``, ``ENABLE_EXTENDED``, ``ENABLE_BASIC`` or
                 ``DISABLE_ALL``; ONNX Runtime decides unless given.
+            memory_arena: whether memory is kept for the next run, as it is unless this is False. An
+                arena is held, weights included, as long as any output from it is; without one,
+                running again takes a little longer.
         """
         self._model = model_bytes
         self._providers = ["cpu"] if providers is None else list(providers)
         self._graph_optimization_level = graph_optimization_level
+        self._memory_arena = memory_arena is not False
 
     def call_impl(self) -> InferenceSession:
         """Make the session.
@@ -68,10 +87,9 @@ class SessionFromOnnx(BaseLoader):
             UnknownNameError: a provider does not exist in this installation.
             BackendError: ONNX Runtime cannot load the model.
         """
-        providers = [
-            _matched(provider, onnxrt.get_available_providers()) for provider in self._providers
-        ]
+        providers = matched_providers(self._providers)
         options = session_options(self._graph_optimization_level)
+        options.enable_cpu_mem_arena = self._memory_arena
         model: Any = evaluate(self._model)
         name = "the model"
         if isinstance(model, (str, Path)):
@@ -89,13 +107,29 @@ class SessionFromOnnx(BaseLoader):
             return made
 
         if not hasattr(model, "SerializeToString"):
-            return session(model)
+            return _remembered(session(model), model)
         if (serialized := _serialized(model)) is not None:
-            return session(serialized)
+            return _remembered(session(serialized), model)
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = f"{folder}/model.onnx"
             resolve(ModelWriter).write(model, path)
-            return session(path)  # It has read or mapped the file before that is removed.
+            # It has read or mapped the file before that is removed.
+            return _remembered(session(path), model)
+
+
+def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
+    """Remember what the model of a session tells: of a file, when it is asked for."""
+    find = partial(resolve(FactFinder).find, model)
+    is_file = isinstance(model, (str, Path))
+    _facts[session] = DeferredFacts(find) if is_file else find()
+    return session
+
+
+def facts_of(session: InferenceSession) -> Facts:
+    """Return what is known of the model of a session; nothing where the session was made
+    elsewhere.
+    """
+    return _facts.get(session, ModelFacts())
 
 
 def _serialized(model: ModelProto) -> bytes | None:
@@ -129,6 +163,14 @@ def _cores() -> int:
     """Return how many cores this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def matched_providers(providers: Sequence[Provider]) -> list[Provider]:
+    """Return execution providers by their full names; UnknownNameError for one that this
+    installation does not have, UsageError for a part of several names.
+    """
+    available = onnxrt.get_available_providers()
+    return [_matched(provider, available) for provider in providers]
 
 
 def _matched(provider: Provider, available: Sequence[str]) -> Provider:

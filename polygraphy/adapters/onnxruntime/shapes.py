@@ -36,6 +36,6 @@ class OnnxrtShapeInference:
         except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
             text = " ".join(str(error).split())
             raise BackendError(
-                f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}",
+                f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}.",
                 backend="onnxruntime",
             ) from error

@@ -6,33 +6,28 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.kinds import Choices, Flag, Number, PerName, Script, Statistics, Text, Texts
+from polygraphy.cli.kinds import (
+    Choices,
+    Flag,
+    Number,
+    NumberOrAuto,
+    PerName,
+    Script,
+    Statistics,
+    Text,
+    Texts,
+)
 from polygraphy.cli.option import Options, option
 from polygraphy.cli.options.functions import FUNCTIONS
 from polygraphy.cli.top_k import TopK
 
-__all__ = ["CompareOptions", "SimpleOptions"]
+__all__ = ["CompareOptions", "JudgeOptions", "SimpleOptions"]
 
 
 @frozen
-class CompareOptions(Options):
-    """Comparison: what is compared, and when to stop."""
+class JudgeOptions(Options):
+    """Judgement: how outputs are compared, and when to stop."""
 
-    validate: bool = option(
-        "--validate", kind=Flag(), help="Fail when an output holds NaN or infinite elements."
-    )
-    fail_fast: bool = option(
-        "--fail-fast",
-        kind=Flag(),
-        help="Stop at the first output that fails, and at the first iteration.",
-    )
-    load_outputs: tuple[str, ...] = option(
-        "--load-outputs",
-        "--load-results",
-        kind=Texts("PATH"),
-        default=(),
-        help="Compare with saved outputs as well: files or folders, as --save-outputs writes them.",
-    )
     compare: tuple[str, ...] = option(
         "--compare",
         "--compare-func",
@@ -53,15 +48,36 @@ class CompareOptions(Options):
             " returns a verdict per output."
         ),
     )
-    check_average: bool = option(
-        "--check-average",
+    fail_fast: bool = option(
+        "--fail-fast",
         kind=Flag(),
-        help="Judge the mean of each metric over all iterations, rather than each iteration.",
+        help="Stop at the first output that fails, and at the first iteration.",
     )
     allow_missing_outputs: bool = option(
         "--allow-missing-outputs",
         kind=Flag(),
         help="Leave out of the comparison what only one of two runs has, instead of failing.",
+    )
+
+
+@frozen
+class CompareOptions(Options):
+    """Comparison: what is compared, and what is kept of it."""
+
+    validate: bool = option(
+        "--validate", kind=Flag(), help="Fail when an output holds NaN or infinite elements."
+    )
+    load_outputs: tuple[str, ...] = option(
+        "--load-outputs",
+        "--load-results",
+        kind=Texts("PATH"),
+        default=(),
+        help="Compare with saved outputs as well: files or folders, as --save-outputs writes them.",
+    )
+    check_average: bool = option(
+        "--check-average",
+        kind=Flag(),
+        help="Judge the mean of each metric over all iterations, rather than each iteration.",
     )
     save_accuracy_results: str | None = option(
         "--save-accuracy-results",
@@ -95,17 +111,18 @@ class SimpleOptions(Options):
     rtol: Any = option(
         "--rtol",
         "--rel-tol",
-        kind=PerName(Number(minimum=0)),
+        kind=PerName(NumberOrAuto(minimum=0)),
         help=(
             "Largest difference relative to the second run's value, for all outputs or per output,"
-            " as in --rtol 1e-5 logits:1e-3. 1e-5 unless given."
+            " as in --rtol 1e-5 logits:1e-3. 1e-5 unless given; auto is what rounding explains, in"
+            " the data type in which the output was computed."
         ),
     )
     atol: Any = option(
         "--atol",
         "--abs-tol",
-        kind=PerName(Number(minimum=0)),
-        help="Largest absolute difference, likewise. 1e-5 unless given.",
+        kind=PerName(NumberOrAuto(minimum=0)),
+        help="Largest absolute difference, likewise. 1e-5 unless given, or auto.",
     )
     check_error_stat: Any = option(
         "--check-error-stat",

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.kinds import Integer, PerName, Range, Script, Text, Texts
+from polygraphy.cli.kinds import Choice, Integer, PerName, Range, Script, Text, Texts
 from polygraphy.cli.option import Options, option
 
 __all__ = ["DataOptions"]
@@ -35,14 +35,21 @@ class DataOptions(Options):
         kind=Integer(minimum=1),
         help="How often the model is run, each time on other generated data; 1 unless given.",
     )
+    data_loader_backend_module: str | None = option(
+        "--data-loader-backend-module",
+        kind=Choice("numpy", "torch"),
+        help="The array library of generated data: numpy unless given, or torch; the numbers are"
+        " the same.",
+    )
     load_inputs: tuple[str, ...] = option(
         "--load-inputs",
         "--load-input-data",
         kind=Texts("PATH"),
         default=(),
         help=(
-            "Load the input data from files or folders, as --save-inputs writes them, one after"
-            " another."
+            "Load the input data from files or folders, one after another: as --save-inputs or"
+            " --save-input-blob writes them, or ONNX test_data_set folders. Bare bytes (.bin, .raw)"
+            " take data types and shapes from the model."
         ),
     )
     data_loader_script: tuple[str, str] | None = option(

@@ -9,7 +9,7 @@ from attrs import frozen
 from polygraphy.cli.kinds import Integer, Number, PerName
 from polygraphy.cli.option import Options, option
 
-__all__ = ["FUNCTIONS", "GROUPS", "FunctionOptions"]
+__all__ = ["FUNCTIONS", "GROUPS", "FunctionOptions", "TopKOptions"]
 
 GROUPS = {
     "distance_metrics": ("l2", "cosine_similarity"),
@@ -29,6 +29,11 @@ FUNCTIONS = (
     "sqnr",
     "quality_metrics",
     "perceptual_metrics",
+    "ulp",
+    "top_k",
+    "bias",
+    "non_finite",
+    "error_distribution",
 )
 """What `--compare` chooses from."""
 
@@ -85,4 +90,52 @@ class FunctionOptions(Options):
         "--lpips-tolerance",
         kind=PerName(Number(minimum=0)),
         help="perceptual_metrics: largest perceptual distance (LPIPS) of images; 0.1 unless given.",
+    )
+    ulp: Any = option(
+        "--ulp-threshold",
+        kind=PerName(Number(minimum=0)),
+        help="ulp: largest distance in units in the last place, of the data type in which the"
+        " output was computed; 16 unless given.",
+    )
+    top_k: Any = option(
+        "--top-k-threshold",
+        kind=PerName(Number(minimum=0, maximum=1)),
+        help="top_k: smallest share of lists (the last dimension) whose highest entries agree; 1"
+        " unless given.",
+    )
+    bias: Any = option(
+        "--bias-threshold",
+        kind=PerName(Number(minimum=0)),
+        help="bias: largest mean signed error in either direction, relative to the size of the"
+        " second run's values; 1e-5 unless given.",
+    )
+    non_finite: Any = option(
+        "--non-finite-threshold",
+        kind=PerName(Integer(minimum=0)),
+        help="non_finite: how many elements may be NaN or infinite on one side only; 0 unless"
+        " given.",
+    )
+    error_distribution: Any = option(
+        "--error-distribution-threshold",
+        kind=PerName(Number(minimum=0)),
+        help="error_distribution: largest 99th percentile of the absolute error; 1e-5 unless"
+        " given.",
+    )
+
+
+@frozen
+class TopKOptions(Options):
+    """Comparison Function `top_k`: which entries are looked at."""
+
+    k: Any = option(
+        "--top-k",
+        kind=PerName(Integer(minimum=1)),
+        help="How many of the highest entries must agree, for all outputs or per output; 1 unless"
+        " given.",
+    )
+    margin: Any = option(
+        "--top-k-margin",
+        kind=PerName(Number(minimum=0)),
+        help="How much lower than the lowest of the second run's highest scores the score of an"
+        " entry may be there, so that near ties may change places; 0 unless given.",
     )

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os.path import isdir
+from pathlib import Path
 
 from attrs import frozen
 
 from polygraphy.cli.kinds import Choice, Shapes, Text
 from polygraphy.cli.option import Options, option
 
-__all__ = ["MODEL_TYPES", "ModelOptions", "model_type"]
+__all__ = ["MODEL_TYPES", "ModelOptions", "model_type", "split_symbol"]
 
-MODEL_TYPES = ("frozen", "keras", "ckpt", "onnx", "engine", "uff", "trt-network-script", "caffe")
+MODEL_TYPES = (
+    "frozen",
+    "keras",
+    "saved-model",
+    "ckpt",
+    "onnx",
+    "engine",
+    "uff",
+    "trt-network-script",
+    "caffe",
+)
 _BY_EXTENSION = {
     ".onnx": "onnx",
     ".engine": "engine",
@@ -35,7 +47,8 @@ class ModelOptions(Options):
     model_type: str | None = option(
         "--model-type",
         kind=Choice(*MODEL_TYPES),
-        help="Type of the model; follows from the file extension unless given.",
+        help="Type of the model; follows from the file extension, or from what the folder holds,"
+        " unless given.",
     )
     input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
         "--input-shapes",
@@ -44,7 +57,7 @@ class ModelOptions(Options):
         help=(
             "Shapes of inputs, as in --input-shapes image:[1,3,224,224] mask:[1,224,224]. Names may"
             " be patterns. Data are generated in these shapes; an input that is given several takes"
-            " them in turn."
+            " them in turn. They are TensorRT's profile where no --trt-min-shapes and the like are."
         ),
     )
 
@@ -53,5 +66,26 @@ def model_type(options: ModelOptions) -> str | None:
     """Return the type of the model, None when nothing tells it."""
     if options.model_type is not None or options.model_file is None:
         return options.model_type
-    lowered = options.model_file.lower()
-    return next((kind for end, kind in _BY_EXTENSION.items() if lowered.endswith(end)), None)
+    lowered = split_symbol(options.model_file)[0].lower()
+    named = next((kind for end, kind in _BY_EXTENSION.items() if lowered.endswith(end)), None)
+    if named is None and isdir(options.model_file):  # noqa: PTH112 - Path's refuses long names.
+        return _kind_of_folder(Path(options.model_file))
+    return named
+
+
+def _kind_of_folder(folder: Path) -> str | None:
+    """Return what a folder holds, None for no model at all."""
+    if any((folder / name).exists() for name in ("saved_model.pb", "saved_model.pbtxt")):
+        return "saved-model"
+    is_checkpoint = (folder / "checkpoint").exists() or any(folder.glob("*.index"))
+    return "ckpt" if is_checkpoint else None
+
+
+def split_symbol(path: str) -> tuple[str, str | None]:
+    """Return the path of a script, and the symbol in it that ``path.py:symbol`` names; other paths
+    are paths only.
+    """
+    script, colon, symbol = path.rpartition(":")
+    if colon and symbol.isidentifier() and script.lower().endswith(".py"):
+        return script, symbol
+    return path, None

@@ -12,17 +12,20 @@ from polygraphy.cli.size import ByteSize
 
 __all__ = [
     "EVERY_TENSOR",
+    "OnnxCastOptions",
     "OnnxLoadOptions",
     "OnnxSaveOptions",
     "OnnxShapeOptions",
     "OutputOptions",
+    "Outputs",
+    "TextOrNothing",
 ]
 
 EVERY_TENSOR = ("*",)
 """The value of an option that makes every tensor an output."""
 
 
-class _Outputs(Texts):
+class Outputs(Texts):
     """Names of tensors, or ``*`` for all of them, which may also be spelled ``mark all``."""
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
@@ -30,7 +33,7 @@ class _Outputs(Texts):
         return EVERY_TENSOR if " ".join(words) == "mark all" else tuple(words)
 
 
-class _TextOrNothing(Text):
+class TextOrNothing(Text):
     """A text that may be left out, which gives the empty one."""
 
     def __init__(self, metavar: str) -> None:
@@ -83,7 +86,7 @@ class OnnxLoadOptions(Options):
     )
     onnx_outputs: tuple[str, ...] = option(
         "--onnx-outputs",
-        kind=_Outputs("NAME"),
+        kind=Outputs("NAME"),
         default=(),
         help=(
             "Tensors of the ONNX model that become its outputs, in place of its own; names may be"
@@ -104,6 +107,45 @@ class OnnxLoadOptions(Options):
             "Types of operators, such as Conv: what they compute becomes outputs of the ONNX model,"
             " in place of its own, and besides those of --onnx-outputs."
         ),
+    )
+
+
+@frozen
+class OnnxCastOptions(Options):
+    """ONNX Precision: the data type in which an ONNX model computes."""
+
+    fp_to_fp16: bool = option(
+        "--fp-to-fp16",
+        kind=Flag(),
+        help="Convert the ONNX model to fp16; its inputs and outputs keep their types.",
+    )
+    to_bf16: bool = option("--to-bf16", kind=Flag(), help="Convert it to bf16, likewise.")
+    cast_keep_ops: tuple[str, ...] = option(
+        "--cast-keep-ops",
+        kind=Texts("OP"),
+        default=(),
+        help="Types of operators that stay in fp32, such as Softmax.",
+    )
+    cast_keep_nodes: tuple[str, ...] = option(
+        "--cast-keep-nodes",
+        kind=Texts("NODE"),
+        default=(),
+        help="Nodes that stay in fp32; one without a name goes by those of its results.",
+    )
+    cast_only_ops: tuple[str, ...] = option(
+        "--cast-only-ops",
+        kind=Texts("OP"),
+        default=(),
+        help="Types of operators that are converted; nothing else is then.",
+    )
+    cast_only_nodes: tuple[str, ...] = option(
+        "--cast-only-nodes",
+        kind=Texts("NODE"),
+        default=(),
+        help="Nodes that are converted, likewise.",
+    )
+    cast_io: bool = option(
+        "--cast-io", kind=Flag(), help="Convert the types of its inputs and outputs, too."
     )
 
 
@@ -137,7 +179,7 @@ class OnnxSaveOptions(Options):
     save_external_data: str | None = option(
         "--save-external-data",
         "--external-data-path",
-        kind=_TextOrNothing("NAME"),
+        kind=TextOrNothing("NAME"),
         help=(
             "Save its large weights in a file of this name beside it; without a name, that of the"
             " model with .data appended. Models of 2 GB or more always are saved so."

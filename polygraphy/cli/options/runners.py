@@ -7,19 +7,39 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from polygraphy.cli.errors import BadValue
-from polygraphy.cli.kinds import Flag, Integer, Ordered, Text, Texts
+from polygraphy.cli.kinds import Flag, Folder, Integer, Ordered, Text, Texts
 from polygraphy.cli.option import Options, option
 
-__all__ = ["OnnxrtOptions", "OrderOptions", "RunOptions", "RunnerOptions"]
+__all__ = ["RUNNERS", "OnnxrtOptions", "OrderOptions", "RunOptions", "RunnerOptions"]
 
-RUNNERS = {"--onnxrt": "onnxrt", "--onnx": "onnx"}
+RUNNERS = {
+    "--onnxrt": "onnxrt",
+    "--onnx": "onnx",
+    "--trt": "trt",
+    "--trt-engine": "trt_engine",
+    "--tf": "tf",
+    "--pluginref": "pluginref",
+    "--torch": "torch",
+}
 _HELP = {
     "--onnxrt": "Run the model in ONNX Runtime.",
     "--onnx": (
         "Run the model in the reference evaluator of the onnx package: slow, and true to the"
         " standard."
     ),
+    "--trt": (
+        "Run the model in TensorRT: build an engine from an ONNX model or a network script, or load"
+        " the engine that the model is."
+    ),
+    "--trt-engine": "Run a saved TensorRT engine, besides what runs the model.",
+    "--tf": "Run the model in TensorFlow.",
+    "--pluginref": "Run the model in NumPy, by reference implementations of plugins.",
+    "--torch": (
+        "Run a PyTorch model: what a function in a script returns (script.py:load_model), an"
+        " exported program (.pt2) or TorchScript (.pt)."
+    ),
 }
+_TEXTS = {"--trt-engine": "PATH", "--torch": "MODEL"}
 
 
 @frozen
@@ -30,7 +50,7 @@ class RunnerOptions(Options):
 
     runners: tuple[str, ...] = option(
         *RUNNERS,
-        kind=Ordered(RUNNERS, _HELP),
+        kind=Ordered(RUNNERS, _HELP, _TEXTS),
         default=(),
         help="The backends that run the model, in the order of the command line.",
     )
@@ -109,6 +129,12 @@ class RunOptions(Options):
             "Save the input data: to one JSON file, or without file extension to a folder with one"
             " file per iteration; or as .safetensors."
         ),
+    )
+    save_input_blob: str | None = option(
+        "--save-input-blob",
+        kind=Folder(),
+        help="Save the input data as bare bytes, to a folder for each iteration with one file per"
+        " input; in the current folder, unless another one is named.",
     )
     save_outputs: str | None = option(
         "--save-outputs",

@@ -6,10 +6,10 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.kinds import Flag, Number, PerName, Statistics, Text, Texts
+from polygraphy.cli.kinds import Number, PerName, Statistics, Text, Texts
 from polygraphy.cli.option import Options, option
 
-__all__ = ["ConvertOptions", "JoinOptions", "RejudgeOptions", "StopOptions"]
+__all__ = ["ConvertOptions", "JoinOptions", "RejudgeOptions"]
 
 
 @frozen
@@ -41,17 +41,6 @@ class ConvertOptions(Options):
             "What to write: the format follows from the file extension; without one, a folder with"
             " one file per iteration."
         ),
-    )
-
-
-@frozen
-class StopOptions(Options):
-    """Comparison: when to stop."""
-
-    fail_fast: bool = option(
-        "--fail-fast",
-        kind=Flag(),
-        help="Stop at the first output that fails, and at the first iteration.",
     )
 
 

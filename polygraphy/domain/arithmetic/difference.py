@@ -87,7 +87,7 @@ class Difference:
             ValueError: if the shapes differ.
         """
         self._pair = Pair(value, reference, infinities_equal)
-        self._threads = threads
+        self.threads = threads
         self._extents: dict[Channel, Extent] = {}
         self._mismatches: dict[Limit, Mismatches] = {}
         self._summaries: dict[Channel, Summary] = {}
@@ -196,12 +196,12 @@ class Difference:
     def absolute_histogram(self, bins: int = 10) -> Histogram:
         """The distribution of the finite absolute differences over their own range."""
         stream = DifferenceStream(self._pair, "absolute")
-        return stream_histogram(stream, bins, None, self._threads)
+        return stream_histogram(stream, bins, None, self.threads)
 
     def relative_histogram(self, bins: int = 10) -> Histogram:
         """The distribution of the finite relative differences over their own range."""
         stream = DifferenceStream(self._pair, "relative")
-        return stream_histogram(stream, bins, None, self._threads)
+        return stream_histogram(stream, bins, None, self.threads)
 
     # What is computed once
 
@@ -230,7 +230,7 @@ class Difference:
 
     def _survey(self, channels: Iterable[Channel], limit: Limit | None) -> list[MismatchRow]:
         unknown = [channel for channel in channels if channel not in self._extents]
-        found = survey(self._pair, unknown, limit, self._threads)
+        found = survey(self._pair, unknown, limit, self.threads)
         self._extents |= found.extents
         return found.rows
 
@@ -259,7 +259,7 @@ class Difference:
         median = median and (known is None or math.isnan(known.median))
         if known is None or lacking or median:
             stream = DifferenceStream(self._pair, channel)
-            found = order(stream, lacking, self._threads, median=median)[0]
+            found = order(stream, lacking, self.threads, median=median)[0]
             if known is not None:
                 found = Ordered(
                     found.valid,
@@ -285,7 +285,7 @@ class Difference:
     ) -> None:
         """Summarise channels in a pass, and keep all that the summaries tell."""
         stream = DifferenceStream(self._pair, *channels)
-        found = summarize_stream(stream, quantiles, self._threads, watch)
+        found = summarize_stream(stream, quantiles, self.threads, watch)
         for channel, summary in zip(channels, found, strict=True):
             self._summaries[channel] = summary
             self._extents[channel] = Extent.of(summary)

@@ -1,5 +1,25 @@
 """Functions that compare the outputs of two runs, and what they answer."""
 
+from polygraphy.domain.compare.detailed import (
+    BiasResult,
+    BiasThreshold,
+    DetailedResult,
+    ErrorDistributionResult,
+    ErrorDistributionThreshold,
+    NonFiniteResult,
+    NonFiniteThreshold,
+    TopKResult,
+    TopKThreshold,
+    UlpResult,
+    UlpThreshold,
+)
+from polygraphy.domain.compare.detailed_functions import (
+    BiasCompareFunc,
+    ErrorDistributionCompareFunc,
+    NonFiniteCompareFunc,
+    TopKCompareFunc,
+    UlpCompareFunc,
+)
 from polygraphy.domain.compare.function import BaseCompareFunc, PairwiseCompareFunc
 from polygraphy.domain.compare.indices import IndicesCompareFunc, IndicesResult
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
@@ -38,11 +58,18 @@ from polygraphy.domain.compare.simple import SimpleCompareFunc
 
 __all__ = [
     "BaseCompareFunc",
+    "BiasCompareFunc",
+    "BiasResult",
+    "BiasThreshold",
     "CompareResult",
     "ComparedTensor",
     "CosineSimilarityCompareFunc",
     "CosineSimilarityResult",
     "CosineSimilarityThreshold",
+    "DetailedResult",
+    "ErrorDistributionCompareFunc",
+    "ErrorDistributionResult",
+    "ErrorDistributionThreshold",
     "IndicesCompareFunc",
     "IndicesResult",
     "L2CompareFunc",
@@ -51,6 +78,9 @@ __all__ = [
     "LpipsThreshold",
     "MetricResult",
     "MetricThreshold",
+    "NonFiniteCompareFunc",
+    "NonFiniteResult",
+    "NonFiniteThreshold",
     "NormalizedL2CompareFunc",
     "NormalizedL2Result",
     "NormalizedL2Threshold",
@@ -68,5 +98,11 @@ __all__ = [
     "SqnrCompareFunc",
     "SqnrResult",
     "SqnrThreshold",
+    "TopKCompareFunc",
+    "TopKResult",
+    "TopKThreshold",
+    "UlpCompareFunc",
+    "UlpResult",
+    "UlpThreshold",
     "UncomparedResult",
 ]

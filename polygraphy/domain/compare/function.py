@@ -30,12 +30,25 @@ class BaseCompareFunc(Protocol):
 
 @frozen
 class Side:
-    """One side of a comparison: what is known of the output, and its elements in the shape that
-    both sides were brought to.
+    """One side of a comparison.
+
+    Attributes:
+        tensor: what is known of the output.
+        array: its elements, in the shape that both sides were brought to.
+        outputs: all outputs of the run.
     """
 
     tensor: ComparedTensor
     array: Array
+    outputs: Mapping[str, Any]
+
+    @property
+    def computed_in(self) -> str | None:
+        """The coarsest data type in which the output was computed; None when not known. Finding out
+        may take looking into a model, so it is only asked for where it matters.
+        """
+        outputs = self.outputs
+        return outputs.compute_dtype(self.name) if isinstance(outputs, IterationResult) else None
 
     @property
     def name(self) -> str:
@@ -52,6 +65,23 @@ class PairwiseCompareFunc:
     """
 
     label = ""
+    _asked: int | None = None
+    _granted = 1
+
+    @property
+    def threads(self) -> int:
+        """How many threads may work on a large output at the same time; setting it asks for a
+        number, which is never exceeded.
+        """
+        return self._asked or self._granted
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._asked = count
+
+    def grant_threads(self, count: int) -> None:
+        """Say how many threads may be used where nobody asked for a number."""
+        self._granted = count
 
     def __init__(
         self,
@@ -107,7 +137,7 @@ class PairwiseCompareFunc:
         Raises:
             UnknownNameError: a setting names an output that neither run has.
         """
-        known = dict.fromkeys((*iter_result0, *iter_result1))
+        known = dict.fromkeys((*_known_names(iter_result0), *_known_names(iter_result1)))
         for name in sorted(self.named_outputs()):
             if name not in known:
                 raise UnknownNameError("Output", name, known)
@@ -145,7 +175,14 @@ class PairwiseCompareFunc:
                 f"which has: {', '.join(map(repr, lacks)) or 'no outputs'}.",
                 is_missing=True,
             )
-        value, reference = np.asarray(result0[pair.name0]), np.asarray(result1[pair.name1])
+        arrays = _array(result0[pair.name0]), _array(result1[pair.name1])
+        for name, run, array in zip((pair.name0, pair.name1), (result0, result1), arrays):
+            if array is None:
+                return UncomparedResult(
+                    f"Output {name!r} of {run.runner_name} is a sequence of tensors of different"
+                    " shapes, not a tensor: sequences are not compared."
+                )
+        value, reference = (np.asarray(array) for array in arrays)
         tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)
         fitted = aligned(value, reference, check_shapes=self.check_shapes)
         if fitted is None:
@@ -154,9 +191,22 @@ class PairwiseCompareFunc:
             )
         else:
             result = self.compare_arrays(
-                Side(tensors[0], fitted[0]),
-                Side(tensors[1], fitted[1]),
+                Side(tensors[0], fitted[0], result0),
+                Side(tensors[1], fitted[1], result1),
                 self._setting_name(pair.name0, pair.name1),
             )
         result.tensor0, result.tensor1 = tensors
         return result
+
+
+def _known_names(outputs: Mapping[str, Any]) -> Iterable[str]:
+    """Return the names of a run's outputs, also of those that are compared at another time."""
+    return outputs.known_names() if isinstance(outputs, IterationResult) else outputs
+
+
+def _array(output: Any) -> Array | None:
+    """Return an output as an array; None for a sequence of what is not of one shape."""
+    try:
+        return np.asarray(output)
+    except ValueError:
+        return None

@@ -10,10 +10,11 @@ from attrs import field, frozen, validators
 
 from polygraphy.domain.compare.result import CompareResult, excess_ratio
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.threshold import Threshold
 
 __all__ = ["Metric", "MetricResult", "MetricThreshold"]
 
-Scale = Literal["error", "likeness", "decibels"]
+Scale = Literal["error", "signed", "likeness", "decibels"]
 
 _MOST_DECIBELS = 6000.0
 """So many more decibels are a factor of 1e300: more would not fit a float."""
@@ -27,13 +28,19 @@ class Metric:
         function: name of the comparison function that computes it.
         field: its name in results and files.
         title: what people call it.
-        scale: ``error`` must be small; ``likeness``, at most 1, and ``decibels`` must be large.
+        scale: ``error`` must be small, ``signed`` small in either direction; ``likeness``, at most
+            1, and ``decibels`` must be large.
     """
 
     function: str
     field: str
     title: str
     scale: Scale
+
+    @property
+    def is_better_small(self) -> bool:
+        """Whether the threshold is the largest allowed value, rather than the smallest."""
+        return self.scale in ("error", "signed")
 
     @property
     def unit(self) -> str:
@@ -52,7 +59,7 @@ def _limit(value: Any) -> float:
 
 
 @frozen
-class MetricThreshold:
+class MetricThreshold(Threshold):
     """What a metric is held to: the largest value, or where more is better the smallest.
 
     Attributes:
@@ -67,6 +74,34 @@ class MetricThreshold:
         eq=False,
         kw_only=True,
     )
+
+    metric: ClassVar[Metric]
+    """What the number means; each kind of threshold has its own."""
+
+    def metric_fields(self) -> tuple[str, ...]:
+        """Name the metric."""
+        return (self.metric.field,)
+
+    def passed(self, metric_values: Mapping[str, float | None]) -> bool:
+        """Judge the metric; NaN and None never pass."""
+        value = metric_values.get(self.metric.field)
+        return value is not None and self.allows(value)
+
+    def allows(self, value: float, *, is_better_small: bool | None = None) -> bool:
+        """Judge a number; the metric says whether a small one is better, unless told."""
+        is_small = self.metric.is_better_small if is_better_small is None else is_better_small
+        return abs(value) <= self.threshold if is_small else value >= self.threshold
+
+    def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
+        """Return ``L2 Norm: 0.1 (tolerance: 1e-05) | FAILED``, and whether it passed."""
+        value = metric_values.get(self.metric.field)
+        if value is None:
+            return None
+        passed, unit = self.allows(value), self.metric.unit
+        held_to = "tolerance" if self.metric.is_better_small else "min required"
+        verdict = "PASSED" if passed else "FAILED"
+        found = f"{self.metric.title}: {value:.15g}{unit}"
+        return f"{found} ({held_to}: {self.threshold:.15g}{unit}) | {verdict}", passed
 
 
 class MetricResult(CompareResult):
@@ -118,7 +153,7 @@ class MetricResult(CompareResult):
         elif self.metric.scale == "likeness":
             found = excess_ratio(1 - self.value, max(1 - limit, 0))
         else:
-            found = excess_ratio(self.value, limit)
+            found = excess_ratio(abs(self.value), limit)
         if self:
             return min(found, 1.0) if not math.isnan(found) else 1.0
         return found if found > 1 else math.inf  # A threshold that nothing can reach.
@@ -126,8 +161,10 @@ class MetricResult(CompareResult):
     def __bool__(self) -> bool:
         if self.value is None or self.thresholds is None:
             return False
-        limit: float = self.thresholds.threshold
-        return self.value <= limit if self.metric.scale == "error" else self.value >= limit
+        allowed: bool = self.thresholds.allows(
+            self.value, is_better_small=self.metric.is_better_small
+        )
+        return allowed
 
     def __repr__(self) -> str:
         return (

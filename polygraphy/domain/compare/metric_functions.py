@@ -47,7 +47,6 @@ class MetricCompareFunc(PairwiseCompareFunc):
     ) -> None:
         super().__init__(check_shapes, fail_fast, find_output_func)
         self.threshold = threshold
-        self.threads = 1
         for name in self.named_outputs() | {""}:
             self.thresholds_for(name)
 
@@ -78,13 +77,20 @@ class MetricCompareFunc(PairwiseCompareFunc):
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
         """Compute the metric; outputs that do not hold numbers fail."""
         try:
-            found = self.measure(value, reference)
+            return self.result_of(value, reference, setting)
         except TypeError:
             return UncomparedResult(
                 f"{self.result_type.metric.title} is of numbers, unlike {value.tensor}, which is"
                 f" compared with {reference.tensor}."
             )
-        return self.result_type(found, self.thresholds_for(setting))
+
+    def result_of(self, value: Side, reference: Side, setting: str) -> CompareResult:
+        """Measure two arrays of one shape, and hold that to the threshold of `setting`.
+
+        Raises:
+            TypeError: they do not hold numbers.
+        """
+        return self.result_type(self.measure(value, reference), self.thresholds_for(setting))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.threshold!r})"
@@ -260,6 +266,7 @@ class PerceptualMetricsCompareFunc(MetricCompareFunc):
         super().__init__(lpips_threshold, check_shapes, fail_fast, find_output_func)
         try:
             self._distance = resolve(PerceptualDistance)
+            self._distance.prepare()
         except Unbound:
             raise BackendError(
                 "The comparison function perceptual_metrics is not available: it needs LPIPS, and"

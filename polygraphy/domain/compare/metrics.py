@@ -28,11 +28,13 @@ __all__ = [
 class L2Threshold(MetricThreshold):
     """The largest tolerable length of the difference, in the output's own unit."""
 
+    metric = Metric("l2", "l2_norm", "L2 Norm", "error")
+
 
 class L2Result(MetricResult):
     """The Euclidean length of the difference; it grows with the number of elements."""
 
-    metric = Metric("l2", "l2_norm", "L2 Norm", "error")
+    metric = L2Threshold.metric
 
     def __init__(
         self, l2_norm: float | None = None, thresholds: MetricThreshold | None = None
@@ -46,13 +48,15 @@ class L2Result(MetricResult):
 class NormalizedL2Threshold(MetricThreshold):
     """The largest tolerable length of the difference, by that of the second run's output."""
 
+    metric = Metric("normalized_l2", "normalized_l2", "Normalized L2 Norm", "error")
+
 
 class NormalizedL2Result(MetricResult):
     """The Euclidean length of the difference by that of the second run's output: no scale and no
     size matters.
     """
 
-    metric = Metric("normalized_l2", "normalized_l2", "Normalized L2 Norm", "error")
+    metric = NormalizedL2Threshold.metric
 
     def __init__(
         self, normalized_l2: float | None = None, thresholds: MetricThreshold | None = None
@@ -68,11 +72,13 @@ class NormalizedL2Result(MetricResult):
 class CosineSimilarityThreshold(MetricThreshold):
     """The smallest tolerable cosine."""
 
+    metric = Metric("cosine_similarity", "cosine_similarity", "Cosine Similarity", "likeness")
+
 
 class CosineSimilarityResult(MetricResult):
     """The cosine of the angle between the outputs, from -1 to 1: blind to a factor between them."""
 
-    metric = Metric("cosine_similarity", "cosine_similarity", "Cosine Similarity", "likeness")
+    metric = CosineSimilarityThreshold.metric
 
     def __init__(
         self, cosine_similarity: float | None = None, thresholds: MetricThreshold | None = None
@@ -88,11 +94,13 @@ class CosineSimilarityResult(MetricResult):
 class PsnrThreshold(MetricThreshold):
     """The smallest tolerable peak signal to noise ratio, in dB."""
 
+    metric = Metric("psnr", "psnr", "PSNR", "decibels")
+
 
 class PsnrResult(MetricResult):
     """The peak signal to noise ratio in dB, the peak being the first run's greatest element."""
 
-    metric = Metric("psnr", "psnr", "PSNR", "decibels")
+    metric = PsnrThreshold.metric
 
     def __init__(
         self, psnr: float | None = None, thresholds: MetricThreshold | None = None
@@ -106,11 +114,13 @@ class PsnrResult(MetricResult):
 class SnrThreshold(MetricThreshold):
     """The smallest tolerable signal to noise ratio, in dB."""
 
+    metric = Metric("snr", "snr", "SNR", "decibels")
+
 
 class SnrResult(MetricResult):
     """The signal to noise ratio in dB, the first run being the signal."""
 
-    metric = Metric("snr", "snr", "SNR", "decibels")
+    metric = SnrThreshold.metric
 
     def __init__(self, snr: float | None = None, thresholds: MetricThreshold | None = None) -> None:
         super().__init__(snr, thresholds)
@@ -122,13 +132,15 @@ class SnrResult(MetricResult):
 class SqnrThreshold(MetricThreshold):
     """The smallest tolerable signal to quantisation noise ratio, in dB."""
 
+    metric = Metric("sqnr", "sqnr", "SQNR", "decibels")
+
 
 class SqnrResult(MetricResult):
     """The signal to quantisation noise ratio in dB, the second run being the signal; some 6 dB for
     each bit that is right.
     """
 
-    metric = Metric("sqnr", "sqnr", "SQNR", "decibels")
+    metric = SqnrThreshold.metric
 
     def __init__(
         self, sqnr: float | None = None, thresholds: MetricThreshold | None = None
@@ -142,11 +154,13 @@ class SqnrResult(MetricResult):
 class LpipsThreshold(MetricThreshold):
     """The largest tolerable perceptual distance."""
 
+    metric = Metric("perceptual_metrics", "lpips", "LPIPS", "error")
+
 
 class PerceptualMetricsResult(MetricResult):
     """How different two images look: LPIPS (Zhang et al., 2018), 0 for the same image."""
 
-    metric = Metric("perceptual_metrics", "lpips", "LPIPS", "error")
+    metric = LpipsThreshold.metric
 
     def __init__(
         self, lpips: float | None = None, thresholds: MetricThreshold | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import inf, isnan
 from typing import Any
 
@@ -11,6 +12,7 @@ from attrs import frozen
 
 from polygraphy.domain.arithmetic import Difference, Mismatches
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.precision import Rounding
 from polygraphy.domain.tolerance import Tolerance
 
 __all__ = [
@@ -33,10 +35,16 @@ class ComparedTensor:
     @staticmethod
     def of(name: str, array: np.ndarray[Any, Any]) -> ComparedTensor:
         """Describe an array."""
-        return ComparedTensor(name, str(array.dtype), array.shape)
+        return _described(name, array.dtype, array.shape)
 
     def __str__(self) -> str:
         return f"{self.name!r} (dtype={self.dtype}, shape={self.shape})"
+
+
+@lru_cache(maxsize=1024)
+def _described(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ComparedTensor:
+    """Describe a tensor; those of many iterations share one description."""
+    return ComparedTensor(name, str(dtype), shape)
 
 
 class CompareResult:
@@ -89,6 +97,13 @@ class CompareResult:
             UsageError: there are no metrics that tell.
         """
         raise UsageError(f"A {type(self).__name__} has no metrics that could be averaged.")
+
+    def describe(self) -> tuple[str, bool] | None:
+        """Return the verdict in a line, and whether it passed; None where a line cannot tell."""
+        if self.thresholds is None:
+            return None
+        described: tuple[str, bool] | None = self.thresholds.describe(self.metric_values())
+        return described
 
     def settle(self) -> None:
         """Compute what the result promises and let go of the arrays behind it."""
@@ -160,6 +175,9 @@ class OutputCompareResult(CompareResult):
         self.quantile: float | None = None
         self.difference: Difference | None = None
         self.arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
+        self._explain: Callable[[], Rounding | None] | None = None
+        self._rounding: Rounding | None = None
+        self._is_rounding: bool | None = None
 
     @classmethod
     def of(
@@ -169,13 +187,17 @@ class OutputCompareResult(CompareResult):
         difference: Difference,
         tolerance: Tolerance,
         quantile: float,
+        explain: Callable[[], Rounding | None] | None = None,
     ) -> OutputCompareResult:
-        """Judge the `difference` of two arrays of the same shape."""
+        """Judge the `difference` of two arrays of the same shape; `explain` finds out what rounding
+        explains of it.
+        """
         result = cls(thresholds=tolerance)
         result._metrics = {}
         result.tensor0 = ComparedTensor.of(names[0], arrays[0])
         result.tensor1 = ComparedTensor.of(names[1], arrays[1])
         result.arrays = arrays
+        result._explain = explain
         result.difference = difference
         result.quantile = quantile if "quantile" in tolerance.check_error_stat else None
         return result
@@ -308,16 +330,45 @@ class OutputCompareResult(CompareResult):
             excess_ratio(absolute, self.tolerance.atol), excess_ratio(relative, self.tolerance.rtol)
         )
 
+    @property
+    def rounding(self) -> Rounding | None:
+        """What rounding alone explains of the difference; None where there is no telling, as for a
+        result that was loaded.
+        """
+        if self._explain is not None:
+            self._rounding, self._explain = self._explain(), None
+        return self._rounding
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether rounding alone explains that the output failed."""
+        rounding = self.rounding
+        if rounding is None:
+            return False
+        if self._is_rounding is None:
+            checked = self.tolerance.check_error_stat
+            self._is_rounding = all(self._is_within(rounding, each) for each in checked)
+        return self._is_rounding
+
+    def _is_within(self, rounding: Rounding, statistic: str) -> bool:
+        if statistic == "elemwise" and self.difference is not None:
+            return self.difference.mismatches(rounding.atol, rounding.rtol).count == 0
+        absolute, relative = self.required(statistic)
+        return (absolute is not None and absolute <= rounding.atol) or (
+            relative is not None and relative <= rounding.rtol
+        )
+
     def set_thresholds(self, thresholds: Tolerance) -> None:
         """Hold the same differences to other thresholds."""
         super().set_thresholds(thresholds)
-        self._passed = self._mismatches = None
+        self._passed = self._mismatches = self._is_rounding = None
 
     def settle(self) -> None:
         """Compute every metric and the verdict, and let go of the arrays."""
         self.metric_values()
-        _ = self.passed
-        self.difference = self.arrays = None
+        if not self.passed:  # Why is only asked of failures.
+            _ = self.is_rounding
+        self.difference = self.arrays = self._explain = None
 
     def with_metrics(self, values: Mapping[str, float | None]) -> OutputCompareResult:
         """Return a result with other metrics, held to the same thresholds."""

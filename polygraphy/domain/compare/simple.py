@@ -9,15 +9,24 @@ from typing import Any, Union
 
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
-from polygraphy.domain.compare.result import CompareResult, OutputCompareResult
+from polygraphy.domain.compare.pictures import Pictures
+from polygraphy.domain.compare.result import (
+    CompareResult,
+    OutputCompareResult,
+    UncomparedResult,
+)
+from polygraphy.domain.compare.rounding import rounding_between
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.pairing import FindOutput
 from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.precision import Rounding
 from polygraphy.domain.tolerance import DEFAULT_ATOL, DEFAULT_RTOL, Tolerance
 
-__all__ = ["DEFAULT_ERROR_QUANTILE", "SimpleCompareFunc"]
+__all__ = ["AUTO", "DEFAULT_ERROR_QUANTILE", "SimpleCompareFunc"]
 
 DEFAULT_ERROR_QUANTILE = 0.99
+AUTO = "auto"
+"""Stands for the tolerance that rounding explains."""
 
 Statistic = Union[str, Sequence[str]]
 
@@ -30,16 +39,19 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
     label = "simple"
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the order is that of published scripts
         self,
         check_shapes: bool | None = None,
-        rtol: PerOutput[float] | None = None,
-        atol: PerOutput[float] | None = None,
+        rtol: PerOutput[float | str] | None = None,
+        atol: PerOutput[float | str] | None = None,
         fail_fast: bool | None = None,
         find_output_func: FindOutput | None = None,
         check_error_stat: PerOutput[Statistic] | None = None,
         infinities_compare_equal: bool | None = None,
-        *,
+        save_heatmaps: str | None = None,
+        show_heatmaps: bool | None = None,
+        save_error_metrics_plot: str | None = None,
+        show_error_metrics_plot: bool | None = None,
         error_quantile: PerOutput[float] | None = None,
     ) -> None:
         """Set what is tolerated; each setting may be one value, or one per output.
@@ -47,18 +59,25 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Args:
             check_shapes: whether outputs of different shapes fail (the default), or are transposed
                 or reshaped.
-            rtol: the largest tolerable relative difference; 1e-5 unless given.
-            atol: the largest tolerable absolute difference; 1e-5 unless given.
+            rtol: the largest tolerable relative difference; 1e-5 unless given. ``"auto"`` is what
+                rounding explains, given the data type in which the output was computed.
+            atol: the largest tolerable absolute difference, likewise; ``"auto"`` also depends on
+                how large the second run's values are.
             fail_fast: whether to stop at the first output that fails.
             find_output_func: finds the partner of an output: called with its name, its position and
                 the second run's outputs, returns one or several names, or None.
             check_error_stat: what is checked: ``elemwise`` (the default), ``max``, ``mean``,
                 ``median`` or ``quantile``, or several of them, all of which must pass.
             infinities_compare_equal: whether two infinities of the same sign are equal.
+            save_heatmaps: a folder for heat maps of outputs and differences.
+            show_heatmaps: whether these are shown.
+            save_error_metrics_plot: a folder for plots of the differences over the outputs.
+            show_error_metrics_plot: whether these are shown.
             error_quantile: the quantile that ``quantile`` checks, from 0 to 1; 0.99 unless given.
 
         Raises:
             UsageError: a value is out of its range.
+            MissingDependencyError: pictures are wanted, and nothing that draws them is installed.
         """
         super().__init__(check_shapes, fail_fast, find_output_func)
         self.rtol = rtol
@@ -66,20 +85,49 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         self.check_error_stat = check_error_stat
         self.infinities_compare_equal = bool(infinities_compare_equal)
         self.error_quantile = error_quantile
-        self.threads = 1
+        self.pictures = Pictures(
+            save_heatmaps,
+            bool(show_heatmaps),
+            save_error_metrics_plot,
+            bool(show_error_metrics_plot),
+        )
         for name in self.named_outputs() | {""}:
-            self.tolerance_for(name)
+            self.tolerance_for(name, Rounding.none("any"))
             self._quantile_for(name)
 
-    def tolerance_for(self, name: str) -> Tolerance:
-        """Return what the output `name` is held to."""
+    def tolerance_for(self, name: str, rounding: Rounding | None = None) -> Tolerance:
+        """Return what the output `name` is held to.
+
+        Args:
+            name: the output.
+            rounding: what rounding explains; only needed where a tolerance is ``"auto"``.
+
+        Raises:
+            UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.
+        """
+        atol = value_for(self.atol, name, DEFAULT_ATOL)
+        rtol = value_for(self.rtol, name, DEFAULT_RTOL)
         given = self.rtol is not None or self.atol is not None
+        reason = "as given" if given else "the default"
+        if AUTO in (atol, rtol):
+            if rounding is None:
+                raise UsageError(
+                    f"What output {name!r} is held to follows from its values, which are not known"
+                    " here.",
+                    hint="Give numbers instead of 'auto'.",
+                )
+            atol = rounding.atol if atol == AUTO else atol
+            rtol = rounding.rtol if rtol == AUTO else rtol
+            reason = f"what rounding explains of {rounding}"
         return Tolerance(
             check_error_stat=value_for(self.check_error_stat, name, "elemwise"),
-            atol=value_for(self.atol, name, DEFAULT_ATOL),
-            rtol=value_for(self.rtol, name, DEFAULT_RTOL),
-            reason="as given" if given else "the default",
+            atol=atol,
+            rtol=rtol,
+            reason=reason,
         )
+
+    def _is_auto(self, name: str) -> bool:
+        return AUTO in (value_for(self.atol, name, None), value_for(self.rtol, name, None))
 
     def thresholds_for(self, output_name: str) -> Tolerance:
         """Return what the output is held to."""
@@ -99,7 +147,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         """Refuse ``elemwise``: its verdict is about single elements, of which there is no mean."""
         checked = self.check_error_stat
         names = list(checked) if isinstance(checked, Mapping) else [""]
-        if any("elemwise" in self.tolerance_for(name).check_error_stat for name in names):
+        exact = Rounding.none("any")
+        if any("elemwise" in self.tolerance_for(name, exact).check_error_stat for name in names):
             raise UsageError(
                 "The average over iterations cannot be judged element by element.",
                 hint="Check max, mean, median or quantile for every output.",
@@ -108,6 +157,17 @@ class SimpleCompareFunc(PairwiseCompareFunc):
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
         """Compare two arrays of one shape, lazily: each metric is computed when it is read."""
         arrays = value.array, reference.array
+        self.pictures.draw(value.name, *arrays)
+
+        def explain() -> Rounding | None:
+            computed_in = value.computed_in, reference.computed_in
+            return rounding_between(arrays, computed_in, threads=self.threads)
+
+        rounding = explain() if self._is_auto(setting) else None
+        if rounding is None and self._is_auto(setting):
+            return UncomparedResult(
+                f"There is no telling what rounding explains of {value.tensor}: give its tolerance."
+            )
         difference = Difference(
             *arrays, infinities_equal=self.infinities_compare_equal, threads=self.threads
         )
@@ -115,8 +175,9 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             (value.name, reference.name),
             arrays,
             difference,
-            self.tolerance_for(setting),
+            self.tolerance_for(setting, rounding),
             self._quantile_for(setting),
+            explain,
         )
 
     def __repr__(self) -> str:

@@ -125,6 +125,22 @@ def test_old_weights_are_replaced_not_appended_to(tmp_path: Path) -> None:
     assert (tmp_path / "w.bin").stat().st_size == 1 << 21
 
 
+@pytest.mark.parametrize("one_file", [True, False])
+def test_weights_of_another_model_are_not_overwritten(tmp_path: Path, one_file: bool) -> None:
+    def save(name: str) -> None:
+        path = str(tmp_path / name)
+        save_onnx(large(), path, "w.bin", all_tensors_to_one_file=one_file)
+
+    save("first.onnx")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UsageError, match="may belong to another model"):
+        save("second.onnx")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    (tmp_path / "third.onnx").write_bytes(b"no model")
+    with pytest.raises(UsageError, match="may belong to another model"):
+        save("third.onnx")
+
+
 @pytest.mark.parametrize("location", ["m.onnx", "../w.bin", "./m.onnx"])
 def test_places_where_weights_cannot_go(tmp_path: Path, location: str) -> None:
     (tmp_path / "home").mkdir()

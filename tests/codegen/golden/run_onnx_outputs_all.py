@@ -5,21 +5,19 @@ polygraphy run identity_fp16.onnx --onnxrt --onnx --onnx-outputs *
 """
 
 from polygraphy import program
-from polygraphy.backend.onnx import OnnxReferenceRunner, modify_outputs, onnx_from_path
+from polygraphy.backend.onnx import OnnxReferenceRunner
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator
-from polygraphy.constants import MARK_ALL
 
 MODEL = "identity_fp16.onnx"
 
 
 def main() -> bool:
-    model = modify_outputs(onnx_from_path(MODEL), outputs=MARK_ALL)
-    runners = [
-        OnnxrtRunner(SessionFromOnnx(model)),
-        OnnxReferenceRunner(model),
+    make_runners = [
+        lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False)),
+        lambda model: OnnxReferenceRunner(model),
     ]
-    results = Comparator.run(runners, streaming=True)
+    results = Comparator.run_layerwise(make_runners, MODEL)
     return bool(Comparator.compare_accuracy(results))
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.adapters.fake import MeanDistance
 from polygraphy.domain.compare import (
     CosineSimilarityCompareFunc,
     L2CompareFunc,
@@ -182,18 +183,17 @@ def test_what_is_not_held_to_anything_does_not_pass() -> None:
 # Perceptual metrics.
 
 
-class _MeanDistance:
-    def between(self, image0: Any, image1: Any) -> float:
-        return float(np.abs(image0 - image1).mean())
-
-
 def test_perceptual_metrics_are_never_guessed() -> None:
-    with pytest.raises(BackendError, match="perceptual_metrics is not available: it needs LPIPS"):
+    unavailable = MeanDistance(is_available=False)
+    with (
+        bind(PerceptualDistance, unavailable),
+        pytest.raises(BackendError, match="The perceptual distance is not available"),
+    ):
         PerceptualMetricsCompareFunc()
 
 
 def test_perceptual_metrics_are_those_of_the_port() -> None:
-    with bind(PerceptualDistance, _MeanDistance()):
+    with bind(PerceptualDistance, MeanDistance()):
         result = compare(PerceptualMetricsCompareFunc, [0.0, 1.0], [0.0, 0.5])
         assert result.lpips == 0.25
         assert not result

@@ -276,3 +276,29 @@ def test_the_outputs_are_left_alone() -> None:
 def test_as_people_read_it() -> None:
     text = repr(SimpleCompareFunc(atol=1, check_error_stat="max"))
     assert text == "SimpleCompareFunc(rtol=None, atol=1, check_error_stat='max')"
+
+
+def test_no_more_threads_than_asked_for_or_granted() -> None:
+    function = SimpleCompareFunc()
+    assert function.threads == 1
+    function.grant_threads(2)
+    assert function.threads == 2
+    function.threads = 1
+    assert function.threads == 1
+    function.grant_threads(8)
+    assert function.threads == 1
+
+
+def test_threads_reach_the_arithmetic_and_change_no_result() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.random(1 << 20, dtype=np.float32)
+    b = a + rng.random(1 << 20, dtype=np.float32) * np.float32(1e-5)
+    found = []
+    for threads in (1, 2):
+        function = SimpleCompareFunc()
+        function.threads = threads
+        (result,) = function(IterationResult({"y": a}), IterationResult({"y": b})).values()
+        assert isinstance(result, OutputCompareResult) and result.difference is not None
+        assert result.difference.threads == threads
+        found.append(result.metric_values())
+    assert found[0] == found[1]

@@ -1,0 +1,216 @@
+"""Measures the editing of large ONNX models from the command line, beside NVIDIA's tool where it is
+installed.
+
+Run with ``python benchmarks/onnx_editing.py``. `POLYGRAPHY_NVIDIA_PYTHON` names the Python of a
+virtual environment that has NVIDIA's Polygraphy. The floor is a process that loads and saves the
+model.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+REPEATS = 3
+FLOOR = "import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])"
+
+
+def main() -> None:
+    nvidia = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, build, tensors in (
+            ("20,000 nodes", many_nodes, ("h_999", "h_2000")),
+            ("BERT-base", bert, ("layer5_out", "layer9_out")),
+        ):
+            path = Path(folder) / "model.onnx"
+            onnx.save(build(), path)
+            print(f"{name}: {path.stat().st_size / 1e6:.0f} MB")
+            out = str(Path(folder) / "out.onnx")
+            report("load and save", [sys.executable, "-c", FLOOR, str(path), out], out)
+            for what, words in (
+                ("fold", ["sanitize", str(path), "--fold-constants", "-o", out]),
+                (
+                    "extract",
+                    f"extract {path} --inputs {tensors[0]}:auto:auto --outputs {tensors[1]}:auto"
+                    f" -o {out}".split(),
+                ),
+            ):
+                ours = report(what, [sys.executable, "-m", "polygraphy", "surgeon", *words], out)
+                if nvidia:
+                    theirs = report(
+                        f"{what}, NVIDIA",
+                        [str(Path(nvidia).with_name("polygraphy")), "surgeon", *words],
+                        out,
+                    )
+                    print(f"    factor {theirs / ours:.1f}")
+
+
+def report(what: str, command: list[str], out: str) -> float:
+    """Run a command some times, and print its median time, its peak memory and what it made."""
+    seconds = []
+    for _ in range(REPEATS):
+        Path(out).unlink(missing_ok=True)
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True, cwd=Path(out).parent)
+        seconds.append(time.perf_counter() - start)
+    nodes = len(onnx.load(out).graph.node)
+    median = statistics.median(seconds)
+    print(f"  {what:18} {median:7.2f} s, {peak(command):5d} MB, {nodes} nodes left")
+    return median
+
+
+def peak(command: list[str]) -> int:
+    """Return the peak memory of a command in MB."""
+    script = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], capture_output=True);"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tempfile.gettempdir(),
+    )
+    return int(done.stdout) // 1024
+
+
+class Builder:
+    """Collects nodes and weights."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self._random = np.random.default_rng(0)
+
+    def add(self, op: str, inputs: list[str], output: str, **attributes: object) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
+        return output
+
+    def weight(self, name: str, *shape: int) -> str:
+        values = self._random.standard_normal(shape, np.float32) * np.float32(0.02)
+        self.weights.append(numpy_helper.from_array(values, name))
+        return name
+
+    def constant(self, name: str, values: object) -> str:
+        self.nodes.append(
+            helper.make_node(
+                "Constant", [], [name], name=name, value=numpy_helper.from_array(np.array(values))
+            )
+        )
+        return name
+
+    def dim(self, source: str, index: int, name: str) -> str:
+        """Take one dimension of a tensor, as exporters write it."""
+        shape = self.add("Shape", [source], f"{name}_shape")
+        taken = self.add(
+            "Gather", [shape, self.constant(f"{name}_index", np.int64(index))], f"{name}_dim"
+        )
+        return self.add("Unsqueeze", [taken, self.constant(f"{name}_axes", [0])], f"{name}_axis")
+
+    def model(
+        self, shape: list[object], inputs: TensorProto.DataType, out: str, hidden: int
+    ) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes,
+            "benchmark",
+            [helper.make_tensor_value_info("x", inputs, shape)],
+            [
+                helper.make_tensor_value_info(
+                    out, TensorProto.FLOAT, [*shape[: 2 - (hidden == 8)], hidden]
+                )
+            ],
+            self.weights,
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def many_nodes(blocks: int = 1333) -> onnx.ModelProto:
+    """Return a model of 15 nodes per block: half of them compute a shape that is mostly known."""
+    made, tensor = Builder(), "x"
+    made.constant("bias", np.ones(8, np.float32))
+    for index in range(blocks):
+        prefix = f"b{index}"
+        batch = made.dim(tensor, 0, f"{prefix}_batch")
+        width = made.dim(tensor, 1, f"{prefix}_width")
+        target = made.add("Concat", [batch, width], f"{prefix}_target", axis=0)
+        tensor = made.add("Reshape", [tensor, target], f"{prefix}_same")
+        scaled = made.add("Add", ["bias", "bias"], f"{prefix}_bias")
+        tensor = made.add("Add", [tensor, scaled], f"{prefix}_sum")
+        tensor = made.add("Relu", [tensor], f"h_{index + 1 if index != 999 else 'x'}")
+        if index in (998, blocks - 1):
+            made.nodes[-1].output[0] = tensor = "h_999" if index == 998 else "h_2000"
+    return made.model(["batch", 8], TensorProto.FLOAT, tensor, 8)
+
+
+def bert(layers: int = 12, hidden: int = 768, heads: int = 12) -> onnx.ModelProto:
+    """Return an encoder of BERT's size, with the shape arithmetic that exporters leave in it."""
+    made = Builder()
+    table = made.weight("embeddings", 30522, hidden)
+    tensor = made.add("Gather", [table, "x"], "embedded")
+    for index in range(layers):
+        name = f"layer{index}"
+        parts = []
+        for part in "qkv":
+            weight = made.weight(f"{name}_{part}_weight", hidden, hidden)
+            flat = made.add("MatMul", [tensor, weight], f"{name}_{part}_flat")
+            flat = made.add("Add", [flat, made.weight(f"{name}_{part}_bias", hidden)], f"{flat}b")
+            target = made.add(
+                "Concat",
+                [
+                    made.dim(flat, 0, f"{name}_{part}_b"),
+                    made.dim(flat, 1, f"{name}_{part}_s"),
+                    made.constant(f"{name}_{part}_heads", [heads]),
+                    made.constant(f"{name}_{part}_size", [hidden // heads]),
+                ],
+                f"{name}_{part}_target",
+                axis=0,
+            )
+            split = made.add("Reshape", [flat, target], f"{name}_{part}_split")
+            perm = [0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]
+            parts.append(made.add("Transpose", [split], f"{name}_{part}", perm=perm))
+        scores = made.add("MatMul", parts[:2], f"{name}_scores")
+        size = made.constant(f"{name}_scale", np.float32(hidden / heads))
+        root = made.add("Sqrt", [size], f"{name}_root")
+        scaled = made.add("Div", [scores, root], f"{name}_scaled")
+        shares = made.add("Softmax", [scaled], f"{name}_shares", axis=-1)
+        mixed = made.add("MatMul", [shares, parts[2]], f"{name}_mixed")
+        mixed = made.add("Transpose", [mixed], f"{name}_merged", perm=[0, 2, 1, 3])
+        joined = made.add(
+            "Concat",
+            [
+                made.dim(mixed, 0, f"{name}_jb"),
+                made.dim(mixed, 1, f"{name}_js"),
+                made.constant(f"{name}_hidden", [hidden]),
+            ],
+            f"{name}_join",
+            axis=0,
+        )
+        mixed = made.add("Reshape", [mixed, joined], f"{name}_joined")
+        out = made.add(
+            "MatMul", [mixed, made.weight(f"{name}_o", hidden, hidden)], f"{name}_attended"
+        )
+        tensor = made.add("Add", [tensor, out], f"{name}_residual")
+        wide = made.add(
+            "MatMul", [tensor, made.weight(f"{name}_up", hidden, 4 * hidden)], f"{name}_wide"
+        )
+        wide = made.add("Relu", [wide], f"{name}_active")
+        down = made.weight(f"{name}_down", 4 * hidden, hidden)
+        narrow = made.add("MatMul", [wide, down], f"{name}_narrow")
+        tensor = made.add("Add", [tensor, narrow], f"{name}_out")
+    return made.model(["batch", "sequence"], TensorProto.INT64, tensor, hidden)
+
+
+if __name__ == "__main__":
+    print(f"peak memory counts everything in the process; {resource.getpagesize()} byte pages")
+    main()

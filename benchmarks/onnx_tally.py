@@ -1,0 +1,233 @@
+"""Edits every model that the onnx package carries in every way, and counts what became of them.
+
+Run with ``python benchmarks/onnx_tally.py``. Each edited model is held against the original in ONNX
+Runtime, on the data that come with it or on generated ones: folding, cutting in halves and loading
+and saving must not change a bit but for the order of sums, float16 must stay close, and a model
+whose weights were taken out and replaced must run and keep its outputs' types and shapes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+from polygraphy.backend.onnx import (
+    convert_to_fp16,
+    extract_subgraph,
+    fold_constants,
+    onnx_from_path,
+    save_onnx,
+)
+from polygraphy.common import TensorMetadata
+from polygraphy.exception import PolygraphyException
+from polygraphy.logger import G_LOGGER
+from polygraphy.surgeon import check_model, reconstruct_weights, strip_weights
+
+DATA = Path(onnx.__file__).parent / "backend/test/data"
+FOLDERS = ("simple", "light", "pytorch-operator", "pytorch-converted")
+Feed = dict[str, Any]
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    G_LOGGER.module_severity = G_LOGGER.CRITICAL
+    tally: Counter[tuple[str, str]] = Counter()
+    for name, model, feed in cases():
+        try:
+            before = run(model, feed)
+        except Exception:
+            tally["(not run: ONNX Runtime cannot)", ""] += 1
+            continue
+        for edit in EDITS:
+            outcome = judged(edit, model, feed, before)
+            tally[edit.__name__, outcome.partition(":")[0]] += 1
+            if outcome not in ("same", "nothing to do"):
+                print(f"{edit.__name__} {name}: {outcome[:200]}", flush=True)
+    for (edit, outcome), count in sorted(tally.items()):
+        print(f"{edit:32} {outcome:14} {count:5}")
+    sys.exit(any("same" not in key and "nothing" not in key[1] and key[1] for key in tally))
+
+
+def cases() -> Iterator[tuple[str, onnx.ModelProto, Feed]]:
+    """Yield models with input data; those that take sequences are left out."""
+    for folder in FOLDERS:
+        for path in sorted((DATA / folder).iterdir()):
+            file = path if path.suffix == ".onnx" else path / "model.onnx"
+            if file.exists():
+                model = onnx.load(file)
+                feed = stored_feed(model, path) or generated_feed(model)
+                if feed is not None:
+                    yield f"{folder}/{path.name}", model, feed
+    for case in collect_testcases(None):
+        if case.model is not None:
+            names = [value.name for value in case.model.graph.input]
+            arrays = case.data_sets[0][0]
+            if all(isinstance(array, np.ndarray) for array in arrays):
+                yield case.name, case.model, dict(zip(names, arrays))
+
+
+def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def stored_feed(model: onnx.ModelProto, folder: Path) -> Feed | None:
+    data = folder / "test_data_set_0"
+    try:
+        return {
+            value.name: numpy_helper.to_array(onnx.load_tensor(data / f"input_{index}.pb"))
+            for index, value in enumerate(inputs(model))
+        }
+    except Exception:
+        return None
+
+
+def generated_feed(model: onnx.ModelProto) -> Feed | None:
+    random = np.random.default_rng(0)
+    feed = {}
+    for value in inputs(model):
+        if value.type.WhichOneof("value") != "tensor_type":
+            return None
+        tensor = value.type.tensor_type
+        shape = [dim.dim_value or 1 for dim in tensor.shape.dim]
+        feed[value.name] = random.random(shape).astype(
+            helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        )
+    return feed
+
+
+def run(model: onnx.ModelProto, feed: Feed) -> dict[str, Any]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, copied(feed))))
+
+
+def copied(feed: Feed) -> Feed:
+    """Return data that ONNX Runtime may write to, as it does in some training modes."""
+    return {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in feed.items()}
+
+
+def judged(edit: Callable[..., Any], model: onnx.ModelProto, feed: Feed, before: Feed) -> str:
+    """Return what became of a model."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    try:
+        result = edit(copy, feed)
+        if result is None:
+            return "nothing to do"
+        edited, after = result
+        for made in edited:
+            check_model(made)
+    except PolygraphyException as error:
+        return f"refused: {error}"
+    except Exception as error:
+        return f"failed: {type(error).__name__} {error}"
+    for name, array in before.items():
+        if not alike(array, after[name], edit):
+            return f"differs: {name}"
+    return "same"
+
+
+def alike(one: Any, other: Any, edit: Callable[..., Any]) -> bool:
+    if not isinstance(one, np.ndarray):
+        return type(one) is type(other) and (not isinstance(one, list) or len(one) == len(other))
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if edit is strip_and_reconstruct or is_random(one):
+        return True
+    if one.dtype.kind not in "fc":
+        return bool(np.array_equal(one, other))
+    finite = np.abs(one[np.isfinite(one)]).max(initial=0)
+    bound = {"rtol": 2e-2, "atol": 2e-2 * max(1, finite)} if edit is fp16 else {"rtol": 1e-5}
+    return bool(np.allclose(one.astype(float), other.astype(float), equal_nan=True, **bound))
+
+
+def is_random(array: Any) -> bool:
+    return array.dtype == object
+
+
+def fold(model: onnx.ModelProto, feed: Feed) -> Any:
+    made = fold_constants(model, error_ok=False)
+    return [made], run(made, feed)
+
+
+def halves(model: onnx.ModelProto, feed: Feed) -> Any:
+    """Cut a model in the middle, and run one half after the other."""
+    graph = model.graph
+    if len(graph.node) < 2:
+        return None
+    middle = len(graph.node) // 2
+    early = {name for node in graph.node[:middle] for name in node.output if name}
+    late = {name for node in graph.node[middle:] for name in node.input}
+    outputs = [value.name for value in graph.output]
+    border = sorted((early & late) | (early & set(outputs)))
+    if not border:
+        return None
+    first, second = onnx.ModelProto(), onnx.ModelProto()
+    first.CopyFrom(model)
+    second.CopyFrom(model)
+    given = [value.name for value in inputs(model)]
+    try:
+        first = extract_subgraph(first, None, metadata(border))
+        second = extract_subgraph(
+            second,
+            metadata([name for name in border if name not in outputs or name in late] + given),
+            metadata([name for name in outputs if name not in early]),
+        )
+    except PolygraphyException as error:
+        if "Not everything is known" in str(error) or "without outputs" in str(error):
+            return None
+        raise
+    values = run(first, feed)
+    more = {value.name: {**values, **feed}[value.name] for value in inputs(second)}
+    return [first, second], {**values, **run(second, more)}
+
+
+def metadata(names: list[str]) -> TensorMetadata:
+    made = TensorMetadata()
+    for name in names:
+        made.add(name, None, None)
+    return made
+
+
+def fp16(model: onnx.ModelProto, feed: Feed) -> Any:
+    made = convert_to_fp16(model, copy=True)
+    return [made], run(made, feed)
+
+
+def strip_and_reconstruct(model: onnx.ModelProto, feed: Feed) -> Any:
+    stripped = strip_weights(model)
+    check_model(stripped)
+    if not stripped.doc_string.endswith("TRT_WEIGHTLESS"):
+        return None
+    made = reconstruct_weights(stripped)
+    return [made], run(made, feed)
+
+
+def round_trip(model: onnx.ModelProto, feed: Feed) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.onnx"
+        save_onnx(model, path, external_data_path="", size_threshold=0)
+        made = onnx_from_path(path)
+    return [made], run(made, feed)
+
+
+EDITS = (fold, halves, fp16, strip_and_reconstruct, round_trip)
+
+if __name__ == "__main__":
+    main()

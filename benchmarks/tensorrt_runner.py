@@ -1,0 +1,304 @@
+"""What `TrtRunner.infer` costs over the calls that it makes, on a GPU.
+
+    python benchmarks/tensorrt_runner.py                       # builds tiny networks first
+    python benchmarks/tensorrt_runner.py --resnet50 MODEL      # and one from an ONNX file
+    python benchmarks/tensorrt_runner.py PLAN... [--lean-lib LIBRARY]   # runs saved plans
+
+Each network has one input and one output. Floors, in the same process, with shapes and addresses
+set once:
+
+    raw         execute_async_v3, then cudaStreamSynchronize
+    graph       replay of a CUDA graph of it, then cudaStreamSynchronize
+    round trip  pageable copies in and out around it
+
+Ours: arrays of NumPy that are new to the runner each time, the same array each time, an array in
+pinned memory that the runner made, and memory of the device; with CUDA graphs and without. Figures
+are microseconds a call, the median of rounds that take turns. The exit code is 1 if a target is
+missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.tensorrt.logger import get_trt_logger
+from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.backend.trt import TrtRunner
+from polygraphy.cuda import DeviceArray, Stream
+from polygraphy.logger import G_LOGGER
+
+ROUNDS = 7
+ARRAYS = 8
+MICROSECONDS_OVER_RAW = 8.0
+TIMES_ROUND_TRIP = 1.5
+TIMES_GRAPH = 1.05
+LARGE = 4 << 20  # Bytes of input from which copies, not calls, are what takes time.
+TIMES_LARGE_ROUND_TRIP = 1.03
+TIMES_LARGE_REUSED = 0.85
+
+Work = Callable[[], object]
+
+
+def identity_network(network: Any) -> None:
+    x = network.add_input("x", trt.float32, (-1, 16))
+    mark(network, network.add_identity(x).get_output(0))
+
+
+def mlp_network(network: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = network.add_input("x", trt.float32, (-1, 512))
+    for _ in range(4):
+        weights = rng.standard_normal((512, 512), dtype=np.float32) / 23
+        kernel = network.add_constant((512, 512), weights).get_output(0)
+        none = trt.MatrixOperation.NONE
+        x = network.add_matrix_multiply(x, none, kernel, none).get_output(0)
+        x = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
+    mark(network, x)
+
+
+def mark(network: Any, tensor: Any) -> None:
+    tensor.name = "y"
+    network.mark_output(tensor)
+
+
+def built(fill: Callable[[Any], None], shape: tuple[int, ...], largest: int) -> Any:
+    """Build a plan whose first dimension is dynamic, from 1 to `largest`."""
+    builder = trt.Builder(get_trt_logger())
+    flag = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
+    network = builder.create_network(0 if flag is None else 1 << int(flag))
+    fill(network)
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
+    tail = shape[1:]
+    profile.set_shape(network.get_input(0).name, (1, *tail), shape, (largest, *tail))
+    config.add_optimization_profile(profile)
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        sys.exit("the network cannot be built")
+    return plan
+
+
+def parsed(path: str) -> Callable[[Any], None]:
+    """Return what fills a network from an ONNX file."""
+
+    def fill(network: Any) -> None:
+        parser = trt.OnnxParser(network, get_trt_logger())
+        if not parser.parse(Path(path).read_bytes()):
+            sys.exit(str(parser.get_error(0)))
+
+    return fill
+
+
+_runtimes: list[Any] = []  # An engine does not keep the runtime that it comes from.
+
+
+def loaded(plan: Any, lean_library: str | None) -> Any:
+    runtime = trt.Runtime(get_trt_logger())
+    _runtimes.append(runtime)
+    if lean_library:
+        runtime.engine_host_code_allowed = True
+        runtime = runtime.load_runtime(lean_library)
+        _runtimes.append(runtime)
+    engine = runtime.deserialize_cuda_engine(plan)
+    if engine is None:
+        sys.exit("the plan cannot be loaded")
+    return engine
+
+
+class Raw:
+    """The calls that cannot be saved, and nothing else."""
+
+    def __init__(self, engine: Any, data: np.ndarray[Any, Any]) -> None:
+        names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+        self.input, self.output = names
+        self.context, self.stream = engine.create_execution_context(), Stream()
+        self.context.set_input_shape(self.input, data.shape)
+        shape = tuple(self.context.get_tensor_shape(self.output))
+        self.graph: Any = None
+        # Arrays of its own, which no runner pins; as many as a runner gets, for the same caches.
+        self.arrays = [data + number for number in range(ARRAYS)]
+        self.turn = 0
+        self.back = np.zeros(shape, np.float32)
+        self.device_data = DeviceArray(data.shape, np.float32).copy_from(data)
+        self.device_back = DeviceArray(shape, np.float32)
+        self.context.set_tensor_address(self.input, self.device_data.ptr)
+        self.context.set_tensor_address(self.output, self.device_back.ptr)
+
+    def run(self) -> None:
+        self.context.execute_async_v3(self.stream.ptr)
+        self.stream.synchronize()
+
+    def round_trip(self) -> None:
+        stream = self.stream
+        self.turn = (self.turn + 1) % ARRAYS
+        data = self.arrays[self.turn]
+        stream.to_device(self.device_data.ptr, data.ctypes.data, data.nbytes)
+        self.context.execute_async_v3(stream.ptr)
+        stream.to_host(self.back.ctypes.data, self.device_back.ptr, self.back.nbytes)
+        stream.synchronize()
+
+    def replay(self) -> Work | None:
+        """Return what launches a graph of the engine alone; None where it cannot be captured."""
+        from polygraphy.adapters.cuda.graph import Graph
+        from polygraphy.exception import BackendError
+
+        self.run()
+        try:
+            self.graph = graph = Graph(
+                lambda stream: self.context.execute_async_v3(stream.ptr), self.stream
+            )
+        except BackendError as error:
+            print(f"    no graph: {error}")
+            return None
+
+        def launch() -> None:
+            graph.launch()
+            self.stream.synchronize()
+
+        return launch
+
+    def free(self) -> None:
+        if self.graph is not None:
+            self.graph.free()
+        self.context = None
+        for item in (self.device_data, self.device_back, self.stream):
+            item.free()
+
+
+def measured(works: dict[str, Work], calls: int) -> dict[str, float]:
+    """Return the microseconds of a call of each, the median of rounds in which they take turns."""
+    rounds: dict[str, list[float]] = {name: [] for name in works}
+    for work in works.values():
+        for _ in range(10):
+            work()
+    for _ in range(ROUNDS):
+        for name, work in works.items():
+            start = time.perf_counter()
+            for _ in range(calls):
+                work()
+            rounds[name].append((time.perf_counter() - start) / calls * 1e6)
+    return {name: statistics.median(taken) for name, taken in rounds.items()}
+
+
+def compare(title: str, make_engine: Callable[[], Any], shape: tuple[int, ...]) -> list[str]:
+    """Measure one network; return which targets are missed."""
+    data = np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+    # Engines of their own: not every TensorRT lets two contexts use one profile.
+    raw = Raw(make_engine(), data)
+    works: dict[str, Work] = {"raw": raw.run, "round trip": raw.round_trip}
+    replay = raw.replay()
+    if replay is not None:
+        works["graph"] = replay
+    fresh = [data + number for number in range(ARRAYS)]
+    turn = iter(range(1 << 60))
+    name = raw.input
+    runners = []
+    for mode in ("auto", "off"):
+        device_runner, host_runner, reusing = (
+            TrtRunner(make_engine(), cuda_graph=mode) for _ in range(3)
+        )
+        for runner in (device_runner, host_runner, reusing):
+            runner.activate()
+            runners.append(runner)
+        pinned = host_runner.pinned_input(name, shape)
+        pinned[...] = data
+        check(host_runner.infer({name: data}), raw)
+
+        def on_device(runner: TrtRunner = device_runner) -> object:
+            return runner.infer({name: raw.device_data}, copy_outputs_to_host=False)
+
+        def on_host(runner: TrtRunner = host_runner) -> object:
+            return runner.infer({name: fresh[next(turn) % ARRAYS]})
+
+        def reused(runner: TrtRunner = reusing) -> object:
+            return runner.infer({name: data})
+
+        def from_pinned(
+            runner: TrtRunner = host_runner, array: np.ndarray[Any, Any] = pinned
+        ) -> object:
+            return runner.infer({name: array})
+
+        suffix = "" if mode == "auto" else ", no graph"
+        works[f"device{suffix}"] = on_device
+        works[f"numpy{suffix}"] = on_host
+        works[f"numpy reused{suffix}"] = reused
+        works[f"numpy pinned{suffix}"] = from_pinned
+    took = measured(works, calls=2000 if data.nbytes < 1 << 16 else 100)
+    for runner in runners:
+        runner.deactivate()
+    raw.free()
+    print(f"{title} {shape}: " + ", ".join(f"{name} {value:.1f}" for name, value in took.items()))
+    return missed(title, data.nbytes, took)
+
+
+def check(outputs: dict[str, Any], raw: Raw) -> None:
+    raw.turn = ARRAYS - 1  # The next array is the first, to which nothing was added.
+    raw.round_trip()
+    (output,) = outputs.values()
+    np.testing.assert_allclose(output, raw.back, rtol=1e-3, atol=1e-3)
+
+
+def missed(title: str, nbytes: int, took: dict[str, float]) -> list[str]:
+    over = took["device"] - took["raw"]
+    facts = [(f"device {over:+.1f} us over raw", over <= MICROSECONDS_OVER_RAW)]
+    ratio = took["numpy"] / took["round trip"]
+    limit = TIMES_ROUND_TRIP if nbytes < LARGE else TIMES_LARGE_ROUND_TRIP
+    facts.append((f"numpy {ratio:.2f}x round trip", ratio <= limit))
+    if nbytes >= LARGE:
+        for kind in ("numpy reused", "numpy pinned"):
+            ratio = took[kind] / took["round trip"]
+            facts.append((f"{kind} {ratio:.2f}x round trip", ratio <= TIMES_LARGE_REUSED))
+    if "graph" in took and took["graph"] > 200:
+        ratio = took["device"] / took["graph"]
+        facts.append((f"device {ratio:.2f}x graph", ratio <= TIMES_GRAPH))
+    for fact, holds in facts:
+        print(f"    {fact}{'' if holds else '   MISSED'}")
+    return [f"{title}: {fact}" for fact, holds in facts if not holds]
+
+
+def from_plan(path: str, lean_library: str | None) -> list[str]:
+    plan = Path(path).read_bytes()
+
+    def make() -> Any:
+        return loaded(plan, lean_library)
+
+    shape = tuple(make().get_tensor_profile_shape("x", 0)[1])
+    return compare(Path(path).name, make, shape)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure TrtRunner.infer.")
+    parser.add_argument("plans", nargs="*", help="plans with one input x and one output")
+    parser.add_argument("--lean-lib", help="the runtime that loads the plans")
+    parser.add_argument("--resnet50", help="an ONNX model with input x of shape (n, 3, 224, 224)")
+    arguments = parser.parse_args()
+    G_LOGGER.module_severity = G_LOGGER.WARNING
+    print(f"TensorRT {trt.__version__}, Python {sys.version.split()[0]}")
+    failures = []
+    for path in arguments.plans:
+        failures += from_plan(path, arguments.lean_lib)
+    if not arguments.plans:
+        networks: list[tuple[str, Callable[[Any], None], tuple[int, ...], tuple[int, ...]]] = [
+            ("identity", identity_network, (16,), (8,)),
+            ("mlp", mlp_network, (512,), (1, 32)),
+        ]
+        if arguments.resnet50:
+            networks.append(("resnet50", parsed(arguments.resnet50), (3, 224, 224), (1, 8, 32)))
+        for title, fill, tail, batches in networks:
+            plan = built(fill, (batches[-1], *tail), largest=64)
+            for batch in batches:
+                failures += compare(title, lambda plan=plan: loaded(plan, None), (batch, *tail))
+    print("\n".join(["Missed:", *failures]) if failures else "All targets are met.")
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

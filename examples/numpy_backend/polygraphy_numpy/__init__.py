@@ -1,0 +1,5 @@
+"""A backend that runs ONNX models in NumPy."""
+
+from polygraphy_numpy.runner import NumpyGraphFromOnnx, NumpyRunner
+
+__all__ = ["NumpyGraphFromOnnx", "NumpyRunner"]

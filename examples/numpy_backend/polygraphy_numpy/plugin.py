@@ -1,0 +1,28 @@
+"""What the command line learns of this backend: a flag, an option, and who writes the program."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.extension import Backend, Choice, Options, option
+
+__all__ = ["BACKEND", "NumpyOptions"]
+
+
+@frozen
+class NumpyOptions(Options):
+    """NumPy: how --numpy computes."""
+
+    dtype: str | None = option(
+        "--numpy-dtype",
+        kind=Choice("float32", "float64"),
+        help="The data type of all arithmetic; that of the model unless given. Outputs are"
+        " converted back.",
+    )
+
+
+BACKEND = Backend(
+    title="NumPy",
+    help="Run the model in NumPy: a few operators, in float64 if asked.",
+    options=NumpyOptions,
+)

@@ -1,0 +1,183 @@
+"""Descriptions of models as text: each becomes one log message."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from polygraphy.domain.metadata import MetadataTuple
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from polygraphy.domain.compatibility import Compatibility
+    from polygraphy.domain.lint import LintEntry, LintReport
+    from polygraphy.domain.model import Detail
+    from polygraphy.domain.model.difference import Difference
+    from polygraphy.domain.model.tensors import TensorUse
+    from polygraphy.domain.sparsity import WeightSparsity
+
+__all__ = ["LogModelReports", "model_lines", "plain"]
+
+_WIDEST = 80
+_MOST_NAMES = 10
+
+
+_LINES = {
+    "EngineDescription": "polygraphy.adapters.console.engine_text:engine_lines",
+    "Model": "polygraphy.adapters.console.onnx_text:onnx_lines",
+    "NetworkDescription": "polygraphy.adapters.console.engine_text:network_lines",
+    "TensorFlowGraph": "polygraphy.adapters.console.tensorflow_text:tensorflow_lines",
+}
+"""Who writes about what, imported when it is first needed, because few need more than one."""
+
+
+def model_lines(description: Any, detail: Detail) -> Iterator[str]:
+    """Yield the lines of the text about a model; TypeError where there is no text about it."""
+    kind = type(description).__name__
+    if kind not in _LINES:
+        raise TypeError(f"There is no text for a {kind}.")
+    module, _, name = _LINES[kind].partition(":")
+    lines: Callable[[Any, Detail], Iterator[str]] = getattr(import_module(module), name)
+    yield from lines(description, detail)
+
+
+class LogModelReports:
+    """Writes about models to the log, and documents to standard output."""
+
+    def loading(self, path: str) -> None:
+        """Say which model is read."""
+        G_LOGGER.info(f"Loading model: {Path(path).absolute()}")
+
+    def model(self, description: Any, detail: Detail) -> None:
+        """Write what a model consists of."""
+        G_LOGGER.info("\n".join(model_lines(description, detail)))
+
+    def statistics(self, statistics: Any) -> None:
+        """Write how large a model is, and what it costs to run."""
+        from polygraphy.adapters.console.statistics_text import statistics_lines
+
+        G_LOGGER.info("\n".join(statistics_lines(statistics)))
+
+    def unbounded(self, names: Sequence[str]) -> None:
+        """Write which tensors have a shape that depends on data without limit."""
+        G_LOGGER.info(f"Found tensors with unbounded DDS: {list(names)}")
+
+    def tensors(self, uses: Sequence[TensorUse]) -> None:
+        """Write which tensors there are, and where they come from."""
+        G_LOGGER.info("\n".join(_use_lines(uses)))
+
+    def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
+        """Write which weights are sparse, of those that may be."""
+        G_LOGGER.info(f"Found: {len(weights)} weight tensor(s) eligible for pruning.")
+        G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
+        for weight in weights:
+            if weight.is_sparse:
+                G_LOGGER.info(f"Found sparse tensor: {weight.name}")
+            else:
+                share = f"{weight.dense} of {weight.groups} groups of four along axis {weight.axis}"
+                G_LOGGER.warning(f"Found non-sparse tensor: {weight.name} ({share} are dense)")
+        G_LOGGER.info(f"Finished checking {len(weights)} tensors. ")
+
+    def differences(self, found: Sequence[Difference]) -> None:
+        """Write in what two models differ."""
+        if not found:
+            G_LOGGER.info("The models are the same.")
+            return
+        G_LOGGER.error("\n".join((f"{len(found)} difference(s):", *map(_difference, found))))
+
+    def lint(self, report: LintReport) -> None:
+        """Write what is wrong with a model, each finding in a line."""
+        from polygraphy.domain.lint import EXCEPTION, INFO, WARNING
+
+        tell = {EXCEPTION: G_LOGGER.error, WARNING: G_LOGGER.warning, INFO: G_LOGGER.info}
+        for entry in report.entries:
+            tell[entry.level](f"LINT | {_finding(entry)}")
+        if not report.entries:
+            G_LOGGER.info("LINT | Nothing was found.")
+
+    def compatibility(self, result: Compatibility) -> None:
+        """Write whether a backend can run a model, and which operators it lacks."""
+        if result.is_compatible:
+            G_LOGGER.info(f"PASSED | {result.backend} runs the model.")
+            return
+        G_LOGGER.error(f"FAILED | {result.backend} does not run the model. {result.reason}")
+        by_op: dict[str, list[str]] = {}
+        for node in result.unsupported:
+            by_op.setdefault(node.op, []).append(node.name)
+        for op, names in by_op.items():
+            G_LOGGER.error(f"UNSUPPORTED | {result.backend} | Op: {op} | Node(s): {_some(names)}")
+
+    def page_saved(self, path: str) -> None:
+        """Say where the page is."""
+        G_LOGGER.info(f"Saved a page that shows the model to: {Path(path).absolute()}")
+
+    def page_served(self, address: str) -> None:
+        """Say where the page can be opened, and how that ends."""
+        G_LOGGER.info(f"The model is shown at {address} until ctrl-C.")
+
+    def document(self, parts: Sequence[Mapping[str, Any]]) -> None:
+        """Write models as JSON: one document, a list where there are several."""
+        made = [plain(part) for part in parts]
+        text = json.dumps(made[0] if len(made) == 1 else made, indent=4, ensure_ascii=False)
+        # A surrogate, which no encoding has, may come from any name in a model.
+        sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
+
+
+def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
+    from polygraphy.adapters.console.onnx_text import tensor_text
+
+    yield f"==== {len(uses)} Tensor(s) ===="
+    texts = [tensor_text(use.tensor) for use in uses]
+    width = min(max(map(len, texts), default=0), _WIDEST)
+    for text, use in zip(texts, uses):
+        output = " | output" if use.is_output else ""
+        yield f"{text:{width}} | {use.producer} | {use.consumers} consumer(s){output}"
+
+
+def _difference(one: Difference) -> str:
+    place = f" (in {', '.join(one.where)})" if one.where else ""
+    label = f"{one.what} {one.name}".rstrip()
+    if one.change in ("changed", "renamed"):
+        return f"{label} {one.change}: {one.reference} became {one.candidate}{place}"
+    text = one.reference or one.candidate
+    return f"{label} is {one.change}{f': {text}' if text else ''}{place}"
+
+
+def _finding(entry: LintEntry) -> str:
+    if not entry.nodes or not entry.op:
+        about = _some(entry.nodes)
+        return f"{entry.message}{f' Node(s): {about}' if about else ''}"
+    return f"Name: {entry.nodes[0]}, Op: {entry.op} | {entry.message}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return names as text, so many as a person reads."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: objects become dictionaries of their fields."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, MetadataTuple):
+        dtype, shape = value
+        return {"dtype": plain(None if dtype is None else str(dtype)), "shape": plain(shape)}
+    if attrs.has(type(value)):
+        fields = attrs.fields(type(value))
+        return {one.name: plain(getattr(value, one.name)) for one in fields}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    tolist: Callable[[], Any] | None = getattr(value, "tolist", None)
+    return str(value) if tolist is None else plain(tolist())

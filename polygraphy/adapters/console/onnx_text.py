@@ -1,0 +1,186 @@
+"""An ONNX model as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.model import Attribute, Detail, Graph, Model, Node, Tensor, Weight
+
+__all__ = ["graph_lines", "onnx_lines", "tensor_text"]
+
+_INDENT = "    "
+_SHOWN_TYPES = ("tensor", "tensors", "graph", "graphs")
+
+
+def onnx_lines(model: Model, detail: Detail) -> Iterator[str]:
+    """Yield the lines of the text about a model."""
+    yield "==== ONNX Model ===="
+    others = {domain: version for domain, version in model.opsets.items() if domain}
+    more = f" | Other Opsets: {others}" if others else ""
+    opset = model.opsets.get("", model.opsets.get("ai.onnx", "unknown"))
+    yield f"Name: {model.graph.name} | ONNX Opset: {opset}{more}"
+    yield ""
+    if detail.attrs and model.graph.doc:
+        yield "---- Docstring ----"
+        yield from model.graph.doc.splitlines()
+        yield ""
+    yield from graph_lines(model.graph, detail)
+    if detail.layers and model.functions:
+        yield ""
+        yield f"---- {len(model.functions)} Function(s) ----"
+        for function in model.functions:
+            name = f"{function.domain}.{function.name}" if function.domain else function.name
+            inputs, outputs = ", ".join(function.inputs), ", ".join(function.outputs)
+            yield f"{name}({inputs}) -> ({outputs}) | {function.node_count} Node(s)"
+
+
+def graph_lines(graph: Graph, detail: Detail) -> Iterator[str]:
+    """Yield the lines about a whole graph."""
+    lines = list(_graph_lines(graph, detail, "Graph", _Names((), ())))
+    while detail.layers and lines and not lines[-1].strip():
+        lines.pop()
+    yield from lines
+
+
+def _graph_lines(
+    graph: Graph,
+    detail: Detail,
+    title: str,
+    outer: _Names,
+) -> Iterator[str]:
+    yield f"---- {len(graph.inputs)} {title} Input(s) ----"
+    yield from _tensor_lines(graph.inputs)
+    yield ""
+    yield f"---- {len(graph.outputs)} {title} Output(s) ----"
+    yield from _tensor_lines(graph.outputs)
+    yield ""
+    yield f"---- {len(graph.weights)} Initializer(s) ----"
+    yield from _weight_lines(graph.weights, detail)
+    yield ""
+    yield f"---- {graph.node_count} Node(s) ----"
+    if not detail.layers:
+        return
+    own = {weight.name: weight for weight in graph.weights}
+    names = _Names((graph.tensors, *outer.tensors), (own, *outer.weights))
+    lines: list[str] = []
+    for index, node in enumerate(graph.nodes):
+        lines += _node_lines(index, node, detail, names)
+        lines.append("")
+    yield from lines
+
+
+def _tensor_lines(tensors: Iterable[Tensor]) -> list[str]:
+    return _braced([tensor_text(tensor) for tensor in tensors])
+
+
+def _braced(texts: list[str]) -> list[str]:
+    if len(texts) < 2:
+        return [f"{{{texts[0]}}}" if texts else "{}"]
+    first, *middle, last = texts
+    return [f"{{{first},", *(f" {text}," for text in middle), f" {last}}}"]
+
+
+def tensor_text(tensor: Tensor) -> str:
+    """Return what is written about a tensor: its name, and what is known of it."""
+    facts = []
+    if tensor.dtype is not None:
+        facts.append(f"dtype={tensor.dtype}")
+    if tensor.shape is not None:
+        facts.append(f"shape={tuple(-1 if dim is None else dim for dim in tensor.shape)}")
+    return f"{tensor.name} [{', '.join(facts)}]" if facts else tensor.name
+
+
+def _weight_lines(weights: tuple[Weight, ...], detail: Detail) -> Iterator[str]:
+    if detail.weights:
+        for position, weight in enumerate(weights):
+            if position > 0:
+                yield ""
+            yield f"Initializer | {weight.name} {_values_title(weight)}"
+            yield from (_INDENT + line for line in _value_lines(weight))
+        if not weights:
+            yield "{}"
+    elif detail.layers:
+        yield from _braced([_weight_text(weight) for weight in weights])
+
+
+def _weight_text(weight: Weight) -> str:
+    return f"{weight.name} [dtype={weight.dtype}, shape={weight.shape}]"
+
+
+def _values_title(weight: Weight) -> str:
+    return f"[dtype={weight.dtype}, shape={list(weight.shape)}] | Values:"
+
+
+def _value_lines(weight: Weight) -> list[str]:
+    if weight.values is None:
+        place = f", from {weight.location}" if weight.location else ""
+        return [f"({weight.nbytes} bytes{place}, not shown)"]
+    return str(np.asarray(weight.values)).splitlines() or [""]
+
+
+class _Names:
+    """What is known about tensors by name, in one graph and those around it, inner ones first."""
+
+    def __init__(
+        self, tensors: tuple[Mapping[str, Tensor], ...], weights: tuple[dict[str, Weight], ...]
+    ) -> None:
+        self.tensors = tensors
+        self.weights = weights
+        self._texts: dict[str, str] = {}
+
+    def text(self, name: str) -> str:
+        """Return what is written about an operand."""
+        text = self._texts.get(name)
+        if text is None:
+            text = self._texts[name] = self._found(name)
+        return text
+
+    def _found(self, name: str) -> str:
+        for weights, tensors in zip(self.weights, self.tensors):
+            if (weight := weights.get(name)) is not None:
+                return f"Initializer | {_weight_text(weight)}"
+            if (tensor := tensors.get(name)) is not None:
+                return tensor_text(tensor)
+        return name
+
+
+def _node_lines(index: int, node: Node, detail: Detail, names: _Names) -> list[str]:
+    lines = [f"Node {index:<4} | {node.name} [Op: {node.op}]"]
+    outputs = _braced(list(map(names.text, node.outputs)))
+    if node.inputs:
+        lines += [_INDENT + line for line in _braced(list(map(names.text, node.inputs)))]
+        lines.append(f"{_INDENT} -> {outputs[0]}")
+    else:
+        lines.append(f"{_INDENT}{{}} -> {outputs[0]}")
+    if len(outputs) > 1:
+        lines += [f"{_INDENT}    {line}" for line in outputs[1:]]
+    if detail.attrs and node.attributes:
+        lines.append(f"{_INDENT}---- Attributes ----")
+        for attribute in node.attributes:
+            label = f"{node.name}.{attribute.name}" if node.name else attribute.name
+            lines += [_INDENT + line for line in _attribute_lines(label, attribute, detail, names)]
+    return lines
+
+
+def _attribute_lines(
+    label: str, attribute: Attribute, detail: Detail, names: _Names
+) -> Iterator[str]:
+    if attribute.kind not in _SHOWN_TYPES:
+        value: Any = attribute.value
+        yield f"{label} = {list(value) if isinstance(value, tuple) else value}"
+        return
+    several = attribute.kind.endswith("s")
+    for position, value in enumerate(attribute.value if several else (attribute.value,)):
+        numbered = f"{label}[{position}]" if several else label
+        if isinstance(value, Graph):
+            yield f"{numbered} = "
+            inner = _graph_lines(value, detail, "Subgraph", names)
+            yield from (f"{_INDENT * 2}{line}" for line in inner)
+        elif detail.weights:
+            yield f"{numbered} = Tensor: {_values_title(value)}"
+            yield from (_INDENT + line for line in _value_lines(value))
+        else:
+            yield f"{numbered} = Tensor: [dtype={value.dtype}, shape={list(value.shape)}]"

@@ -1,0 +1,86 @@
+"""A progress bar, on a terminal only: never in a pipe, a file or the log."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["TerminalProgress"]
+
+_DELAY = 0.5
+"""Seconds that a job takes before there is a bar: what is done by then needs none."""
+
+
+class TerminalProgress:
+    """Draws a bar on standard error where that is a terminal, below the lines of the log."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """Take a clock, in seconds."""
+        self._now = now
+
+    def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
+        """Follow a job for the length of a `with` block; see `polygraphy.ports.progress`."""
+        return self._bar(what, total) if _is_watched() else nullcontext(_nothing)
+
+    @contextmanager
+    def _bar(self, what: str, total: int | None) -> Iterator[Callable[[], None]]:
+        start, steps, drawn = self._now(), 0, None
+        with ExitStack() as stack:
+
+            def step() -> None:
+                nonlocal steps, drawn
+                steps += 1
+                if drawn is None and self._now() - start >= _DELAY:
+                    drawn = stack.enter_context(_progress())
+                    drawn.add_task(what, total=total)
+                if drawn is not None:
+                    drawn.update(drawn.task_ids[0], completed=steps)
+
+            yield step
+
+
+def _progress() -> Progress:
+    """Return the bar, which goes when the job ends; lines of the log appear above it."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+    )
+
+
+def _is_watched() -> bool:
+    """Tell whether anybody sees a bar, and did not ask for silence or another form of log."""
+    stream = sys.stderr
+    if stream is None or stream.closed or not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return False
+    if G_LOGGER.json or G_LOGGER.use_python_logging_system:
+        return False
+    return G_LOGGER.is_enabled_for(G_LOGGER.INFO)
+
+
+def _nothing() -> None:
+    """Take a step that nobody sees."""

@@ -1,0 +1,1 @@
+"""CUDA through cuda-python: memory, streams, events and graphs."""

@@ -1,0 +1,221 @@
+"""Arrays in device memory: views of memory that somebody else owns, and arrays that own theirs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from polygraphy.adapters.cuda.wrapper import MemcpyKind, wrapper
+from polygraphy.domain.datatype import DataType
+from polygraphy.domain.errors import UsageError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from polygraphy.adapters.cuda.stream import Stream
+
+__all__ = ["DeviceArray", "DeviceView"]
+
+A = TypeVar("A", bound="DeviceArray")
+
+
+class DeviceView:
+    """A contiguous array in device memory that somebody else owns and keeps alive.
+
+    Libraries that know ``__cuda_array_interface__`` (PyTorch, CuPy, Numba) take it as it is.
+
+    Attributes:
+        ptr: the address of the memory.
+        shape: a tuple.
+        dtype: a NumPy data type; those that NumPy itself lacks are of `ml_dtypes`.
+    """
+
+    def __init__(self, ptr: int, shape: Sequence[int], dtype: Any) -> None:
+        """Describe memory; `dtype` is NumPy's, or one of `polygraphy.datatype.DataType`."""
+        self.ptr = int(ptr)
+        self.shape = tuple(shape)
+        self.dtype: np.dtype[Any] = _numpy_dtype(dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Size of an element in bytes."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the array in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.ptr if self.nbytes else 0, False),
+            "strides": None,
+            "stream": None,
+        }
+
+    def copy_to(
+        self, host_buffer: np.ndarray[Any, Any], stream: Stream | None = None
+    ) -> np.ndarray[Any, Any]:
+        """Copy to a host array.
+
+        Args:
+            host_buffer: takes the elements if it has the same size and data type and is contiguous;
+                else it is resized, or, where NumPy refuses that, left alone.
+            stream: on which the copy is queued; None to copy now. The array must not be used before
+                the stream is synchronised.
+
+        Returns:
+            The array that holds the elements: `host_buffer`, or a new one.
+        """
+        target = self._fitting(host_buffer)
+        if target.nbytes:
+            ptr = None if stream is None else stream.ptr
+            wrapper().memcpy(
+                target.ctypes.data, self.ptr, target.nbytes, MemcpyKind.DeviceToHost, ptr
+            )
+        return target
+
+    def _fitting(self, host_buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if host_buffer.dtype != self.dtype:
+            raise UsageError(
+                f"The host array has data type {host_buffer.dtype}, but the device array has"
+                f" {self.dtype}."
+            )
+        if host_buffer.shape == self.shape:
+            if host_buffer.flags.c_contiguous and host_buffer.flags.writeable:
+                return host_buffer
+            return np.empty(self.shape, self.dtype)
+        try:
+            host_buffer.resize(self.shape, refcheck=False)
+        except ValueError:  # It does not own its memory.
+            return np.empty(self.shape, self.dtype)
+        return host_buffer
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a copy in a new host array."""
+        return self.copy_to(np.empty(self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ptr={self.ptr}, shape={self.shape}, dtype={self.dtype})"
+
+
+class DeviceArray(DeviceView):
+    """An array that owns its device memory. Free it, or use it in a ``with`` block.
+
+    Attributes:
+        allocated_nbytes: how much memory it has, which may be more than it needs.
+    """
+
+    def __init__(self, shape: Sequence[int] | None = None, dtype: Any = None) -> None:
+        """Allocate memory for an array; a float32 scalar without memory unless described.
+
+        Raises:
+            BackendError: there is no GPU, or not enough memory.
+        """
+        self.allocated_nbytes = 0
+        super().__init__(0, (), np.float32 if dtype is None else dtype)
+        if shape is not None:
+            self.resize(shape)
+
+    @classmethod
+    def raw(cls: type[A], shape: Sequence[int] | None = None) -> A:
+        """Return an array of bytes; `shape` is the number of bytes, as a tuple."""
+        return cls(shape=shape, dtype=np.uint8)
+
+    def resize(self, shape: Sequence[int]) -> None:
+        """Change the shape. The memory grows where it must, and then loses its content; it never
+        shrinks.
+
+        Raises:
+            BackendError: there is not enough memory; the array then has none.
+        """
+        nbytes = math.prod(shape) * self.dtype.itemsize
+        if nbytes > self.allocated_nbytes or not self.ptr:
+            self.free()
+            self.ptr = wrapper().malloc(nbytes)
+            self.allocated_nbytes = nbytes
+        self.shape = tuple(shape)
+
+    def copy_from(self: A, host_buffer: np.ndarray[Any, Any], stream: Stream | None = None) -> A:
+        """Copy from a host array, and take its shape.
+
+        Args:
+            host_buffer: what to copy; made contiguous first where it is not.
+            stream: on which the copy is queued; None to copy now. The array must not be changed
+                before the stream is synchronised.
+
+        Returns:
+            This array.
+
+        Raises:
+            UsageError: the data types differ.
+            BackendError: there is not enough memory.
+        """
+        if host_buffer.dtype != self.dtype:
+            raise UsageError(
+                f"The host array has data type {host_buffer.dtype}, but the device array has"
+                f" {self.dtype}."
+            )
+        self.resize(host_buffer.shape)
+        if host_buffer.nbytes:
+            source = np.ascontiguousarray(host_buffer)
+            # A copy that is made here does not live until a stream gets to it.
+            ptr = stream.ptr if stream is not None and source is host_buffer else None
+            wrapper().memcpy(
+                self.ptr, source.ctypes.data, source.nbytes, MemcpyKind.HostToDevice, ptr
+            )
+        return self
+
+    def view(self, shape: Sequence[int] | None = None, dtype: Any = None) -> DeviceView:
+        """Return a view of this array's memory, which lives no longer than the array.
+
+        Args:
+            shape: its shape; that of the array unless given.
+            dtype: its data type; that of the array unless given.
+
+        Raises:
+            UsageError: the array has fewer bytes than that takes.
+        """
+        view = DeviceView(
+            self.ptr,
+            self.shape if shape is None else shape,
+            self.dtype if dtype is None else dtype,
+        )
+        if view.nbytes > self.nbytes:
+            raise UsageError(
+                f"A view of {view.nbytes} bytes does not fit into an array of {self.nbytes}."
+            )
+        return view
+
+    def free(self) -> None:
+        """Give the memory back; harmless when done twice."""
+        ptr, self.ptr = self.ptr, 0
+        self.allocated_nbytes = 0
+        self.shape = (0,)
+        if ptr:
+            wrapper().free(ptr)
+
+    def __enter__(self: A) -> A:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.free()
+
+    def __del__(self) -> None:
+        if getattr(self, "ptr", 0):
+            G_LOGGER.warning(
+                f"{self!r} was not freed: {self.allocated_nbytes} bytes of device memory are lost."
+                " Call free(), or use it in a `with` block."
+            )
+
+
+def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    entry = DataType.from_dtype(dtype)
+    made: np.dtype[Any] = entry.numpy()
+    return made

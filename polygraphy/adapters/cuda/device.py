@@ -1,0 +1,119 @@
+"""The GPU behind the ports `Device` and `DeviceMemory`."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.cuda.array import DeviceView
+from polygraphy.adapters.cuda.graph import Graph
+from polygraphy.adapters.cuda.stream import Event, Stream
+from polygraphy.adapters.cuda.wrapper import MemcpyKind, wrapper
+from polygraphy.domain.errors import BackendError
+
+__all__ = ["CudaDevice", "Pinned"]
+
+
+class CudaDevice:
+    """The GPU that is current in the calling thread."""
+
+    def require(self) -> None:
+        """Do nothing if there is a GPU; BackendError with the reason if there is none."""
+        if not wrapper().device_count():
+            raise BackendError(
+                "There is no GPU.", backend="cuda", hint="See nvidia-smi and CUDA_VISIBLE_DEVICES."
+            )
+
+    def free_memory(self) -> int:
+        """Return how many bytes could be allocated at best."""
+        return wrapper().memory_info()[0]
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of `nbytes` of new memory; BackendError when there is not enough."""
+        return wrapper().malloc(nbytes)
+
+    def free(self, address: int) -> None:
+        """Give memory back; an address that is not allocated is a BackendError."""
+        wrapper().free(address)
+
+    def copy_to_device(self, address: int, source: np.ndarray[Any, Any]) -> None:
+        """Copy a contiguous host array into memory that is at least as large."""
+        _copy(address, source.ctypes.data, source, MemcpyKind.HostToDevice)
+
+    def copy_to_host(self, target: np.ndarray[Any, Any], address: int) -> None:
+        """Fill a contiguous host array from memory that is at least as large."""
+        _copy(target.ctypes.data, address, target, MemcpyKind.DeviceToHost)
+
+    def create_stream(self) -> Stream:
+        """Return a new stream, ordered with respect to the default stream of the device."""
+        return Stream()
+
+    def create_event(self) -> Event:
+        """Return a new event."""
+        return Event()
+
+    def pin(self, nbytes: int) -> Pinned:
+        """Return new pinned host memory."""
+        return Pinned(nbytes)
+
+    def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """Return an array of zeros in pinned memory, which lives as long as it is referred to."""
+        nbytes = prod(shape) * dtype.itemsize
+        address = wrapper().malloc_host(nbytes)
+        memory = _host_memory(address, nbytes)
+        weakref.finalize(memory, wrapper().free_host, address).atexit = False
+        array = np.ctypeslib.as_array(memory)
+        array[...] = 0
+        return array.view(dtype).reshape(tuple(shape))
+
+    def register(self, host_address: int, nbytes: int) -> bool:
+        """Pin memory that exists; False when that cannot be done."""
+        return wrapper().host_register(host_address, nbytes)
+
+    def unregister(self, host_address: int) -> None:
+        """Undo `register`."""
+        wrapper().host_unregister(host_address)
+
+    def capture(self, work: Callable[[Any], None], stream: Any) -> Graph:
+        """Write down the work that `work` queues, without doing it; see the port."""
+        return Graph(work, stream)
+
+    def view(self, address: int, shape: Sequence[int], dtype: Any) -> DeviceView:
+        """Return an array over memory of the device."""
+        return DeviceView(address, shape, dtype)
+
+
+class Pinned:
+    """Host memory that the GPU reads and writes by itself.
+
+    Attributes:
+        address: where it starts.
+        array: all of it, as bytes (uint8).
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        """Allocate; BackendError when there is not enough."""
+        self.address = wrapper().malloc_host(nbytes)
+        self.array: np.ndarray[Any, Any] = np.ctypeslib.as_array(_host_memory(self.address, nbytes))
+
+    def free(self) -> None:
+        """Give the memory back; harmless when done twice. Arrays must not be used after that."""
+        address, self.address = self.address, 0
+        if address:
+            wrapper().free_host(address)
+
+
+def _host_memory(address: int, nbytes: int) -> ctypes.Array[ctypes.c_uint8]:
+    return (ctypes.c_uint8 * nbytes).from_address(address)
+
+
+def _copy(target: int, source: int, array: np.ndarray[Any, Any], kind: MemcpyKind) -> None:
+    if not array.flags.c_contiguous:
+        raise BackendError("Only contiguous host arrays can be copied.", backend="cuda")
+    if array.nbytes:
+        wrapper().memcpy(target, source, array.nbytes, kind)

@@ -1,0 +1,1 @@
+"""How different images look: LPIPS, computed by the package lpips with PyTorch."""

@@ -1,0 +1,99 @@
+"""Checks that a model is one, with the checker of the `onnx` package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.elements import is_stripped
+from polygraphy.adapters.onnx.weights import (
+    SMALL,
+    all_graphs,
+    byte_size,
+    is_external,
+    skeleton,
+    weights_size,
+)
+from polygraphy.domain.errors import ModelError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+__all__ = ["CheckModel", "check_model", "complaint"]
+
+check_model: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+
+_COPIED = 32 << 20  # Bytes of weights from which on a model is checked without them.
+_TOLERATED = ("No Op registered for", "No opset import for domain", "Field 'shape' of 'type'")
+"""Complaints about operators of plugins, and about outputs of unknown rank: both can be run."""
+
+
+@mod.export(funcify=True)
+class CheckModel(BaseLoader):
+    """Checks an ONNX model and passes it on."""
+
+    def __init__(self, model: Deferred[ModelProto]) -> None:
+        """Take the model, or a loader that makes it."""
+        self._model = model
+
+    def call_impl(self) -> ModelProto:
+        """Return the model as it was given.
+
+        What the checker has against operators of plugins and outputs of unknown rank is only told
+        in the log.
+
+        Raises:
+            ModelError: the model is against the standard.
+        """
+        model = evaluate(self._model)
+        problem = complaint(model)
+        if problem and any(sign in problem for sign in _TOLERATED):
+            G_LOGGER.warning(f"The model is not wholly standard: {problem}")
+        elif problem:
+            raise ModelError(f"The model is against the ONNX standard: {problem}")
+        return model
+
+
+def complaint(model: ModelProto) -> str:
+    """Return what the checker has to say against a model, in one line; empty for nothing."""
+    try:
+        onnx.checker.check_model(_checkable(model))
+    except Exception as error:  # Its own class, and those of protobuf's implementations.
+        return " ".join(str(error).split())
+    return ""
+
+
+def _checkable(model: ModelProto) -> ModelProto:
+    """Return a model to show to the checker, which would copy large weights."""
+    is_incomplete = any(
+        is_external(tensor) or is_stripped(tensor)
+        for graph in all_graphs(model.graph)
+        for tensor in graph.initializer
+    )
+    is_large = weights_size(model) > _COPIED
+    return _without_contents(model) if is_incomplete or is_large else model
+
+
+def _without_contents(model: ModelProto) -> ModelProto:
+    """Return the model with an empty tensor in place of each large weight: the checker does not
+    compare weights with what takes them.
+    """
+
+    def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+        is_left_out = byte_size(tensor) > SMALL or is_stripped(tensor)
+        return ("left-out", 0, 0) if is_left_out else None
+
+    bare = skeleton(model, place)
+    for graph in all_graphs(bare.graph):
+        for tensor in graph.initializer:
+            if is_external(tensor):
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+                del tensor.dims[:]
+                tensor.dims.append(0)
+    return bare

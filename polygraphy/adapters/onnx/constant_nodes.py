@@ -1,0 +1,280 @@
+"""Finds the nodes of a graph that compute constants, and puts their values in their place."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from math import ceil, prod
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.element_types import (
+    GraphTypes,
+    domain_of,
+    graphs_of,
+    signature_of,
+)
+from polygraphy.adapters.onnx.elements import elements
+from polygraphy.adapters.onnx.graph import delete_where, used_by
+from polygraphy.adapters.onnx.weights import byte_size
+from polygraphy.domain.datatype import DataType
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+__all__ = ["ConstantNodes", "Settings", "Values"]
+
+onnx = mod.lazy_import("onnx")
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
+
+Values = Mapping[str, Any]
+"""Arrays by the names of tensors."""
+
+_QUANTISATION = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
+_ARRAY_TYPES = frozenset(
+    f"tensor({name})"
+    for name in (
+        "bool", "double", "float", "float16", "int8", "int16", "int32", "int64", "string", "uint8",
+        "uint16", "uint32", "uint64",
+    )
+)  # fmt: skip
+"""The types whose values backends hand over as arrays."""
+
+_SHAPES = frozenset({"Shape", "Size"})
+_SMALL = 4096
+_NUMBERS = {
+    "value_float": ("FLOAT", "f"),
+    "value_floats": ("FLOAT", "floats"),
+    "value_int": ("INT64", "i"),
+    "value_ints": ("INT64", "ints"),
+    "value_string": ("STRING", "s"),
+    "value_strings": ("STRING", "strings"),
+}
+"""Attributes that hold a constant: its type, and the field that it is in."""
+
+
+class Settings:
+    """What is folded: see `FoldConstants`."""
+
+    def __init__(self, *, fold_shapes: bool, size_threshold: int | None) -> None:
+        self.fold_shapes = fold_shapes
+        self.size_threshold = size_threshold
+
+
+class ConstantNodes:
+    """The nodes of one graph that compute constants.
+
+    Attributes:
+        values: what is known of them so far.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        graph: GraphProto,
+        types: GraphTypes,
+        settings: Settings,
+        outer: MutableMapping[str, TensorProto],
+    ) -> None:
+        """Look at a graph.
+
+        Args:
+            model: the model that it is part of.
+            graph: the graph.
+            types: the element types of its tensors.
+            settings: what is folded.
+            outer: the constants of the graphs around it.
+        """
+        self._model = model
+        self._graph = graph
+        self._nodes: list[NodeProto] = list(graph.node)
+        self._types = types
+        self._settings = settings
+        self._versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
+        own = {tensor.name: tensor for tensor in graph.initializer}
+        for value in graph.input:
+            if model.ir_version >= 4:
+                own.pop(value.name, None)
+        self.tensors: ChainMap[str, TensorProto] = ChainMap(own, outer)
+        self._made_by: dict[str, int] = {}
+        self._foldable: set[int] = set()
+        self._kept: set[int] = set()
+        self.values: dict[str, Any] = {}
+        for index, node in enumerate(self._nodes):
+            if node.op_type == "Constant" and not domain_of(node.domain):
+                tensor = _constant_tensor(node)
+                if tensor is not None:
+                    self.tensors[node.output[0]] = tensor
+                    self._made_by[node.output[0]] = index
+                    self._foldable.add(index)
+
+    def small(self, name: str) -> Any:
+        """Return a small constant as an array; None for what is none."""
+        if name in self.values:
+            return self.values[name]
+        tensor = self.tensors.get(name)
+        if tensor is None or byte_size(tensor) > _SMALL or tensor.data_location:
+            return None
+        return elements(tensor)
+
+    def condition(self, name: str) -> bool | None:
+        """Return the value of a constant that is a condition; None for what is no constant."""
+        value = self.small(name)
+        return None if value is None or value.size != 1 else bool(value.reshape(-1)[0])
+
+    def find(self, known: Values) -> None:
+        """Find the nodes; `known` holds the values of tensors that are known in another way."""
+        self.values.update(known)
+        constant = set(known)
+        for index, node in enumerate(self._nodes):
+            outputs = [name for name in node.output if name]
+            if index in self._foldable:
+                continue
+            is_known = bool(outputs) and all(name in constant for name in outputs)
+            if not is_known and not (
+                self._can_fold(node)
+                and all(name in constant or name in self.tensors for name in node.input if name)
+            ):
+                continue
+            self._foldable.add(index)
+            constant.update(outputs)
+            self._made_by.update(dict.fromkeys(outputs, index))
+
+    def _can_fold(self, node: NodeProto) -> bool:
+        """Tell whether the value of a node only depends on its operands, and can be had."""
+        domain = domain_of(node.domain)
+        op = node.op_type
+        if domain or op in _QUANTISATION or any(True for _ in graphs_of(node)):
+            return False
+        if op in _SHAPES and not self._settings.fold_shapes:
+            return False
+        if op == "Dropout" and len(node.input) > 2:
+            return False
+        signature = signature_of(op, domain, self._versions.get(domain, 1))
+        if signature is None or not signature.is_deterministic:
+            return False
+        return all(self._types[name] in _ARRAY_TYPES for name in node.output if name)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Leave the nodes that make some tensors where they are; their own operands may be
+        folded.
+        """
+        self._kept.update(self._made_by[name] for name in names)
+
+    def wanted(self) -> list[str]:
+        """Return the tensors whose values take the place of nodes: what is used elsewhere."""
+        removed = self._foldable - self._kept
+        makers = {name: index for name, index in self._made_by.items() if index in removed}
+        used = {value.name for value in self._graph.output if value.name in makers}
+        for index, node in enumerate(self._nodes):
+            if index not in removed:
+                used.update(name for name in used_by(node) if name in makers)
+        return [name for name in makers if name in used]
+
+    def too_large(self, names: Iterable[str], shapes: Mapping[str, Any]) -> list[str]:
+        """Return those of some tensors whose values are above the threshold, as far as known."""
+        limit = self._settings.size_threshold
+        if limit is None:
+            return []
+        return [name for name in names if (self._size(name, shapes) or 0) > limit]
+
+    def _size(self, name: str, shapes: Mapping[str, Any]) -> int | None:
+        if name in self.values:
+            return int(self.values[name].nbytes)
+        if name in self.tensors:
+            return 0  # A constant already, which only moves.
+        shape = shapes.get(name)
+        if shape is None or None in shape:
+            return None
+        kind = (self._types[name] or "").partition("(")[2][:-1]
+        entry = DataType.__members__.get(
+            {"float": "FLOAT32", "double": "FLOAT64"}.get(kind, kind.upper())
+        )
+        return ceil(prod(shape) * entry.itemsize) if entry else None
+
+    def model_of(self, names: Sequence[str]) -> ModelProto:
+        """Return a model without inputs that computes some tensors."""
+        needed: set[int] = set()
+        weights: dict[str, None] = {}
+        pending = list(names)
+        while pending:
+            name = pending.pop()
+            if name in self.values or name in self.tensors:
+                weights[name] = None
+            elif (index := self._made_by[name]) not in needed:
+                needed.add(index)
+                pending.extend(filter(None, self._nodes[index].input))
+        made: ModelProto = onnx.ModelProto(ir_version=max(self._model.ir_version, 4))
+        made.opset_import.extend(self._model.opset_import)
+        made.graph.name = "constants"
+        made.graph.node.extend(self._nodes[index] for index in sorted(needed))
+        for name in weights:
+            made.graph.initializer.add().CopyFrom(self._tensor(name))
+        for name in names:
+            made.graph.output.add(name=name)
+        return made
+
+    def _tensor(self, name: str) -> TensorProto:
+        """Return a constant under its name."""
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            made: TensorProto = numpy_helper.from_array(self.values[name], name)
+            return made
+        if tensor.name == name:
+            return tensor
+        renamed: TensorProto = onnx.TensorProto()
+        renamed.CopyFrom(tensor)
+        renamed.name = name
+        return renamed
+
+    def is_at_hand(self, name: str) -> bool:
+        """Tell whether the value of a tensor is known."""
+        return name in self.values or name in self.tensors
+
+    def replace(self, names: Sequence[str], add_input: Callable[[TensorProto], None]) -> int:
+        """Put the values of tensors in the place of the nodes that make them.
+
+        Args:
+            names: the tensors; their values are known.
+            add_input: called with each new weight.
+
+        Returns:
+            How many nodes were removed.
+        """
+        replaced = {self._made_by[name] for name in names}
+        positions = iter(range(len(self._nodes)))
+        removed = delete_where(self._graph.node, lambda _: next(positions) in replaced)
+        for name in names:
+            weight = self._graph.initializer.add()
+            weight.CopyFrom(self._tensor(name))
+            self.tensors[name] = weight  # For the graphs inside.
+            add_input(weight)
+        return removed
+
+
+def _constant_tensor(node: NodeProto) -> TensorProto | None:
+    """Return the value of a Constant node; None where it is not dense or given by a caller."""
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            return None
+        if attribute.name == "value":
+            tensor: TensorProto = attribute.t
+            return tensor
+        made = _from_numbers(attribute)
+        if made is not None:
+            return made
+    return None
+
+
+def _from_numbers(attribute: AttributeProto) -> TensorProto | None:
+    """Return the tensor that an attribute such as ``value_ints`` stands for."""
+    if attribute.name not in _NUMBERS:
+        return None
+    number, field = _NUMBERS[attribute.name]
+    is_list = field.endswith("s") and len(field) > 1
+    elements = list(getattr(attribute, field)) if is_list else [getattr(attribute, field)]
+    dims = [len(elements)] if is_list else []
+    made: TensorProto = onnx.helper.make_tensor(
+        "", onnx.TensorProto.DataType.Value(number), dims, elements
+    )
+    return made

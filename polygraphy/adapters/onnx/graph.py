@@ -1,0 +1,186 @@
+"""Walking and trimming the graph of an ONNX model in place.
+
+Elements of a repeated field are deleted by slices, and nodes are reordered by sorting: neither
+copies what stays, so weights are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from polygraphy.adapters.onnx.element_types import graphs_of
+from polygraphy.domain.errors import ModelError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+__all__ = [
+    "captured",
+    "clean",
+    "delete_where",
+    "drop_unused",
+    "producers",
+    "sort",
+    "taken_names",
+    "unused_name",
+    "used_by",
+]
+
+
+def captured(node: NodeProto) -> Iterator[str]:
+    """Yield the names that the graphs inside a node take from the graphs around it."""
+    for graph in graphs_of(node):
+        yield from _captured_by(graph)
+
+
+def _captured_by(graph: GraphProto) -> Iterator[str]:
+    own = {value.name for value in graph.input}
+    own.update(tensor.name for tensor in graph.initializer)
+    own.update(sparse.values.name for sparse in graph.sparse_initializer)
+    for node in graph.node:
+        own.update(node.output)
+    for node in graph.node:
+        for name in used_by(node):
+            if name not in own:
+                yield name
+    for value in graph.output:
+        if value.name not in own:
+            yield value.name
+
+
+def used_by(node: NodeProto) -> Iterator[str]:
+    """Yield the names of all tensors that a node takes, also in the graphs inside it."""
+    for name in node.input:
+        if name:
+            yield name
+    yield from captured(node)
+
+
+def producers(graph: GraphProto) -> dict[str, int]:
+    """Return the index of the node that makes each tensor."""
+    return {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+
+
+def delete_where(repeated: Any, is_unwanted: Callable[[Any], bool]) -> int:
+    """Delete elements of a repeated field, and return how many."""
+    unwanted = [index for index, element in enumerate(repeated) if is_unwanted(element)]
+    end = len(unwanted)
+    while end:
+        start = end - 1
+        while start and unwanted[start - 1] == unwanted[start] - 1:
+            start -= 1
+        del repeated[unwanted[start] : unwanted[end - 1] + 1]
+        end = start
+    return len(unwanted)
+
+
+def clean(graph: GraphProto) -> int:
+    """Remove what no output depends on: nodes, weights, and what is said about tensors that are
+    gone; in sub-graphs, too. Inputs stay.
+
+    Returns:
+        How many nodes were removed, those inside removed ones not counted.
+    """
+    made_by = producers(graph)
+    nodes = list(graph.node)
+    needed: set[int] = set()
+    used = {value.name for value in graph.output}
+    pending = list(used)
+    removed = 0
+    while pending:
+        index = made_by.get(pending.pop())
+        if index is None or index in needed:
+            continue
+        needed.add(index)
+        for inner in graphs_of(nodes[index]):
+            removed += clean(inner)
+        for name in used_by(nodes[index]):
+            if name not in used:
+                used.add(name)
+                pending.append(name)
+    positions = iter(range(len(nodes)))
+    removed += delete_where(graph.node, lambda _: next(positions) not in needed)
+    drop_unused(graph, used)
+    return removed
+
+
+def drop_unused(graph: GraphProto, used: set[str]) -> None:
+    """Remove weights that are not in `used`, and what is said about tensors that do not exist.
+
+    A weight that is listed among the inputs, too, as old versions of the format ask for, goes with
+    its input, which otherwise would have to be fed.
+    """
+    unused = {tensor.name for tensor in graph.initializer if tensor.name not in used}
+    delete_where(graph.initializer, lambda tensor: tensor.name in unused)
+    delete_where(graph.input, lambda value: value.name in unused)
+    delete_where(graph.sparse_initializer, lambda sparse: sparse.values.name not in used)
+    known = {name for node in graph.node for name in node.output}
+    known.update(tensor.name for tensor in graph.initializer)
+    known.update(value.name for value in graph.input)
+    delete_where(graph.value_info, lambda value: value.name not in known)
+    delete_where(graph.quantization_annotation, lambda each: each.tensor_name not in known)
+
+
+def sort(graph: GraphProto) -> bool:
+    """Put nodes behind those that they depend on, and otherwise leave them in their order; in
+    sub-graphs, too.
+
+    Returns:
+        Whether the order has changed.
+
+    Raises:
+        ModelError: nodes depend on each other in a circle.
+    """
+    nodes = list(graph.node)
+    changed = sum(sort(inner) for node in nodes for inner in graphs_of(node)) > 0
+    made_by = producers(graph)
+    consumers: list[list[int]] = [[] for _ in nodes]
+    missing = [0] * len(nodes)
+    for index, node in enumerate(nodes):
+        for producer in {made_by[name] for name in used_by(node) if name in made_by}:
+            consumers[producer].append(index)
+            missing[index] += 1
+    ready = [index for index, count in enumerate(missing) if count == 0]
+    heapify(ready)
+    ranks: dict[int, int] = {}
+    while ready:
+        index = heappop(ready)
+        ranks[index] = len(ranks)
+        for consumer in consumers[index]:
+            missing[consumer] -= 1
+            if missing[consumer] == 0:
+                heappush(ready, consumer)
+    if len(ranks) < len(nodes):
+        first = next(node for index, node in enumerate(nodes) if index not in ranks)
+        raise ModelError(
+            f"The nodes of graph {graph.name!r} depend on each other in a circle, in or behind"
+            f" which the {first.op_type} node {first.name or first.output[0]!r} is."
+        )
+    if all(index == rank for index, rank in ranks.items()):
+        return changed
+    positions = iter(range(len(nodes)))
+    graph.node.sort(key=lambda _: ranks[next(positions)])  # Keys are asked for once, in order.
+    return True
+
+
+def taken_names(graph: GraphProto) -> set[str]:
+    """Return the names of all tensors and nodes of a graph and of those inside it."""
+    names = {value.name for value in graph.input}
+    names.update(tensor.name for tensor in graph.initializer)
+    for node in graph.node:
+        names.update(node.output)
+        names.add(node.name)
+        for inner in graphs_of(node):
+            names |= taken_names(inner)
+    return names
+
+
+def unused_name(wanted: str, taken: set[str]) -> str:
+    """Return a name that starts like `wanted` and is not taken; it is from now on."""
+    made, count = wanted, 1
+    while made in taken:
+        made, count = f"{wanted}_{count}", count + 1
+    taken.add(made)
+    return made

@@ -1,0 +1,221 @@
+"""Runs ONNX models a stretch of nodes at a time: implements the ports of `polygraphy.ports.layers`.
+
+Of a model in a file only the structure is read; the weights of a stretch are read from the file
+when the stretch is put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import constants, mod
+from polygraphy.adapters.common.loader import evaluate
+from polygraphy.adapters.onnx.external import load_external_data
+from polygraphy.adapters.onnx.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.mapped import load_structure
+from polygraphy.adapters.onnx.model import OnnxFromPath
+from polygraphy.adapters.onnx.outputs import ModifyOutputs
+from polygraphy.adapters.onnx.shapes import inferred_value_infos, value_infos
+from polygraphy.adapters.onnx.subgraph import tensors_read
+from polygraphy.adapters.onnx.value_infos import described, input_metadata, set_shape
+from polygraphy.adapters.onnx.weights import byte_size, weights_size, without_large_weights
+from polygraphy.domain.datatype import DataType
+from polygraphy.domain.facts import ModelFacts
+from polygraphy.domain.layers import Layer, Stretch
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+
+__all__ = ["OnnxLayeredModel", "OnnxLayeredModels"]
+
+onnx = mod.lazy_import("onnx")
+
+_IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
+_HANDED_OVER = frozenset(
+    {
+        DataType.BOOL, DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64, DataType.INT8,
+        DataType.INT16, DataType.INT32, DataType.INT64, DataType.STRING, DataType.UINT8,
+        DataType.UINT16, DataType.UINT32, DataType.UINT64,
+    }
+)  # fmt: skip
+"""Data types that every backend both takes and gives: those of NumPy itself."""
+
+
+class OnnxLayeredModels:
+    """Opens ONNX models."""
+
+    def open(self, model: Any, exclude_outputs: Sequence[str]) -> OnnxLayeredModel:
+        """Read the structure of a model; see the port."""
+        if isinstance(model, (str, Path)):
+            path = Path(model)
+            structure = load_structure(path)
+            return OnnxLayeredModel(
+                _marked(structure, exclude_outputs),
+                exclude_outputs,
+                load=OnnxFromPath(str(path)).call_impl,
+                load_weights=lambda part: load_external_data(
+                    part, path.parent, trusted=[path.resolve().parent]
+                ),
+            )
+        given: ModelProto = evaluate(model)
+        is_ours = callable(model)
+        return OnnxLayeredModel(
+            _marked(without_large_weights(given), exclude_outputs),
+            exclude_outputs,
+            load=(lambda: given) if is_ours else (lambda: _copied(given)),
+            source=given.graph,
+            resident_weights=weights_size(given),
+        )
+
+
+class OnnxLayeredModel:
+    """An ONNX model that is cut between nodes; see the port `LayeredModel`."""
+
+    def __init__(
+        self,
+        structure: ModelProto,
+        exclude_outputs: Sequence[str],
+        *,
+        load: Callable[[], ModelProto],
+        load_weights: Callable[[ModelProto], None] | None = None,
+        source: GraphProto | None = None,
+        resident_weights: int = 0,
+    ) -> None:
+        """Take the structure of a model, whose outputs are what is compared.
+
+        Args:
+            structure: the model without its large weights.
+            exclude_outputs: what is not compared.
+            load: loads the whole model as it was given, to be changed in place.
+            load_weights: reads the weights of a model that refers to them in files.
+            source: a graph of the same nodes that has the weights; else they are in files.
+            resident_weights: bytes of weights in memory.
+        """
+        self.inputs = input_metadata(structure)
+        self.outputs = [value.name for value in structure.graph.output]
+        self.resident_weights = resident_weights
+        self._structure = structure
+        self._exclude = exclude_outputs
+        self._load = load
+        self._load_weights = load_weights
+        self._weights = _weights(structure.graph if source is None else source)
+        self._types = {**inferred_value_infos(structure), **value_infos(structure)}
+        self._reads = [tuple(dict.fromkeys(tensors_read(n))) for n in structure.graph.node]
+
+    def facts(self) -> ModelFacts:
+        """Return what the model tells without being run."""
+        return OnnxFactFinder().find(self._structure)
+
+    def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
+        """Describe the nodes, in order, for inputs of these shapes."""
+        sizes = {name: _bytes(value) for name, value in self._types.items()}
+        nodes = self._structure.graph.node
+        if any(sizes.get(name) is None for node in nodes for name in node.output if name):
+            bound = inferred_value_infos(_bound(self._structure, shapes))
+            sizes.update({name: _bytes(value) for name, value in bound.items()})
+        return [
+            Layer(
+                makes={name: sizes.get(name) for name in node.output if name},
+                reads=[name for name in reads if name not in self._weights],
+                weights={n: byte_size(self._weights[n]) for n in reads if n in self._weights},
+            )
+            for node, reads in zip(nodes, self._reads)
+        ]
+
+    def fixed(self) -> set[str]:
+        """Return the tensors that cannot be handed from one stretch to another."""
+        made = {name for node in self._structure.graph.node for name in node.output if name}
+        return {name for name in made if not _can_be_handed_over(self._types.get(name))}
+
+    def whole(self) -> ModelProto:
+        """Return the model with all that is compared as its outputs."""
+        return _marked(self._load(), self._exclude)
+
+    def part(self, stretch: Stretch) -> ModelProto:
+        """Return a model of some of the nodes, with their weights."""
+        graph = self._structure.graph
+        part: ModelProto = onnx.ModelProto()
+        part.ir_version = max(self._structure.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
+        part.opset_import.extend(self._structure.opset_import)
+        part.functions.extend(self._structure.functions)
+        part.graph.name = graph.name
+        part.graph.node.extend(graph.node[stretch.start : stretch.stop])
+        read = dict.fromkeys(
+            n for reads in self._reads[stretch.start : stretch.stop] for n in reads
+        )
+        outputs = self._outputs_of(stretch)
+        part.graph.input.extend(
+            self._types[name]
+            for name in (*self.inputs, *stretch.inputs)
+            if name in read or name in outputs
+        )
+        part.graph.output.extend(
+            self._types.get(name) or onnx.ValueInfoProto(name=name) for name in outputs
+        )
+        part.graph.initializer.extend(
+            self._weights[name] for name in (*read, *outputs) if name in self._weights
+        )
+        if self._load_weights is not None:
+            self._load_weights(part)
+        return part
+
+    def _outputs_of(self, stretch: Stretch) -> list[str]:
+        """Return the outputs of a part; the first one also has those that no node computes."""
+        nodes = self._structure.graph.node
+        made = {name for node in nodes[stretch.start : stretch.stop] for name in node.output}
+        carried = [name for name in stretch.carried if name in made]
+        outputs = list(dict.fromkeys([*stretch.outputs, *carried]))
+        if stretch.start > 0:
+            return outputs
+        computed = {name for node in nodes for name in node.output}
+        return [*(name for name in self.outputs if name not in computed), *outputs]
+
+
+def _marked(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelProto:
+    marked: ModelProto = ModifyOutputs(
+        model, outputs=constants.MARK_ALL, exclude_outputs=exclude_outputs
+    ).call_impl()
+    return marked
+
+
+def _copied(model: ModelProto) -> ModelProto:
+    copied: ModelProto = onnx.ModelProto()
+    copied.CopyFrom(model)
+    return copied
+
+
+def _weights(graph: GraphProto) -> dict[str, TensorProto]:
+    return {tensor.name: tensor for tensor in graph.initializer}
+
+
+def _bound(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
+    """Return a copy whose inputs have these shapes, and which says nothing else about shapes that
+    depend on them.
+    """
+    bound = _copied(model)
+    for value in bound.graph.input:
+        if value.name in shapes:
+            set_shape(value, shapes[value.name])
+    stated = [value for value in bound.graph.value_info if _bytes(value) is not None]
+    del bound.graph.value_info[:]
+    bound.graph.value_info.extend(stated)
+    for value in bound.graph.output:
+        if value.type.WhichOneof("value") == "tensor_type" and _bytes(value) is None:
+            value.type.tensor_type.ClearField("shape")
+    return bound
+
+
+def _bytes(value: ValueInfoProto) -> int | None:
+    """Return how much memory a tensor takes; None where the model does not tell."""
+    dtype, shape = described(value)
+    if dtype is None or shape is None or not all(isinstance(dim, int) for dim in shape):
+        return None
+    nbytes: int = ceil(prod(shape) * dtype.itemsize)
+    return nbytes
+
+
+def _can_be_handed_over(value: ValueInfoProto | None) -> bool:
+    return described(value).dtype in _HANDED_OVER

@@ -1,0 +1,436 @@
+"""Rewrites graphs so that their nodes compute in a narrower floating-point type.
+
+Every float32 tensor of a graph has one or two forms: as it was, and narrow. A node asks for its
+operands in the form that it takes, and whoever asks first for a form that does not exist yet gets a
+Cast, which serves everybody after. A weight that is only used in one form is converted instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import Factory, define, frozen
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.cast_selection import CastSelection
+from polygraphy.adapters.onnx.element_types import (
+    FLOAT,
+    TYPE_ATTRIBUTES,
+    GraphTypes,
+    Signature,
+    domain_of,
+    graphs_of,
+    signature_of,
+    type_name,
+)
+from polygraphy.adapters.onnx.typed_attributes import CONSTANTS, state_type
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, TensorProto
+
+__all__ = ["KEPT_OPERATORS", "WIDE", "Lowering", "Scope"]
+
+onnx = mod.lazy_import("onnx")
+
+WIDE = "tensor(float)"
+KEPT_OPERATORS = frozenset(
+    {
+        "Bernoulli", "CumSum", "EyeLike", "MeanVarianceNormalization", "NonMaxSuppression",
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range",
+        "RoiAlign", "ScatterElements", "ScatterND", "TopK",
+    }
+)  # fmt: skip
+"""Operators that stay as they are: rounding would change which elements they choose or count, they
+add up many numbers, or the narrow types are declared for them, but backends, or the function that
+the standard defines them by, have none.
+"""
+
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
+
+
+@define(eq=False)
+class _Weight:
+    """An initialiser, and who takes it in which form.
+
+    Attributes:
+        tensor: the initialiser.
+        narrow_uses: nodes of its graph that take it narrow, and as which operand.
+        inner_name: what nodes in graphs inside call it that take it narrow; empty for none. (Their
+            objects are copied before it is known whether it stays wide as well.)
+        is_used_wide: whether anybody takes it as it was.
+    """
+
+    tensor: TensorProto
+    narrow_uses: list[tuple[Any, int]] = Factory(list)
+    inner_name: str = ""
+    is_used_wide: bool = False
+
+
+@frozen(eq=False)
+class Lowering:
+    """What a model is rewritten to.
+
+    Attributes:
+        elem_type: the number of the narrow type in the standard.
+        kind: its name there.
+        suffix: what tensors in that type are named after.
+        selection: which nodes are cast.
+        functions: the functions of the model that are rewritten.
+        convert: converts a tensor; its arguments are the tensor, where the result goes, and what
+            to call the tensor.
+        fixed_inputs: whether an input of the graph that has an initialiser cannot be fed, as before
+            version 4 of the format.
+    """
+
+    elem_type: int
+    kind: str
+    suffix: str
+    selection: CastSelection
+    functions: Collection[tuple[str, str, str]]
+    convert: Callable[[TensorProto, TensorProto, str], None]
+    fixed_inputs: bool = False
+
+    def takes(self, types: frozenset[str]) -> bool:
+        """Tell whether a parameter of these types can be narrow."""
+        return self.kind in types
+
+
+class Scope:
+    """One graph, or the body of a function, while it is rewritten."""
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        types: GraphTypes,
+        versions: dict[str, int],
+        parent: Scope | None = None,
+        taken: set[str] | None = None,
+    ) -> None:
+        self._lowering = lowering
+        self._types = types
+        self._versions = versions
+        self._parent = parent
+        self._taken: set[str] = parent._taken if parent else (taken or set())
+        self._forms: dict[str, dict[bool, str]] = {}
+        self._weights: dict[str, _Weight] = {}
+        self._made: list[NodeProto] = []
+        self.added: list[TensorProto] = []
+
+    def rewrite_graph(self, graph: GraphProto, *, narrow_border: bool, is_kept: bool) -> None:
+        """Rewrite a graph in place.
+
+        Args:
+            graph: the graph.
+            narrow_border: whether its inputs and outputs become narrow, too.
+            is_kept: whether its nodes stay as they are, and only get their operands as they were.
+        """
+        fed = () if self._lowering.fixed_inputs else {value.name for value in graph.input}
+        self._weights = {
+            tensor.name: _Weight(tensor)
+            for tensor in graph.initializer
+            if tensor.data_type == FLOAT and tensor.name not in fed
+        }
+        for value in graph.input:
+            if value.name not in self._weights and self._is_wide(value.name):
+                self._forms[value.name] = {narrow_border: value.name}
+                if narrow_border and type_name(value.type) == WIDE:
+                    value.type.tensor_type.elem_type = self._lowering.elem_type
+        outputs = {value.name for value in graph.output}
+        nodes = list(graph.node)
+        self.rewrite_nodes(nodes, () if narrow_border else outputs, is_kept=is_kept)
+        for value in graph.output:
+            if self._is_wide(value.name):
+                value.name = self.form(value.name, narrow_border)
+                if narrow_border and type_name(value.type) == WIDE:
+                    value.type.tensor_type.elem_type = self._lowering.elem_type
+        self._settle_weights(graph)
+        del graph.node[:]
+        graph.node.extend(self._made)
+        for value in graph.value_info:
+            if type_name(value.type) == WIDE and True in self._named(value.name):
+                value.type.tensor_type.elem_type = self._lowering.elem_type
+
+    def rewrite_function(self, function: Any) -> None:
+        """Rewrite a function in place; its inputs and outputs become narrow."""
+        for name in function.input:
+            if self._is_wide(name):
+                self._forms[name] = {True: name}
+        self.rewrite_nodes(list(function.node), (), is_kept=False)
+        for index, name in enumerate(function.output):
+            if self._is_wide(name):
+                function.output[index] = self.form(name, True)
+        del function.node[:]
+        function.node.extend(self._made)
+        for value in function.value_info:
+            if type_name(value.type) == WIDE and True in self._named(value.name):
+                value.type.tensor_type.elem_type = self._lowering.elem_type
+
+    def rewrite_nodes(
+        self, nodes: Sequence[NodeProto], wide_outputs: Collection[str], *, is_kept: bool
+    ) -> None:
+        """Rewrite nodes one after the other; `wide_outputs` names tensors that must exist as they
+        were.
+        """
+        for index, node in enumerate(nodes):
+            inner = self._types.inner(index)
+            kept = is_kept or self._lowering.selection.keeps(node)
+            is_chosen = not kept and self._lowering.selection.chooses(node)
+            forms = self._chosen_forms(node, inner) if is_chosen else None
+            self._rewrite_inner(node, inner, is_lowered=forms is not None, is_kept=kept)
+            takes, gives = forms or self._wide_forms(node)
+            for position, narrow in enumerate(takes):
+                if narrow is not None:
+                    self._take(node, position, narrow)
+            if forms is not None and self._makes_wide(node):
+                version = self._versions.get("", 1)
+                state_type(node, self._lowering.elem_type, version, self._lowering.convert)
+            self._made.append(node)
+            for position, narrow in enumerate(gives):
+                if narrow is not None:
+                    self._give(node, position, narrow, wide_outputs)
+
+    def form(self, name: str, narrow: bool) -> str:
+        """Return the name of a tensor in one of its forms; a Cast makes it where it is missing."""
+        scope: Scope | None = self
+        forms: dict[bool, str] = {}
+        while scope is not None:
+            if name in scope._weights:
+                return scope._weight_in_place(name, self, narrow)
+            forms = {**scope._forms.get(name, {}), **forms}
+            if name in scope._forms and not scope._is_cast_here(name):
+                break
+            scope = scope._parent
+        if narrow in forms or not forms:
+            return forms.get(narrow, name)
+        made = self._unused(f"{name}_{self._lowering.suffix if narrow else 'fp32'}")
+        self._cast(forms[not narrow], made, narrow)
+        self._forms.setdefault(name, {})[narrow] = made
+        return made
+
+    def _is_cast_here(self, name: str) -> bool:
+        """Tell whether only a form of a tensor is from here, and the tensor from further out."""
+        return name not in self._forms[name].values()
+
+    def _weight_in_place(self, name: str, user: Scope, narrow: bool) -> str:
+        """Return a weight in a form for which no node to patch is known: an output of a graph."""
+        weight = self._weights[name]
+        weight.is_used_wide = True
+        if not narrow:
+            return name
+        forms = user._forms.setdefault(name, {})
+        if True not in forms:
+            forms[True] = self._unused(f"{name}_{self._lowering.suffix}")
+            user._cast(name, forms[True], narrow)
+        return forms[True]
+
+    def _cast(self, source: str, target: str, narrow: bool) -> None:
+        self._made.append(
+            onnx.helper.make_node(
+                "Cast",
+                [source],
+                [target],
+                name=self._unused(f"cast_{target}"),
+                to=self._lowering.elem_type if narrow else FLOAT,
+            )
+        )
+
+    def _unused(self, name: str) -> str:
+        made, count = name, 1
+        while made in self._taken:
+            made, count = f"{name}_{count}", count + 1
+        self._taken.add(made)
+        return made
+
+    def _makes_wide(self, node: NodeProto) -> bool:
+        has_result = len(node.output) > 0 and not domain_of(node.domain)
+        return has_result and self._is_wide(node.output[0])
+
+    def _is_wide(self, name: str) -> bool:
+        return self._types[name] == WIDE
+
+    def _named(self, name: str) -> Collection[bool]:
+        """Return in which forms this very name is known here."""
+        return [narrow for narrow, made in self._forms.get(name, {}).items() if made == name]
+
+    def _take(self, node: NodeProto, position: int, narrow: bool) -> None:
+        """Give a node its operand in a form."""
+        name = node.input[position]
+        scope: Scope | None = self
+        while scope is not None and name not in scope._forms:
+            if name in scope._weights:
+                weight = scope._weights[name]
+                if not narrow:
+                    weight.is_used_wide = True
+                elif scope is self:
+                    weight.narrow_uses.append((node, position))
+                else:
+                    weight.inner_name = weight.inner_name or self._narrow_name(name)
+                    node.input[position] = weight.inner_name
+                return
+            scope = scope._parent
+        node.input[position] = self.form(name, narrow)
+
+    def _give(
+        self, node: NodeProto, position: int, narrow: bool, wide_outputs: Collection[str]
+    ) -> None:
+        """Note in which form a node makes a tensor; narrow outputs of a graph are cast at once."""
+        name = node.output[position]
+        if not (narrow and name in wide_outputs):
+            self._forms[name] = {narrow: name}
+            return
+        made = self._unused(f"{name}_{self._lowering.suffix}")
+        node.output[position] = made
+        self._forms[name] = {True: made, False: name}
+        self._cast(made, name, False)
+
+    def _wide_forms(self, node: NodeProto) -> tuple[list[bool | None], list[bool | None]]:
+        """Return the forms of operands and results of a node that stays as it is."""
+        takes, gives = (
+            [False if name and self._is_wide(name) else None for name in names]
+            for names in (node.input, node.output)
+        )
+        return list(takes), list(gives)
+
+    def _chosen_forms(
+        self, node: NodeProto, inner: Sequence[GraphTypes]
+    ) -> tuple[list[bool | None], list[bool | None]] | None:
+        """Return which operands and results of a node are narrow, None where a tensor has no such
+        forms; None for a node that has to stay as it is.
+        """
+        kinds = [self._types[name] for name in (*node.input, *node.output) if name]
+        if WIDE not in kinds or any(kind is None for kind in kinds):
+            return None
+        domain = domain_of(node.domain)
+        key = (domain, node.op_type, node.overload)
+        is_control_flow = not domain and node.op_type in _CONTROL_FLOW
+        if key in self._lowering.functions or is_control_flow:
+            if is_control_flow and not self._borders_agree(node, inner):
+                return None
+            takes, gives = self._wide_forms(node)
+            return _inverted(takes), _inverted(gives)
+        if domain or any(not str(kind).startswith("tensor(") for kind in kinds):
+            return None
+        signature = signature_of(node.op_type, domain, self._versions.get(domain, 1))
+        return None if signature is None else self._by_signature(node, signature)
+
+    def _by_signature(
+        self, node: NodeProto, signature: Signature
+    ) -> tuple[list[bool | None], list[bool | None]] | None:
+        parameters = signature.of(len(node.input), len(node.output))
+        if parameters is None or _has_unknown_type(node):
+            return None
+        inputs, outputs = parameters
+        users: dict[str, int] = {}
+        for name, parameter in (*zip(node.input, inputs), *zip(node.output, outputs)):
+            users[parameter.variable] = users.get(parameter.variable, 0) + bool(name)
+        decides = node.op_type in TYPE_ATTRIBUTES or node.op_type in CONSTANTS
+        computes = not decides and any(self._is_wide(name) for name in node.output)
+        takes: list[bool | None] = []
+        for name, parameter in zip(node.input, inputs):
+            is_alone = users[parameter.variable] == 1 and not computes
+            if not name or not self._is_wide(name):
+                takes.append(None)
+            elif is_alone and self._lowering.takes(parameter.types):
+                takes.append(self._present_form(name))  # Nothing else has to be of this type.
+            else:
+                takes.append(self._lowering.takes(parameter.types))
+        follows = {parameter.variable for parameter in inputs}
+        gives = [
+            (
+                (decides or parameter.variable in follows) and self._lowering.takes(parameter.types)
+                if name and self._is_wide(name)
+                else None
+            )
+            for name, parameter in zip(node.output, outputs)
+        ]
+        return takes, gives
+
+    def _borders_agree(self, node: NodeProto, inner: Sequence[GraphTypes]) -> bool:
+        """Tell whether what goes into and out of the graphs inside a node is known to be wide there
+        where it is outside.
+        """
+        skipped = 1 if node.op_type == "Loop" else 0
+        for graph, types in zip(graphs_of(node), inner):
+            made = [types[value.name] for value in graph.output][skipped:]
+            pairs = list(zip((self._types[name] for name in node.output), made))
+            if node.op_type != "If":
+                taken = [types[value.name] for value in graph.input]
+                pairs += zip((self._types[name] for name in node.input), taken)
+            if any(
+                inside is None or (inside == WIDE) != (outside == WIDE)
+                for outside, inside in pairs
+                if outside is not None
+            ):
+                return False
+        return True
+
+    def _present_form(self, name: str) -> bool:
+        """Return the form in which a tensor exists already."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope._forms:
+                return True in scope._forms[name]
+            if name in scope._weights:
+                return not scope._weights[name].is_used_wide
+            scope = scope._parent
+        return False
+
+    def _rewrite_inner(
+        self, node: NodeProto, inner: Sequence[GraphTypes], *, is_lowered: bool, is_kept: bool
+    ) -> None:
+        for graph, types in zip(graphs_of(node), inner):
+            scope = Scope(self._lowering, types, self._versions, self)
+            scope.rewrite_graph(graph, narrow_border=is_lowered, is_kept=is_kept)
+
+    def _settle_weights(self, graph: GraphProto) -> None:
+        """Convert the weights that are taken narrow; those taken both ways get a second form."""
+        declared = {value.name: value for value in graph.input}
+        copies = []
+        restored: dict[str, str] = {}
+        for name, weight in self._weights.items():
+            if not weight.narrow_uses and not weight.inner_name:
+                continue
+            if not weight.is_used_wide:
+                restored[weight.inner_name] = name
+                self._lowering.convert(weight.tensor, weight.tensor, name)
+                if name in declared:
+                    declared[name].type.tensor_type.elem_type = self._lowering.elem_type
+                continue
+            made = onnx.TensorProto(name=weight.inner_name or self._narrow_name(name))
+            self._lowering.convert(weight.tensor, made, name)
+            copies.append(made)
+            for node, position in weight.narrow_uses:
+                node.input[position] = made.name
+            if name in declared:
+                value = graph.input.add()
+                value.CopyFrom(declared[name])
+                value.name = made.name
+                value.type.tensor_type.elem_type = self._lowering.elem_type
+        graph.initializer.extend(copies)
+        for node in self._made:
+            for inner_graph in graphs_of(node):
+                _rename_operands(inner_graph, restored)
+
+    def _narrow_name(self, name: str) -> str:
+        return self._unused(f"{name}_{self._lowering.suffix}")
+
+
+def _rename_operands(graph: GraphProto, names: Mapping[str, str]) -> None:
+    for node in graph.node:
+        for position, name in enumerate(node.input):
+            if name and name in names:
+                node.input[position] = names[name]
+        for inner in graphs_of(node):
+            _rename_operands(inner, names)
+
+
+def _inverted(forms: list[bool | None]) -> list[bool | None]:
+    return [None if form is None else True for form in forms]
+
+
+def _has_unknown_type(node: NodeProto) -> bool:
+    """Tell whether what a node makes is of a type that its caller, a function's, decides."""
+    return any(attribute.ref_attr_name for attribute in node.attribute) and (
+        node.op_type in TYPE_ATTRIBUTES or node.op_type in CONSTANTS
+    )

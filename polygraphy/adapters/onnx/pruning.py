@@ -1,0 +1,56 @@
+"""Makes the weights of an ONNX model 2:4 sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import BaseLoader, Deferred
+from polygraphy.adapters.onnx.editing import edited
+from polygraphy.adapters.onnx.elements import elements
+from polygraphy.adapters.onnx.weight_roles import prunable_axes
+from polygraphy.adapters.onnx.weights import DATA_FIELDS, all_graphs
+from polygraphy.domain.pruning import pruned
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["PruneWeights", "prune_weights"]
+
+prune_weights: Callable[..., ModelProto]
+
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
+
+
+@mod.export(funcify=True)
+class PruneWeights(BaseLoader):
+    """Sets two of every four weights that products sum over to zero, those of the smallest
+    magnitude: tensor cores compute with such weights twice as fast. The model's accuracy is gone.
+    """
+
+    def __init__(self, model: Deferred[ModelProto]) -> None:
+        """Take the model, which is changed in place, or a loader that makes it."""
+        self._model = model
+
+    def call_impl(self) -> ModelProto:
+        """Return the model."""
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        axes = prunable_axes(model)
+        for graph in all_graphs(model.graph):
+            for tensor in graph.initializer:
+                axis = axes.get(tensor.name)
+                if axis is None:
+                    continue
+                made = numpy_helper.from_array(pruned(elements(tensor), axis))
+                for field in DATA_FIELDS:
+                    tensor.ClearField(field)
+                tensor.raw_data = made.raw_data
+        if axes:
+            G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")
+        else:
+            G_LOGGER.warning("The model has no weight that could be pruned.")
+        return model

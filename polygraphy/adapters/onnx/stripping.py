@@ -1,0 +1,158 @@
+"""Takes the weights out of an ONNX model, and puts others in their place.
+
+A model without its weights is small, and all that it takes to build an engine that is given its
+weights later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import BaseLoader, Deferred
+from polygraphy.adapters.common.paths import readable_file, translated_os_errors
+from polygraphy.adapters.onnx.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.editing import edited
+from polygraphy.adapters.onnx.elements import STRIPPED, elements, is_stripped
+from polygraphy.adapters.onnx.weight_roles import prunable_axes, strippable
+from polygraphy.adapters.onnx.weights import DATA_FIELDS, all_graphs, byte_size
+from polygraphy.domain.errors import ModelError, UnknownNameError
+from polygraphy.domain.pruning import pruned
+from polygraphy.domain.sparsity import dense_groups
+from polygraphy.domain.substitution import substitute
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+__all__ = ["ReconstructWeights", "StripWeights", "reconstruct_weights", "strip_weights"]
+
+reconstruct_weights: Callable[..., ModelProto]
+strip_weights: Callable[..., ModelProto]
+
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
+
+_SPARSE = "SPARSE_2_4"
+_FLOATS = (1, 10, 16)  # float32, float16, bfloat16: what may be sparse
+
+
+@mod.export(funcify=True)
+class StripWeights(BaseLoader):
+    """Takes the weights out of an ONNX model."""
+
+    def __init__(
+        self,
+        model: Deferred[ModelProto],
+        exclude: Collection[str] = (),
+        exclude_list: str | None = None,
+    ) -> None:
+        """Say which weights stay.
+
+        Args:
+            model: the model, which is changed in place, or a loader that makes it.
+            exclude: names of initialisers that stay.
+            exclude_list: the path of a text file with further such names, one per line.
+        """
+        self._model = model
+        self._exclude = frozenset(exclude)
+        self._exclude_list = exclude_list
+
+    def call_impl(self) -> ModelProto:
+        """Return the model; initialisers without elements say so in their documentation, and
+        whether they were sparse.
+
+        Raises:
+            UnknownNameError: no initialiser has a name that is excluded.
+            FileError: the file with names cannot be read.
+        """
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        names = {t.name for graph in all_graphs(model.graph) for t in graph.initializer}
+        exclude = self._exclude | _listed(self._exclude_list)
+        for name in sorted(exclude):
+            if name not in names:
+                raise UnknownNameError("Weight", name, sorted(names))
+        chosen = strippable(model) - exclude
+        axes = prunable_axes(model)
+        count = size = 0
+        for graph in all_graphs(model.graph):
+            for tensor in graph.initializer:
+                if tensor.name in chosen and not is_stripped(tensor):
+                    count, size = count + 1, size + byte_size(tensor)
+                    _strip(tensor, axes.get(tensor.name))
+        if count and STRIPPED not in model.doc_string:
+            model.doc_string = "-".join(filter(None, [model.doc_string, STRIPPED]))
+        G_LOGGER.info(f"Left out {count} weights of {size} bytes.")
+        return model
+
+
+def _listed(path: str | None) -> frozenset[str]:
+    """Return the names in a file, one per line."""
+    if path is None:
+        return frozenset()
+    with translated_os_errors(path, "read"):
+        lines = readable_file(path, "List of weights").read_text("utf-8").splitlines()
+    return frozenset(filter(None, map(str.strip, lines)))
+
+
+def _strip(tensor: TensorProto, axis: int | None) -> None:
+    is_sparse = axis is not None and tensor.data_type in _FLOATS and not _dense(tensor, axis)
+    for field in DATA_FIELDS:
+        tensor.ClearField(field)
+    tensor.raw_data = b""
+    tensor.doc_string = f"{STRIPPED}/{_SPARSE if is_sparse else ''}"
+
+
+def _dense(tensor: TensorProto, axis: int) -> int:
+    return dense_groups(elements(tensor), axis)
+
+
+@mod.export(funcify=True)
+class ReconstructWeights(BaseLoader):
+    """Puts random numbers in the place of weights that were taken out of an ONNX model."""
+
+    def __init__(self, model: Deferred[ModelProto]) -> None:
+        """Take the model, which is changed in place, or a loader that makes it."""
+        self._model = model
+
+    def call_impl(self) -> ModelProto:
+        """Return the model; the same model gets the same numbers each time, sparse ones where the
+        weight was sparse.
+
+        Raises:
+            ModelError: there is nothing to reconstruct.
+        """
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        axes = prunable_axes(model)
+        count = 0
+        for graph in all_graphs(model.graph):
+            for tensor in graph.initializer:
+                if is_stripped(tensor):
+                    _fill(tensor, axes.get(tensor.name))
+                    count += 1
+        if not count:
+            raise ModelError(
+                "The model has all its weights.",
+                hint="Only those that weight-strip left out are reconstructed.",
+            )
+        parts = [part for part in model.doc_string.split("-") if part != STRIPPED]
+        model.doc_string = "-".join(parts)
+        G_LOGGER.info(f"Put random numbers in the place of {count} weights.")
+        return model
+
+
+def _fill(tensor: TensorProto, axis: int | None) -> None:
+    dtype = OnnxDataTypes().from_native(tensor.data_type)
+    if dtype is None:
+        raise ModelError(f"Weight {tensor.name!r} is of an unknown type {tensor.data_type}.")
+    made: Any = substitute(tuple(tensor.dims), dtype, seed=crc32(tensor.name.encode()))
+    if tensor.doc_string.endswith(_SPARSE) and axis is not None:
+        made = pruned(made, axis)
+    filled = numpy_helper.from_array(made, tensor.name)
+    tensor.ClearField("doc_string")
+    tensor.raw_data = filled.raw_data

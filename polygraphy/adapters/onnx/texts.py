@@ -1,0 +1,32 @@
+"""Texts of messages: protobuf hands over those that are no UTF-8 as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from polygraphy.domain.errors import ModelError
+
+__all__ = ["text", "texts"]
+
+
+def text(value: str) -> str:
+    """Return a text of a message; ModelError when it is none."""
+    return value if isinstance(value, str) else texts((value,))[0]
+
+
+def texts(values: Iterable[str]) -> tuple[str, ...]:
+    """Return texts of a message.
+
+    Raises:
+        ModelError: there are such.
+    """
+    made = tuple(values)
+    try:
+        "".join(made)
+    except TypeError:
+        wrong = next(one for one in made if isinstance(one, bytes))
+        raise ModelError(
+            f"ONNX model is invalid: the name {wrong!r} is no UTF-8, so the model is damaged.",
+            hint="Export or download it again.",
+        ) from None
+    return made

@@ -1,0 +1,69 @@
+"""Between what an ONNX graph says about its tensors and our metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.datatype import OnnxDataTypes
+from polygraphy.domain.errors import DataTypeConversionException
+from polygraphy.domain.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.shapes import Shape, is_dynamic_dim
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+__all__ = ["described", "input_metadata", "set_shape", "value_info"]
+
+onnx = mod.lazy_import("onnx")
+
+_TYPES = OnnxDataTypes()
+
+
+def described(value: ValueInfoProto | None) -> MetadataTuple:
+    """Return the data type and the shape of a tensor, None for what is not known."""
+    if value is None or value.type.WhichOneof("value") != "tensor_type":
+        return MetadataTuple(None, None)
+    tensor = value.type.tensor_type
+    shape: list[Any] | None = None
+    if tensor.HasField("shape"):
+        shape = [
+            dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
+            for dim in tensor.shape.dim
+        ]
+    return MetadataTuple(_TYPES.from_native(tensor.elem_type), shape)
+
+
+def input_metadata(model: ModelProto) -> TensorMetadata:
+    """Describe the inputs of a model; initialisers that older models list there are none."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    metadata = TensorMetadata()
+    for value in model.graph.input:
+        if value.name not in weights:
+            metadata[value.name] = described(value)
+    return metadata
+
+
+def value_info(name: str, meta: MetadataTuple) -> ValueInfoProto:
+    """Return the description of a tensor for a graph."""
+    value: ValueInfoProto = onnx.ValueInfoProto(name=name)
+    if meta.dtype is not None:
+        number = _TYPES.to_native(meta.dtype)
+        if number is None:
+            raise DataTypeConversionException(f"ONNX has no data type {meta.dtype}.")
+        value.type.tensor_type.elem_type = number
+    if meta.shape is not None:
+        set_shape(value, meta.shape)
+    return value
+
+
+def set_shape(value: ValueInfoProto, shape: Shape) -> None:
+    """Give a tensor another shape; a negative dimension, or None, is any."""
+    value.type.tensor_type.ClearField("shape")
+    value.type.tensor_type.shape.SetInParent()
+    for dim in shape:
+        made = value.type.tensor_type.shape.dim.add()
+        if isinstance(dim, str):
+            made.dim_param = dim
+        elif not is_dynamic_dim(dim):
+            made.dim_value = int(dim or 0)

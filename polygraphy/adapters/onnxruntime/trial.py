@@ -1,0 +1,151 @@
+"""Runs small models in ONNX Runtime, one after the other, without copying what they compute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy import mod
+from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
+from polygraphy.adapters.onnxruntime.session import matched_providers, session_options
+from polygraphy.domain.datatype import DataType, DataTypeEntry
+from polygraphy.domain.errors import BackendError, MissingDependencyError
+
+__all__ = ["OnnxrtTrial"]
+
+onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
+
+_TYPES = OnnxrtDataTypes()
+
+
+@frozen
+class OnnxrtValue:
+    """A value that ONNX Runtime holds."""
+
+    raw: Any
+    dtype: DataTypeEntry | None
+    shape: tuple[int, ...] | None
+
+
+class OnnxrtTrial:
+    """Loads models and runs each once."""
+
+    def __init__(
+        self,
+        providers: Sequence[str] | None = None,
+        graph_optimization_level: str | None = None,
+    ) -> None:
+        """Say how models are run: see `SessionFromOnnx`."""
+        self._providers = providers
+        self._graph_optimization_level = graph_optimization_level
+
+    def configured(
+        self, providers: Sequence[str] | None, graph_optimization_level: str | None
+    ) -> OnnxrtTrial:
+        """Return a trial that runs models in a certain way."""
+        return OnnxrtTrial(providers, graph_optimization_level)
+
+    def run(
+        self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
+    ) -> dict[str, OnnxrtValue]:
+        """Load a model and run it; MissingDependencyError without ONNX Runtime, UnknownNameError
+        for a provider that does not exist, BackendError when the model cannot be loaded or fails.
+        """
+        if not onnxrt.is_installed():
+            raise MissingDependencyError(
+                "onnxruntime is not installed, so nodes are not run.",
+                module="onnxruntime",
+                install="pip install onnxruntime",
+            )
+        options = session_options(self._graph_optimization_level)
+        options.log_severity_level = 4  # What is wrong arrives in the exceptions.
+        providers = matched_providers(self._providers or ["cpu"])
+        with _told():
+            session = onnxrt.InferenceSession(model, sess_options=options, providers=providers)
+        taken = {value.name for value in session.get_inputs()}
+        given = {name: value for name, value in feed.items() if name in taken}
+        if any(map(_is_text, given.values())):  # It makes no values of its own of those.
+            arrays = {name: _array(value) for name, value in given.items()}
+            with _told():
+                results = session.run(list(outputs), arrays)
+        else:
+            values = {name: _native(value) for name, value in given.items()}
+            with _told():
+                results = session.run_with_ort_values(list(outputs), values)
+        return {name: _described(raw) for name, raw in zip(outputs, results)}
+
+
+_NOISE = (
+    re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : "),
+    re.compile(r"^Load model from .*? failed:"),
+    re.compile(r"^This is an invalid model\. In Node, .*?, Error "),
+    re.compile(r"^(Node ?\(.*?\) )?Op \(.*?\) "),
+    re.compile(r"^\[(Shape|Type)InferenceError\] "),
+    re.compile(r"^Non-zero status code returned while running .*? Status Message: "),
+    re.compile(r"^\S+:\d+ [^()]+?\(.*?\) (?=[A-Z\[])"),
+)
+"""What ONNX Runtime says before it comes to the point."""
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn whatever ONNX Runtime raises into a BackendError with the point of its message."""
+    try:
+        yield
+    except Exception as error:  # It raises its own classes, RuntimeError and ValueError.
+        text = " ".join(str(error).split())
+        for noise in _NOISE:
+            text = noise.sub("", text)
+        raise BackendError(text, backend="onnxruntime") from error
+
+
+def _is_text(value: Any) -> bool:
+    raw = value.raw if isinstance(value, OnnxrtValue) else value
+    return isinstance(raw, np.ndarray) and raw.dtype.kind in "USO"
+
+
+def _array(value: Any) -> Any:
+    """Return a value as NumPy has it."""
+    raw = value.raw if isinstance(value, OnnxrtValue) else np.asarray(value)
+    if isinstance(raw, np.ndarray):
+        return raw.astype(object) if raw.dtype.kind in "US" else raw
+    return raw.numpy()
+
+
+def _native(value: Any) -> Any:
+    if isinstance(value, OnnxrtValue):
+        raw = value.raw
+        return _native(raw) if isinstance(raw, np.ndarray) else raw
+    array = np.ascontiguousarray(value).reshape(np.shape(value))
+    if array.dtype.kind != "V":
+        return onnxrt.OrtValue.ortvalue_from_numpy(array)
+    number = _NUMBERS[array.dtype.name]  # NumPy has no such type, so its bits are handed over.
+    bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
+    return onnxrt.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, number)
+
+
+_NUMBERS = {
+    "bfloat16": 16,
+    "float8_e4m3fn": 17,
+    "float8_e4m3fnuz": 18,
+    "float8_e5m2": 19,
+    "float8_e5m2fnuz": 20,
+}
+"""What ONNX calls the data types of ml_dtypes that ONNX Runtime takes."""
+
+
+def _described(raw: Any) -> OnnxrtValue:
+    if isinstance(raw, np.ndarray):
+        return OnnxrtValue(raw, DataType.from_dtype(raw.dtype), raw.shape)
+    if isinstance(raw, list):
+        return OnnxrtValue(raw, DataType.from_dtype(raw[0].dtype) if raw else None, None)
+    text = raw.data_type()
+    if text.startswith("seq("):
+        return OnnxrtValue(raw, _TYPES.from_native(text[4:-1]), None)
+    shape = tuple(raw.shape()) if raw.is_tensor() else None
+    return OnnxrtValue(raw, _TYPES.from_native(text), shape)

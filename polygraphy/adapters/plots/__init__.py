@@ -1,0 +1,1 @@
+"""Pictures of differences, drawn with matplotlib."""

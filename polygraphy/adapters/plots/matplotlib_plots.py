@@ -1,0 +1,58 @@
+"""Draws pictures with matplotlib; implements the port `Plots`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.plots.depth_plots import depth_plot
+from polygraphy.adapters.plots.error_plots import error_plots
+from polygraphy.adapters.plots.figures import (
+    check_format,
+    hand_over,
+    new_figure,
+    require_matplotlib,
+    save_figure,
+)
+from polygraphy.adapters.plots.heat_maps import heat_maps
+from polygraphy.domain.layer_errors import LayerError
+
+__all__ = ["MatplotlibPlots"]
+
+Array = np.ndarray[Any, Any]
+
+
+class MatplotlibPlots:
+    """Draws heat maps as SVG files, error plots as PNG files, and plots of depth as either."""
+
+    def prepare(self, path: str | None = None) -> None:
+        """Make sure that matplotlib is there, and that it writes such files as `path`.
+
+        Raises:
+            MissingDependencyError: it is not.
+            FileError: it does not.
+        """
+        require_matplotlib()
+        if path is not None:
+            check_format(new_figure(1, 1), Path(path))
+
+    def heat_maps(
+        self, name: str, value: Array, reference: Array, *, folder: str | None, show: bool
+    ) -> None:
+        """Draw both outputs and their differences; FileError when a picture cannot be saved."""
+        hand_over(heat_maps(name, value, reference), folder=folder, show=show)
+
+    def error_plots(
+        self, name: str, value: Array, reference: Array, *, folder: str | None, show: bool
+    ) -> None:
+        """Draw the differences over the reference; FileError when a picture cannot be saved."""
+        hand_over(error_plots(name, value, reference), folder=folder, show=show)
+
+    def error_by_depth(self, lines: Mapping[str, Sequence[LayerError]], path: str) -> None:
+        """Draw the differences in the order of the model; FileError when the plot cannot be
+        saved.
+        """
+        save_figure(depth_plot(lines), Path(path))

@@ -1,0 +1,1 @@
+"""Plugin references: operators in NumPy, which stand for plugins that run elsewhere."""

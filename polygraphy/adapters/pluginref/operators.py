@@ -1,0 +1,88 @@
+"""References as operators of the ONNX reference evaluator, and an evaluator that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.pluginref.references import Reference
+from polygraphy.domain.errors import BackendError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+__all__ = ["evaluator_of"]
+
+onnx_reference = mod.lazy_import("onnx.reference")
+op_run = mod.lazy_import("onnx.reference.op_run")
+numpy = mod.lazy_import("numpy")
+
+# What the evaluator hands to nodes with sub-graphs, besides their attributes.
+_NOT_ATTRIBUTES = ("attributes", "bindings", "context")
+
+
+def evaluator_of(model: ModelProto, references: Mapping[str, Reference]) -> ReferenceEvaluator:
+    """Return an evaluator of a model in which references stand for the nodes of their types, also
+    in sub-graphs and functions.
+    """
+    types = {(node.domain, node.op_type) for node in _all_nodes(model)}
+    operators = [
+        _operator(domain, op, references[op]) for domain, op in sorted(types) if op in references
+    ]
+
+    class Evaluator(onnx_reference.ReferenceEvaluator):  # type: ignore[misc, name-defined]
+        """Makes evaluators of its own class for functions, and does not tell them of operators."""
+
+        def __init__(self, proto: Any, **options: Any) -> None:
+            super().__init__(proto, **{**options, "new_ops": operators})
+
+    evaluator: ReferenceEvaluator = Evaluator(model)
+    return evaluator
+
+
+def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    yield from _nodes(model.graph)
+    for function in model.functions:
+        yield from _nodes(function)
+
+
+def _nodes(graph: GraphProto | Any) -> Iterator[NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
+                yield from _nodes(inner)
+
+
+def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
+    """Return a class of the evaluator's that calls a reference; its name has to be the type."""
+
+    def run(self: OpRun, *inputs: Any, **given: Any) -> tuple[Any, ...]:
+        attrs = {
+            name: value
+            for name, value in given.items()
+            if value is not None and name not in _NOT_ATTRIBUTES
+        }
+        return _outputs(reference(attrs, *inputs), self.onnx_node)
+
+    made: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
+    return made
+
+
+def _outputs(returned: Any, node: NodeProto) -> tuple[Any, ...]:
+    if not isinstance(returned, (list, tuple)):
+        raise BackendError(
+            f"The reference of {node.op_type} must return a list of its outputs, not a"
+            f" {type(returned).__name__}.",
+            backend="pluginref",
+        )
+    if len(returned) < len(node.output):
+        raise BackendError(
+            f"The reference of {node.op_type} returned {len(returned)} outputs, but node"
+            f" {node.name!r} has {len(node.output)}.",
+            backend="pluginref",
+        )
+    return tuple(numpy.asarray(output) for output in returned[: len(node.output)])

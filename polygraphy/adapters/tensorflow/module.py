@@ -1,0 +1,35 @@
+"""TensorFlow itself, imported when it is first used, and no more talkative than the log."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import tensorflow
+
+    GraphAndOutputs: TypeAlias = tuple[tensorflow.Graph, list[str]]
+
+__all__ = ["tensorflow_module"]
+
+_tensorflow = mod.lazy_import("tensorflow>=2.16")
+
+
+def tensorflow_module() -> Any:
+    """Return the module `tensorflow`.
+
+    Unless the log is verbose, it is told to report errors only: its C++ part by
+    ``TF_CPP_MIN_LOG_LEVEL``, which counts when it is imported and is left alone where it is set.
+
+    Raises:
+        MissingDependencyError: TensorFlow is not installed.
+    """
+    is_verbose = G_LOGGER.is_enabled_for(G_LOGGER.VERBOSE)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if is_verbose else "2")
+    _tensorflow.get_logger().setLevel("INFO" if is_verbose else "ERROR")
+    return _tensorflow

@@ -1,0 +1,117 @@
+"""Runs graphs in TensorFlow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import Deferred, evaluate
+from polygraphy.adapters.common.paths import atomic_file
+from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.tensorflow.errors import translated_errors
+from polygraphy.adapters.tensorflow.graphs import describe, input_tensors
+from polygraphy.adapters.tensorflow.module import tensorflow_module
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from polygraphy.adapters.tensorflow.session import SessionAndOutputs
+
+__all__ = ["TfRunner"]
+
+numpy = mod.lazy_import("numpy")
+
+_now = time.perf_counter
+
+
+@mod.export()
+class TfRunner(BaseRunner):
+    """Runs a TensorFlow session; arrays go in and come out as NumPy arrays.
+
+    Inputs and outputs are called like the tensors of the graph, with the number of the operation's
+    output at the end: ``x:0``.
+    """
+
+    outputs_are_fresh = True
+
+    def __init__(
+        self,
+        sess: Deferred[SessionAndOutputs],
+        timeline_dir: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Wrap a session.
+
+        Args:
+            sess: a session and the names of the outputs, or a loader that makes them when the
+                runner is activated; a session that the runner made is closed with it.
+            timeline_dir: the folder for a trace of each inference, which ``chrome://tracing`` and
+                Perfetto show; tracing costs time.
+            name: see `BaseRunner`.
+        """
+        super().__init__(name=name, prefix="tf-runner")
+        self._session = sess
+        self._timeline_dir = timeline_dir
+        self._traces = 0
+        self.sess: Any = None
+        self._output_names: list[str] = []
+
+    def activate_impl(self) -> None:
+        """Make the session."""
+        self.sess, self._output_names = evaluate(self._session)
+
+    def deactivate_impl(self) -> None:
+        """Close the session, if the runner made it."""
+        session, self.sess = self.sess, None
+        if callable(self._session):
+            session.close()
+
+    def get_input_metadata_impl(self) -> TensorMetadata:
+        """Describe the placeholders of the graph; a dimension that may vary is None."""
+        return describe(input_tensors(self.sess.graph))
+
+    def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Run the session once.
+
+        Returns:
+            One NumPy array per output; they belong to the caller.
+        """
+        names = self._output_names
+        tracing = {} if self._timeline_dir is None else self._tracing()
+        start = _now()
+        with translated_errors("run"):
+            outputs = self.sess.run(names, dict(feed_dict), **tracing)
+        self.inference_time = _now() - start
+        if tracing:
+            self._save_trace(tracing["run_metadata"])
+        return {name: _plain(output, feed_dict) for name, output in zip(names, outputs)}
+
+    def _tracing(self) -> dict[str, Any]:
+        v1 = tensorflow_module().compat.v1
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        return {"options": options, "run_metadata": v1.RunMetadata()}
+
+    def _save_trace(self, recorded: Any) -> None:
+        from tensorflow.python.client.timeline import Timeline
+
+        path = Path(str(self._timeline_dir)) / f"run-{self._traces}.json"
+        self._traces += 1
+        trace = Timeline(recorded.step_stats).generate_chrome_trace_format()
+        with atomic_file(path, "w") as stream:
+            stream.write(trace)
+        G_LOGGER.verbose(f"Saved the trace of an inference to {path.absolute()}")
+
+
+def _plain(output: Any, feed_dict: Mapping[str, Any]) -> Any:
+    """Return an output as an array of the caller's own; texts come as bytes in arrays of
+    objects.
+    """
+    array = numpy.asarray(output)
+    if array.dtype == object:
+        texts = [value.decode("utf-8", "surrogateescape") for value in array.ravel().tolist()]
+        return numpy.array(texts, dtype=numpy.str_).reshape(array.shape)
+    is_fed = any(numpy.may_share_memory(array, fed) for fed in feed_dict.values())
+    return array.copy() if is_fed or not array.flags.writeable else array

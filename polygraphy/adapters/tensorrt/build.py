@@ -1,0 +1,183 @@
+"""Builds networks into plans and engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, Union
+
+from attrs import evolve
+
+from polygraphy import mod
+from polygraphy.adapters.common.loader import BaseLoader, Deferred
+from polygraphy.adapters.tensorrt.cached_tactics import tactics_kept
+from polygraphy.adapters.tensorrt.callbacks import raise_kept_errors
+from polygraphy.adapters.tensorrt.capabilities import capabilities
+from polygraphy.adapters.tensorrt.compute_dtypes import network_dtypes
+from polygraphy.adapters.tensorrt.config import CreateConfig, wish_of
+from polygraphy.adapters.tensorrt.deserialize import deserialized
+from polygraphy.adapters.tensorrt.logger import watching
+from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.adapters.tensorrt.network import NetworkParts
+from polygraphy.adapters.tensorrt.origins import origin_of
+from polygraphy.adapters.tensorrt.provenance import record_build, record_of, remember_record
+from polygraphy.adapters.tensorrt.recasting import network_with, recast
+from polygraphy.adapters.tensorrt.timing_cache import ensure_timing_cache, save_timing_cache
+from polygraphy.domain.errors import UsageError
+from polygraphy.logger import G_LOGGER
+
+__all__ = [
+    "EngineBytesFromNetwork",
+    "EngineFromNetwork",
+    "engine_bytes_from_network",
+    "engine_from_network",
+]
+
+engine_bytes_from_network: Callable[..., Any]
+engine_from_network: Callable[..., Any]
+
+PathOrFile = Union[str, "Path", IO[bytes]]
+
+
+@mod.export(funcify=True)
+class EngineBytesFromNetwork(BaseLoader):
+    """Builds a network into a serialised engine, a plan."""
+
+    def __init__(
+        self,
+        network: Deferred[NetworkParts],
+        config: Any = None,
+        save_timing_cache: PathOrFile | None = None,
+    ) -> None:
+        """Say what is built.
+
+        Args:
+            network: builder, network and, where there is one, parser; or a loader that makes them.
+            config: the `IBuilderConfig`, or something that takes a builder and a network and
+                returns one; ``CreateConfig()`` unless given.
+            save_timing_cache: the file to which what the build measured is added.
+        """
+        self._network = network
+        self._config = CreateConfig() if config is None else config
+        self._save_timing_cache = save_timing_cache
+
+    def call_impl(self) -> Any:
+        """Return the plan, a `tensorrt.IHostMemory`.
+
+        Raises:
+            BackendError: TensorRT cannot build the network, or not in the precision asked for.
+            UsageError: the network has no outputs, or a profile does not fit it.
+        """
+        parts = network_with(self._network, wish_of(self._config))
+        builder, network = parts[0], parts[1]
+        config = self._config(builder, network) if callable(self._config) else self._config
+        wish = wish_of(config)
+        if wish:
+            parts = recast(self._network, parts, wish)
+            network = parts[1]
+        _check(network, config)
+        if self._save_timing_cache is not None:
+            ensure_timing_cache(config)
+        plan = _built(builder, network, config)
+        origin = origin_of(network)
+        record = record_build(
+            config,
+            model=origin.model if origin else "",
+            precision=str(origin.wish) if origin and origin.wish else "",
+            plan_size=plan.nbytes,
+        )
+        dtypes = network_dtypes(network, record.flags)
+        remember_record(plan, evolve(record, compute_dtypes=dtypes))
+        if self._save_timing_cache is not None:
+            save_timing_cache(config, self._save_timing_cache)
+        return plan
+
+
+def _check(network: Any, config: Any) -> None:
+    if network.num_outputs == 0:
+        raise UsageError(
+            "The network has no outputs, so there is nothing to build.",
+            hint="Mark an output, or see the log of the parser.",
+        )
+    caps = capabilities()
+    if not (caps.has("weak_typing") and caps.has("strongly_typed")):
+        return
+    if not network.get_flag(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED):
+        return
+    for name in ("FP16", "BF16", "INT8", "FP8"):
+        flag = getattr(trt.BuilderFlag, name, None)
+        if flag is not None and config.get_flag(flag):
+            raise UsageError(
+                f"{name} has no effect on a strongly typed network, and TensorRT refuses it.",
+                hint=(
+                    f"Leave strongly_typed out, or use cast={name.lower()!r}"
+                    " where the network is parsed."
+                    if name in ("FP16", "BF16")
+                    else "Leave strongly_typed out."
+                ),
+            )
+
+
+def _built(builder: Any, network: Any, config: Any) -> Any:
+    G_LOGGER.start(
+        f"Building engine: {network.num_layers} layers, {network.num_inputs} inputs,"
+        f" {network.num_outputs} outputs, {config.num_optimization_profiles} profiles"
+    )
+    calibrator: Any = getattr(config, "int8_calibrator", None)
+    try:
+        with watching() as reasons, tactics_kept(config):
+            plan = builder.build_serialized_network(network, config)
+        raise_kept_errors(config)
+    finally:
+        if hasattr(calibrator, "free"):
+            calibrator.free()
+    if plan is None:
+        raise reasons.failed("build the engine")
+    G_LOGGER.finish(f"Finished engine building: {plan.nbytes} bytes")
+    return plan
+
+
+@mod.export(funcify=True)
+class EngineFromNetwork(BaseLoader):
+    """Builds a network into an engine.
+
+    Where networks are strongly typed, ``CreateConfig(fp16=True)`` and its like cast the ONNX model
+    that the network was parsed from: a loader is called inside of the cast, and a network that was
+    parsed already is parsed again and edited in the same way as loaders of this package did. One
+    that was edited otherwise is refused, because it would have to be built in float32.
+    """
+
+    def __init__(
+        self,
+        network: Deferred[NetworkParts],
+        config: Any = None,
+        save_timing_cache: PathOrFile | None = None,
+        runtime: Any = None,
+        dla_workspace_allocation_strategy: Any = None,
+    ) -> None:
+        """Say what is built.
+
+        Args:
+            network: builder, network and, where there is one, parser; or a loader that makes them.
+            config: the `IBuilderConfig`, or something that takes a builder and a network and
+                returns one; ``CreateConfig()`` unless given.
+            save_timing_cache: the file to which what the build measured is added.
+            runtime: the `tensorrt.Runtime`, or a loader of it; a new one unless given.
+            dla_workspace_allocation_strategy: the strategy of that runtime.
+        """
+        self._plan = EngineBytesFromNetwork(network, config, save_timing_cache)
+        self._runtime = runtime
+        self._strategy = dla_workspace_allocation_strategy
+
+    def call_impl(self) -> Any:
+        """Return the `tensorrt.ICudaEngine`.
+
+        Raises:
+            BackendError: TensorRT cannot build the network, or not load what it built.
+        """
+        plan = self._plan.call_impl()
+        engine = deserialized(plan, self._runtime, self._strategy)
+        record = record_of(plan)
+        if record is not None:
+            remember_record(engine, record)
+        return engine

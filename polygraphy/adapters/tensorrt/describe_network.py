@@ -1,0 +1,141 @@
+"""Describes networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.tensorrt.capabilities import capabilities
+from polygraphy.adapters.tensorrt.datatype import TensorrtDataTypes
+from polygraphy.adapters.tensorrt.module import tensorrt_module, trt
+from polygraphy.adapters.tensorrt.network import layers_of
+from polygraphy.domain.engine import Layer, NetworkDescription
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+
+__all__ = ["describe_network", "tensor_dtype"]
+
+_FIRST_OF_PAIRS = "if"  # ``CONDITIONAL_INPUT`` is of the class ``IIfConditionalInputLayer``.
+
+
+def describe_network(
+    network: Any, *, layers: bool = False, attrs: bool = False, weights: bool = False
+) -> NetworkDescription:
+    """Describe an ``INetworkDefinition``.
+
+    Args:
+        network: stays as it is.
+        layers: whether its layers are described.
+        attrs: whether their attributes are.
+        weights: whether the attributes that are weights are, too.
+    """
+    described: list[Layer] = []
+    if layers:
+        described = [_layer(layer, attrs=attrs, weights=weights) for layer in layers_of(network)]
+    return NetworkDescription(
+        name=network.name,
+        is_strongly_typed=_is_strongly_typed(network),
+        inputs=_metadata(network.get_input(index) for index in range(network.num_inputs)),
+        outputs=_metadata(network.get_output(index) for index in range(network.num_outputs)),
+        layer_count=network.num_layers,
+        layers=tuple(described),
+    )
+
+
+def tensor_dtype(dtype: Any) -> Any:
+    """Return our name for a data type of TensorRT; one that has none stays as it is."""
+    ours = TensorrtDataTypes().from_native(dtype)
+    return dtype if ours is None else ours
+
+
+def _is_strongly_typed(network: Any) -> bool:
+    caps = capabilities()
+    if not caps.has("weak_typing"):
+        return True
+    flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
+    return flag is not None and bool(network.get_flag(flag))
+
+
+def _metadata(tensors: Iterable[Any]) -> TensorMetadata:
+    metadata = TensorMetadata()
+    for tensor in tensors:
+        if tensor is not None:  # An operand may be left out.
+            metadata.add(tensor.name, tensor_dtype(tensor.dtype), _shape(tensor.shape))
+    return metadata
+
+
+def _shape(dims: Any) -> tuple[int, ...] | None:
+    try:
+        return tuple(dims)
+    except ValueError:  # The rank is not known.
+        return None
+
+
+def _layer(layer: Any, *, attrs: bool, weights: bool) -> Layer:
+    generic = type(layer)
+    special = _layer_classes(tensorrt_module()).get(_plain(layer.type.name), generic)
+    inputs = _metadata(layer.get_input(index) for index in range(layer.num_inputs))
+    outputs = _metadata(layer.get_output(index) for index in range(layer.num_outputs))
+    # A network hands out layers of the base class; as one of its own class a layer shows more.
+    layer.__class__ = special
+    try:
+        op = str(layer.type)
+        with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It warns of what it cannot tell.
+            attributes = dict(_attributes(layer, generic, weights=weights)) if attrs else {}
+    finally:
+        layer.__class__ = generic
+    return Layer(layer.name, op, inputs, outputs, attributes)
+
+
+def _attributes(layer: Any, generic: type, *, weights: bool) -> Iterator[tuple[str, Any]]:
+    common = set(dir(generic))
+    for name in sorted(set(dir(type(layer))) - common):
+        if name.startswith("_"):
+            continue
+        try:
+            value = getattr(layer, name)
+        except Exception:  # what TensorRT cannot say, for whichever reason, is left out
+            continue
+        if callable(value) or value is None:
+            continue
+        if isinstance(value, (np.ndarray, trt.Weights)):
+            array = value if isinstance(value, np.ndarray) else value.numpy()
+            if weights and array.size:
+                yield name, array
+            continue
+        plain = _value(value)
+        if plain is not None:
+            yield name, plain
+
+
+def _value(value: Any) -> Any:
+    """Return plain values as they are, dimensions and permutations as tuples, and anything else,
+    such as members of enums, as text; None for dimensions that are not set.
+    """
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (trt.Dims, trt.Permutation, list, tuple)):
+        try:
+            return tuple(value)
+        except ValueError:
+            return None
+    return str(value)
+
+
+@lru_cache(maxsize=4)
+def _layer_classes(module: Any) -> Mapping[str, type]:
+    """Return the classes of layers by the names of their types, without underscores."""
+    classes: dict[str, type] = {}
+    for name in dir(module):
+        if name.startswith("I") and name.endswith("Layer") and name != "ILayer":
+            plain = _plain(name[1 : -len("Layer")])
+            classes[plain] = getattr(module, name)
+            classes.setdefault(plain.removeprefix(_FIRST_OF_PAIRS), getattr(module, name))
+    return classes
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

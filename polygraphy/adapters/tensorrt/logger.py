@@ -1,0 +1,114 @@
+"""What TensorRT has to say: to `G_LOGGER`, and kept, because calls that fail only answer None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from polygraphy.adapters.tensorrt.module import ModuleKey, tensorrt_module
+from polygraphy.domain.errors import BackendError
+from polygraphy.logger import G_LOGGER, LogMode
+
+__all__ = ["Reasons", "asking", "get_trt_logger", "watching"]
+
+_MOST_REASONS = 3
+
+_watchers: list[Reasons] = []
+_askers: list[object] = []
+
+
+class Reasons:
+    """The errors that TensorRT logged while something was done."""
+
+    def __init__(self) -> None:
+        self._messages: list[str] = []
+
+    def add(self, message: str) -> None:
+        """Keep one message; what was said before is not kept twice."""
+        if message not in self._messages:
+            self._messages.append(message)
+
+    def __str__(self) -> str:
+        """Return the first messages, on one line; the first one is usually the cause."""
+        shown = [" ".join(message.split()) for message in self._messages[:_MOST_REASONS]]
+        return " | ".join(shown)
+
+    def failed(self, what: str, *, hint: str = "") -> BackendError:
+        """Return the error that says what failed, with TensorRT's own reason."""
+        reason = str(self)
+        told = f": {reason}" if reason else "; it gave no reason."
+        if not hint and any(sign in reason for sign in ("OutOfMemory", "out of memory")):
+            hint = "Out of memory: use a smaller batch, smaller maximum shapes or less workspace."
+        return BackendError(f"TensorRT could not {what}{told}", backend="tensorrt", hint=hint)
+
+
+@contextmanager
+def watching() -> Iterator[Reasons]:
+    """Collect the errors that TensorRT logs inside the block, from whichever thread."""
+    reasons = Reasons()
+    _watchers.append(reasons)
+    try:
+        yield reasons
+    finally:
+        _watchers.remove(reasons)
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Log errors as details inside the block: it asks what an engine has, and TensorRT calls it an
+    error that an engine of an older version has nothing of the kind.
+    """
+    asker = object()
+    _askers.append(asker)
+    try:
+        yield
+    finally:
+        _askers.remove(asker)
+
+
+def get_trt_logger() -> Any:
+    """Return the one `tensorrt.ILogger` of this process, which writes to `G_LOGGER`.
+
+    TensorRT's INFO becomes VERBOSE here and its VERBOSE becomes EXTRA_VERBOSE, because what is news
+    to the library is a detail to most users; a warning is shown once.
+
+    Raises:
+        MissingDependencyError: TensorRT is not installed.
+    """
+    return _make_logger(ModuleKey(tensorrt_module()))
+
+
+@lru_cache(maxsize=8)
+def _make_logger(key: ModuleKey) -> Any:
+    module: Any = key.module
+    base: Any = module.ILogger
+
+    class TrtLogger(base):  # type: ignore[misc]
+        """Hands what TensorRT logs to `G_LOGGER`."""
+
+        def __init__(self) -> None:
+            base.__init__(self)
+
+        def log(self, severity: Any, msg: str) -> None:
+            """Write a line; called by TensorRT, from any thread."""
+            _log(str(severity.name), msg)
+
+    return TrtLogger()
+
+
+def _log(severity: str, message: str) -> None:
+    if severity in ("INTERNAL_ERROR", "ERROR"):
+        for watcher in tuple(_watchers):  # Other threads may come and go.
+            watcher.add(message)
+        if _askers:
+            G_LOGGER.verbose(message)
+        else:
+            G_LOGGER.error(message)
+    elif severity == "WARNING":
+        G_LOGGER.warning(message, mode=LogMode.ONCE)
+    elif severity == "INFO":
+        G_LOGGER.verbose(message)
+    else:
+        G_LOGGER.extra_verbose(message)

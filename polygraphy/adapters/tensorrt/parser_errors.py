@@ -1,0 +1,69 @@
+"""What the ONNX parser reports, as one of our errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy.adapters.tensorrt.logger import Reasons
+from polygraphy.domain.errors import BackendError, ModelError, PolygraphyException
+from polygraphy.logger import G_LOGGER
+
+__all__ = ["described", "parsing_failed", "warn_about_errors"]
+
+_SHOWN = 5
+_DAMAGED = "MODEL_DESERIALIZE_FAILED"
+
+
+def parsing_failed(parser: Any, source: str, reasons: Reasons) -> PolygraphyException:
+    """Return the error for a model that the parser refused.
+
+    Args:
+        parser: the `tensorrt.OnnxParser`.
+        source: what was parsed, for the message.
+        reasons: what TensorRT logged meanwhile; used when the parser itself has nothing to say.
+    """
+    errors = [parser.get_error(index) for index in range(parser.num_errors)]
+    if any(_code(error) == _DAMAGED for error in errors):
+        return ModelError(
+            f"ONNX model is invalid: {source} is truncated, damaged, or no ONNX model at all."
+            f" ({' '.join(str(errors[0].desc()).split())})",
+            path=source,
+            hint="Export or download it again.",
+        )
+    if not errors:
+        return reasons.failed(f"parse {source}")
+    lines = list(dict.fromkeys(described(error) for error in errors))
+    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + more)
+    is_unsupported = any(
+        _code(error).startswith("UNSUPPORTED") or "Plugin not found" in str(error.desc())
+        for error in errors
+    )
+    hint = (
+        "\nUnsupported operator: load its plugin, replace the node, or see `polygraphy inspect"
+        " capability`."
+        if is_unsupported
+        else ""
+    )
+    return BackendError(f"TensorRT could not parse {source}:{text}", backend="tensorrt", hint=hint)
+
+
+def warn_about_errors(parser: Any) -> None:
+    """Log what the parser reports about a model that it took all the same."""
+    for index in range(parser.num_errors):
+        G_LOGGER.warning(f"ONNX parser: {described(parser.get_error(index))}")
+
+
+def described(error: Any) -> str:
+    """Return one error of the parser as a line: the node, the operator, what is wrong."""
+    name = error.node_name() if hasattr(error, "node_name") else ""
+    operator = error.node_operator() if hasattr(error, "node_operator") else ""
+    where = f"node {error.node()}" if error.node() >= 0 else ""
+    for part, form in ((name, " {!r}"), (operator, " ({})")):
+        where += form.format(part) if where and part else ""
+    text = " ".join(str(error.desc()).split()) or "no description"
+    return f"{where}: {_code(error)}: {text}" if where else f"{_code(error)}: {text}"
+
+
+def _code(error: Any) -> str:
+    return str(error.code()).rpartition(".")[2]

@@ -1,0 +1,101 @@
+"""Who owns the memory in which an engine keeps activations, and how much of it there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy.adapters.tensorrt.capabilities import require
+from polygraphy.adapters.tensorrt.logger import Reasons, watching
+from polygraphy.adapters.tensorrt.memory import DeviceBlock
+from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.domain.errors import BackendError, UnknownNameError
+from polygraphy.ports.device import Device
+
+__all__ = ["STRATEGIES", "Scratch"]
+
+STRATEGIES = ("static", "profile", "runtime")
+
+
+class Scratch:
+    """Creates a context, and gives it memory.
+
+    Strategies: ``static`` lets the engine own memory for its largest profile; with ``profile`` and
+    ``runtime`` the memory is ours, and as large as the profile in use, or the shapes at hand, need.
+    """
+
+    def __init__(self, engine: Any, device: Device, strategy: str | None) -> None:
+        """Choose; nothing is allocated yet.
+
+        Raises:
+            UnknownNameError: there is no such strategy.
+            BackendError: this TensorRT does not have it.
+        """
+        self._strategy = strategy or "static"
+        if self._strategy not in STRATEGIES:
+            raise UnknownNameError("Allocation strategy", self._strategy, STRATEGIES)
+        if self._strategy == "runtime":
+            require("allocation_strategies", "allocation_strategy='runtime'")
+        self._engine = engine
+        self._device = device
+        self._block = DeviceBlock(device)
+        self.follows_shapes = self._strategy == "runtime"
+
+    def create_context(self) -> Any:
+        """Return a new execution context; BackendError when it cannot be made, with the reason."""
+        engine = self._engine
+        with watching() as reasons:
+            if self._strategy == "static":
+                context = engine.create_execution_context()
+            elif hasattr(trt, "ExecutionContextAllocationStrategy"):
+                context = engine.create_execution_context(
+                    trt.ExecutionContextAllocationStrategy.USER_MANAGED
+                )
+            else:
+                context = engine.create_execution_context_without_device_memory()
+        if context is None:
+            raise self._no_context(reasons)
+        return context
+
+    def _no_context(self, reasons: Reasons) -> BackendError:
+        needed, free = self._size_at_most(), self._device.free_memory()
+        hint = ""
+        if needed > free:
+            hint = f"It needs {needed} bytes of device memory, but {free} are free."
+        return reasons.failed("create an execution context", hint=hint)
+
+    def _size_at_most(self) -> int:
+        for name in ("device_memory_size_v2", "device_memory_size"):
+            size = int(getattr(self._engine, name, 0) or 0)
+            if size:
+                return size
+        return 0
+
+    def profile_changed(self, context: Any, profile: int) -> None:
+        """Give the context what the profile needs, where that is up to us."""
+        if self._strategy == "profile":
+            self._give(context, self._size_for(profile))
+
+    def shapes_changed(self, context: Any) -> None:
+        """Give the context what the shapes of its inputs need, where that is up to us."""
+        if self.follows_shapes:
+            self._give(context, int(context.update_device_memory_size_for_shapes()))
+
+    def _size_for(self, profile: int) -> int:
+        for name in (
+            "get_device_memory_size_for_profile_v2",
+            "get_device_memory_size_for_profile",
+        ):
+            if hasattr(self._engine, name):
+                return int(getattr(self._engine, name)(profile))
+        return self._size_at_most()
+
+    def _give(self, context: Any, size: int) -> None:
+        address = self._block.reserve(size)
+        if hasattr(context, "set_device_memory"):
+            context.set_device_memory(address, size)
+        else:
+            context.device_memory = address
+
+    def free(self) -> None:
+        """Give the memory back; the context is gone by then."""
+        self._block.free()

@@ -1,0 +1,1 @@
+"""PyTorch: modules, TorchScript and exported programs, and the runner over them."""

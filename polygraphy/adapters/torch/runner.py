@@ -1,0 +1,171 @@
+"""Runs models in PyTorch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polygraphy import constants, mod
+from polygraphy.adapters.common.loader import Deferred, evaluate
+from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.torch.arrays import array_from, tensor_from
+from polygraphy.adapters.torch.errors import translated_errors
+from polygraphy.adapters.torch.program import Program, is_model, program_of
+from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.metadata import TensorMetadata
+
+__all__ = ["PytRunner"]
+
+torch = mod.lazy_import("torch>=2.2")
+
+_now = time.perf_counter
+
+
+@mod.export()
+class PytRunner(BaseRunner):
+    """Runs a PyTorch model, on the CPU or a GPU.
+
+    Where all data are NumPy arrays, NumPy arrays come out; where a tensor is among them, tensors
+    do, on the device of the model.
+    """
+
+    outputs_are_fresh = True
+
+    def __init__(
+        self,
+        model: Deferred[Any],
+        input_metadata: TensorMetadata | None = None,
+        output_names: Sequence[str] | str | None = None,
+        name: str | None = None,
+        compiled: bool = False,
+        device: str | None = None,
+    ) -> None:
+        """Wrap a model.
+
+        Args:
+            model: a `torch.nn.Module`, TorchScript or a `torch.export.ExportedProgram`; or a
+                function that returns one when the runner is activated, or a tuple of one and the
+                next argument, or the next two.
+            input_metadata: the inputs, in the order in which the model takes them. Programs tell
+                them; of modules they are the parameters of `forward`, float32, unless given.
+            output_names: names of the outputs, in order. Programs tell them, and dictionaries that
+                a model returns do; else they are ``output_0``, ``output_1``, ... unless given.
+                `constants.MARK_ALL` for every tensor that a program computes.
+            name: see `BaseRunner`.
+            compiled: whether `torch.compile` compiles the model, in the first inference of each
+                shape.
+            device: where the model runs, such as ``cuda`` or ``cuda:1``; where it is unless given.
+                A module is moved there.
+        """
+        super().__init__(name=name, prefix="pyt-runner")
+        self._model = model
+        self._input_metadata = input_metadata
+        self._output_names = output_names
+        self._compiled = compiled
+        self._device = device
+        self._program: Program | None = None
+        self._inputs = TensorMetadata()
+        self._names: Sequence[str] | str | None = None
+        self._place: Any = None
+
+    def activate_impl(self) -> None:
+        """Get the model, move it to the device, and switch it to inference."""
+        if is_model(self._model):
+            loaded = self._model
+        else:
+            with translated_errors("get"):
+                loaded = evaluate(self._model)
+        model, metadata, names = _parts(loaded)
+        program = program_of(model)
+        inputs = self._input_metadata or metadata or program.inputs()
+        if inputs is None:
+            raise UsageError(
+                f"{self.name}: the PyTorch model does not tell its inputs.",
+                hint="Give input_metadata, or return a tuple of the model and its TensorMetadata.",
+            )
+        with translated_errors("start"):
+            self._place = program.start(self._device, self._compiled)
+        self._inputs = inputs
+        self._names = self._output_names or names
+        self._program = program
+
+    def deactivate_impl(self) -> None:
+        """Switch the model back, and let go of it."""
+        if self._program is not None:
+            self._program.stop()
+        self._program = None
+
+    def get_input_metadata_impl(self) -> TensorMetadata:
+        """Describe the inputs."""
+        return self._inputs
+
+    def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Run the model once; the time includes neither copies from and to NumPy, nor to a GPU.
+
+        Returns:
+            One tensor per output if one of the data is a tensor, one NumPy array per output else;
+            they belong to the caller.
+        """
+        assert self._program is not None
+        keeps_tensors = any(isinstance(data, torch.Tensor) for data in feed_dict.values())
+        with translated_errors("run"), torch.no_grad():
+            tensors = [tensor_from(name, feed_dict[name], self._place) for name in self._inputs]
+            self._synchronize()
+            start = _now()
+            if self._names == constants.MARK_ALL:
+                result: Any = self._program.run_all(tensors)
+            else:
+                result = self._program.run(tensors)
+            self._synchronize()
+            self.inference_time = _now() - start
+            outputs = self._named(result)
+            convert = torch.clone if keeps_tensors else array_from
+            return {name: convert(tensor) for name, tensor in outputs.items()}
+
+    def _synchronize(self) -> None:
+        if self._place.type == "cuda":
+            torch.cuda.synchronize(self._place)
+
+    def _named(self, result: Any) -> dict[str, Any]:
+        """Give names to what the model returned."""
+        if isinstance(result, Mapping):
+            return {str(name): value for name, value in _tensors(result)}
+        assert self._program is not None
+        values = [value for _, value in _tensors(result)]
+        names = self._names or self._program.output_names()
+        if names is None:
+            names = [f"output_{index}" for index in range(len(values))]
+        if len(names) != len(values):
+            raise BackendError(
+                f"The PyTorch model returned {len(values)} tensors, but {len(names)} names are"
+                f" given for its outputs: {list(names)}.",
+                backend="torch",
+            )
+        return dict(zip(names, values))
+
+
+def _parts(loaded: Any) -> tuple[Any, TensorMetadata | None, Sequence[str] | None]:
+    if not isinstance(loaded, tuple):
+        return loaded, None, None
+    model, metadata, names = (*loaded, None, None)[:3]
+    return model, metadata, names
+
+
+def _tensors(result: Any, name: str = "") -> list[tuple[str, Any]]:
+    """Return the tensors in what a model returned, each with its way through dictionaries and
+    sequences, such as ``hidden.0``.
+    """
+    if isinstance(result, torch.Tensor):
+        return [(name, result)]
+    if isinstance(result, Mapping):
+        parts = list(result.items())
+    elif isinstance(result, (tuple, list)):
+        parts = list(enumerate(result))
+    else:
+        return []  # None, a number: whatever is no tensor is no output.
+    return [
+        found
+        for key, value in parts
+        for found in _tensors(value, f"{name}.{key}" if name else str(key))
+    ]

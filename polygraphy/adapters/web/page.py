@@ -1,0 +1,88 @@
+"""Pages that show a model, each one file that needs nothing but itself.
+
+A model is made by anybody, and its names may look like markup. So they are in the page as JSON
+only, in which every character that could end a script is escaped, and the viewer writes them as
+text. A content security policy has the browser run the viewer and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from polygraphy.adapters.web.document import document
+from polygraphy.adapters.web.server import serve
+from polygraphy.domain.model import Model
+from polygraphy.domain.model.drawing import GraphDrawing
+from polygraphy.domain.model.statistics import ModelStatistics
+
+__all__ = ["HtmlModelPages", "embedded"]
+
+_VIEWER = Path(__file__).parent / "viewer"
+_SCRIPTS = ("placement.js", "painting.js", "panel.js", "viewer.js")
+_ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
+
+
+class HtmlModelPages:
+    """Makes pages with a viewer in JavaScript, and serves them on the loopback address."""
+
+    def page(
+        self, model: Model, drawings: Sequence[GraphDrawing], statistics: ModelStatistics
+    ) -> str:
+        """Return a page."""
+        shown = document(model, drawings, statistics)
+        script = "\n".join(_asset(name) for name in _SCRIPTS)
+        script = f'(() => {{\n"use strict";\n{script}}})();\n'
+        style = _asset("viewer.css")
+        environment = Environment(
+            loader=FileSystemLoader(_VIEWER), autoescape=True, undefined=StrictUndefined
+        )
+        return environment.get_template("page.html.j2").render(
+            title=_displayable(shown["title"]),
+            policy=_policy(script, style),
+            style=style,
+            script=script,
+            document=embedded(shown),
+        )
+
+    def serve(self, page: str, port: int, announce: Callable[[str], Any]) -> None:
+        """Show a page on this machine until the user interrupts."""
+        serve(page, port, announce)
+
+
+def embedded(value: Any) -> str:
+    """Return JSON that can stand in a script element, whatever texts it holds."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.translate(_ESCAPES)
+
+
+def _asset(name: str) -> str:
+    return (_VIEWER / name).read_text(encoding="utf-8")
+
+
+def _displayable(text: str) -> str:
+    """Return a text that can be encoded: a lone surrogate, which a file name may hold, cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _policy(script: str, style: str) -> str:
+    """Return a content security policy: this script and this style, and nothing from anywhere."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_digest(script)}'",
+            f"style-src '{_digest(style)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

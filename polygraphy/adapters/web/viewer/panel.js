@@ -1,0 +1,136 @@
+// The panel beside the graph: the model, one vertex, or what a search found. All text is set as
+// text; nothing of the model is ever read as markup.
+
+const MOST_RESULTS = 200;
+
+function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(properties)) element[key] = value;
+  element.append(...children);
+  return element;
+}
+
+class Panel {
+  constructor(element, documented, actions) {
+    this.element = element;
+    this.documented = documented;
+    this.actions = actions;
+  }
+
+  show(...parts) {
+    this.element.replaceChildren(...parts.flat());
+    this.element.scrollTop = 0;
+  }
+
+  /** The whole model. */
+  model() {
+    const graph = this.documented.graphs[0];
+    this.show(
+      make("h2", {}, this.documented.title),
+      this.list("Model", this.documented.facts.map(([title, text]) => [title, text])),
+      this.list("Inputs", graph.inputs.map((name, vertex) => [this.link(name, 0, vertex), typeText(graph.tensors[name])])),
+      this.list("Outputs", graph.outputs.map((name, index) => [
+        this.link(name, 0, graph.inputs.length + graph.nodes.length + index), typeText(graph.tensors[name]),
+      ])),
+      this.list("Operators", this.documented.ops.map(([op, count]) => [
+        make("button", { className: "link", onclick: () => this.actions.search(op) }, op), count.toLocaleString("en"),
+      ])),
+    );
+  }
+
+  /** One vertex of a graph. */
+  vertex(number, vertex) {
+    const graph = this.documented.graphs[number];
+    const found = vertexOf(graph, vertex);
+    if (found.kind !== "node") {
+      this.show(
+        make("h2", {}, found.name || "unnamed"),
+        make("div", { className: "quiet" }, `${found.kind} of ${graph.title || "the graph"}`),
+        this.list("Type", [["Data type and shape", typeText(graph.tensors[found.name]) || "unknown"]]),
+        found.kind === "input" ? this.takers(number, [found.name]) : this.list("From", [this.tensor(number, found.name)]),
+      );
+      return;
+    }
+    const [name, op, domain, inputs, outputs, attributes, inside] = found.node;
+    this.show(
+      make("h2", {}, op),
+      make("div", { className: "quiet" }, [name || "unnamed", domain && `domain ${domain}`, `node ${found.index} of ${graph.title || "the graph"}`].filter(Boolean).join(" \u00b7 ")),
+      inside.length ? make("p", {}, make("button", { onclick: () => this.actions.toggle(number, vertex) }, "Expand or collapse")) : [],
+      this.list("Attributes", attributes.map(([key, kind, value]) => [key, attributeText(kind, value)])),
+      this.list("Inputs", inputs.map((tensor) => (tensor ? this.tensor(number, tensor) : ["(left out)", ""]))),
+      this.list("Outputs", outputs.filter(Boolean).map((tensor) => [tensor, typeText(graph.tensors[tensor]) || "unknown type"])),
+      this.takers(number, outputs.filter(Boolean)),
+    );
+  }
+
+  /** What a search found: [graph, vertex] pairs, of so many in all. */
+  results(found, total) {
+    const list = make("div", { className: "results" });
+    for (const [number, vertex] of found.slice(0, MOST_RESULTS)) {
+      const graph = this.documented.graphs[number];
+      const one = vertexOf(graph, vertex);
+      const title = one.kind === "node" ? one.node[OP] : one.kind;
+      const name = one.kind === "node" ? one.node[NAME] || one.node[OUTPUTS][0] || "" : one.name;
+      list.append(make("button", { onclick: () => this.actions.go(number, vertex) }, title, make("br"), make("small", {}, name)));
+    }
+    const more = total > MOST_RESULTS ? `, of which ${MOST_RESULTS} are listed` : "";
+    this.show(make("h2", {}, `${total.toLocaleString("en")} found${more}`), list);
+  }
+
+  list(title, entries) {
+    if (!entries.length) return [];
+    const terms = make("dl");
+    for (const [term, text] of entries) terms.append(make("dt", {}, term), make("dd", {}, text));
+    return [make("h3", {}, title), terms];
+  }
+
+  link(text, number, vertex) {
+    return make("button", { className: "link", onclick: () => this.actions.go(number, vertex) }, text || "unnamed");
+  }
+
+  /** A tensor that is read: where it comes from, in this graph or one around it. */
+  tensor(number, name) {
+    for (let at = number; at !== null && at !== undefined; at = this.documented.graphs[at].parent) {
+      const graph = this.documented.graphs[at];
+      if (Object.hasOwn(graph.weights, name)) return [name, weightText(graph.weights[name])];
+      const giver = giversOf(graph).get(name);
+      if (giver !== undefined) return [this.link(name, at, giver), typeText(graph.tensors[name]) || "unknown type"];
+    }
+    return [name, "unknown origin"];
+  }
+
+  takers(number, names) {
+    const graph = this.documented.graphs[number];
+    const wanted = new Set(names);
+    const entries = graph.wires.filter((wire) => wanted.has(wire[TENSOR])).map((wire) => {
+      const taker = vertexOf(graph, wire[END]);
+      const text = taker.kind === "node" ? `${taker.node[OP]} ${taker.node[NAME]}` : `output ${taker.name}`;
+      return [this.link(text, number, wire[END]), wire[TENSOR]];
+    });
+    return this.list("Taken by", entries);
+  }
+}
+
+function giversOf(graph) {
+  if (!graph.givers) {
+    graph.givers = new Map(graph.inputs.map((name, vertex) => [name, vertex]));
+    graph.nodes.forEach((node, index) => {
+      for (const name of node[OUTPUTS]) if (name) graph.givers.set(name, graph.inputs.length + index);
+    });
+  }
+  return graph.givers;
+}
+
+function attributeText(kind, value) {
+  if (kind === "tensor") return weightText(value);
+  if (kind === "tensors") return value.map(weightText).join("\n");
+  return `${value} (${kind})`;
+}
+
+/** A weight in words: type, bytes, file, and statistics where they are known. */
+function weightText([dtype, shape, bytes, file, statistics]) {
+  const lines = [`weight, ${typeText([dtype, shape])}, ${bytes.toLocaleString("en")} bytes`];
+  if (file) lines.push(`in ${file}`);
+  for (const [title, text] of statistics ?? []) lines.push(`${title}: ${text}`);
+  return lines.join("\n");
+}

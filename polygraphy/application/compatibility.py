@@ -1,0 +1,111 @@
+"""Tells which backends can run a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from polygraphy.application.feeding import FeedFitter, Feeds
+from polygraphy.application.linting import lint
+from polygraphy.domain.compatibility import Compatibility, UnsupportedNode
+from polygraphy.domain.errors import (
+    FileError,
+    InputError,
+    ModelError,
+    PolygraphyException,
+    UsageError,
+)
+from polygraphy.domain.lint import INFO, Source
+from polygraphy.domain.model import ModelSource
+from polygraphy.domain.synthesis import DataLoader
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.console import Console
+from polygraphy.ports.lint import ModelTrial
+from polygraphy.ports.models import ModelReports
+from polygraphy.ports.onnx_files import OnnxFiles
+from polygraphy.ports.runner import Runner
+from polygraphy.ports.support import SupportChecker
+
+__all__ = ["check_compatibility"]
+
+
+def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: Any = None) -> bool:
+    """Load a model in each of some backends and run it once; where that fails, name the operators
+    that the backend lacks.
+
+    Args:
+        model: the path of the model.
+        runners: a runner of the model for each backend, by name: ``onnxrt``, ``onnx``, ``trt``,
+            ``tf``.
+        data_loader: yields the input data; synthetic data unless given.
+
+    Returns:
+        Whether every backend can run the model.
+
+    Raises:
+        UsageError: there are no runners.
+        InputError: the data do not fit the model.
+        FileError: the model is missing or cannot be read.
+    """
+    if not runners:
+        raise UsageError("No backend is there to be tried.")
+    reports = resolve(ModelReports)
+    results = []
+    for backend, runner in runners.items():
+        reason = _failure(runner, DataLoader() if data_loader is None else data_loader)
+        nodes = () if reason is None else _unsupported(model, backend)
+        results.append(Compatibility(backend, reason, nodes))
+        reports.compatibility(results[-1])
+    return all(result.is_compatible for result in results)
+
+
+def _failure(runner: Runner, data_loader: Any) -> str | None:
+    """Return why a runner cannot run its model; None where it can."""
+    console = resolve(Console)
+    try:
+        with runner:
+            feeds = Feeds(data_loader, console)
+            feeds.describe_model_inputs([runner])
+            runner.infer(FeedFitter(runner, console)(feeds.current))
+    except (InputError, FileError) as error:
+        if isinstance(error, ModelError):
+            return str(error)
+        raise
+    except PolygraphyException as error:
+        return str(error)
+    return None
+
+
+def _unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
+    """Return the nodes that a backend does not support, where it can be asked, or cannot run by
+    themselves, where that can be tried.
+    """
+    try:
+        checker = resolve(SupportChecker, backend)
+    except Unbound:
+        return _not_run(model, backend)
+    try:
+        problems = checker.problems(resolve(OnnxFiles).load(model))
+    except PolygraphyException:  # Why the model does not run is known already.
+        return ()
+    return tuple(
+        UnsupportedNode(problem.name, problem.operator, problem.reason)
+        for problem in problems
+        if problem.operator
+    )
+
+
+def _not_run(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
+    try:
+        trial = resolve(ModelTrial, backend)
+    except Unbound:
+        return ()
+    try:
+        report = lint(ModelSource(model), trial)
+    except PolygraphyException:
+        return ()
+    return tuple(
+        UnsupportedNode(entry.nodes[0], entry.op, entry.message)
+        for entry in report.entries
+        if entry.nodes and entry.source == Source.RUNTIME and entry.level != INFO
+    )

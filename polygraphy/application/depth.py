@@ -1,0 +1,41 @@
+"""Draws how errors grow through a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.domain.accuracy import AccuracyResult
+from polygraphy.domain.layer_errors import layer_errors
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.plots import Plots
+
+__all__ = ["DepthPlot"]
+
+
+class DepthPlot:
+    """A plot of the largest differences of the outputs, in the order in which the model computes
+    them.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Name the file.
+
+        Raises:
+            MissingDependencyError: nothing that draws plots is installed.
+            FileError: the extension names no format of pictures.
+        """
+        self._path = path
+        resolve(Plots).prepare(path)
+
+    def draw(self, verdicts: Sequence[AccuracyResult]) -> None:
+        """Save the plot of what the first of some comparison functions found that measures
+        differences; FileError when that is not possible.
+        """
+        for verdict in verdicts:
+            lines = {
+                f"{runner0} vs. {runner1}": layer_errors(iterations)
+                for (runner0, runner1), iterations in verdict.items()
+            }
+            if any(error.absolute is not None for errors in lines.values() for error in errors):
+                resolve(Plots).error_by_depth(lines, self._path)
+                return

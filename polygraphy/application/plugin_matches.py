@@ -1,0 +1,25 @@
+"""Keeps which parts of a model plugins could take the place of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.domain.plugins import PluginMatch
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.match_files import MatchFiles
+
+__all__ = ["load_matches", "save_matches"]
+
+
+def load_matches(path: str) -> list[PluginMatch]:
+    """Return what a YAML file holds; FileError when it holds something else."""
+    return resolve(MatchFiles).read(path)
+
+
+def save_matches(matches: Sequence[PluginMatch], path: str) -> None:
+    """Write matches to a YAML file, to be looked at and edited.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    resolve(MatchFiles).write(path, matches)

@@ -1,0 +1,234 @@
+"""Finds out which plugins make a model quicker without changing what it computes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from attrs import define, evolve, frozen
+
+from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.domain.compare import SimpleCompareFunc
+from polygraphy.domain.errors import PolygraphyException, UnknownNameError
+from polygraphy.domain.plugin_search import Choice, Cost, Found, exhaustive_search, greedy_search
+from polygraphy.domain.plugins import PluginMatch
+from polygraphy.domain.results import IterationResult
+from polygraphy.domain.synthesis import DataLoader
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.console import Console
+from polygraphy.ports.runner import Runner
+from polygraphy.ports.text import TextFiles
+
+__all__ = ["autotune_plugins"]
+
+_MODES = ("greedy", "exhaustive")
+_WARM_UP = 3
+_TIMED = 20
+_TOLERANCE = 1e-3
+
+MakeRunner = Callable[[Sequence[PluginMatch]], Runner]
+
+
+def autotune_plugins(
+    make_runner: MakeRunner,
+    matches: Sequence[PluginMatch],
+    data_loader: Iterable[Any] | None = None,
+    *,
+    mode: str = "greedy",
+    max_combinations: int = 1000,
+    threshold: float = 0.1,
+    compare_func: Any = None,
+    report: str | None = None,
+) -> list[PluginMatch]:
+    """Find the plugins that make a model cheapest to run.
+
+    The model is run without plugins first. A combination counts only if it runs, and if its outputs
+    are those of the model without plugins, on the same data.
+
+    Args:
+        make_runner: makes a runner of the model in which the given parts are replaced.
+        matches: the parts that plugins could take the place of.
+        data_loader: yields the input data, of which the first iteration is used; synthetic data
+            unless given.
+        mode: ``greedy`` to add one part after the other and keep each that helps, or
+            ``exhaustive`` to try every combination.
+        max_combinations: how many combinations are tried at most, where all could be.
+        threshold: by which share of its latency the model has to become quicker for that to end
+            early.
+        compare_func: judges the outputs: takes two `IterationResult` and returns a verdict per
+            output; relative and absolute differences of 1e-3 pass unless given.
+        report: where a report is written, as text.
+
+    Returns:
+        The parts that should be replaced, which may be none.
+
+    Raises:
+        UnknownNameError: there is no such mode.
+        PolygraphyException: the model does not run without plugins.
+    """
+    if mode not in _MODES:
+        raise UnknownNameError("Mode", mode, _MODES)
+    parts = _single_parts(matches)
+    compare = SimpleCompareFunc(rtol=_TOLERANCE, atol=_TOLERANCE)
+    tuning = _Tuning(make_runner, parts, data_loader, compare_func or compare)
+    start = time.perf_counter()
+    baseline = tuning.baseline()
+    if mode == "greedy":
+        found = greedy_search(len(parts), baseline, tuning.cost)
+    else:
+        found = exhaustive_search(
+            len(parts), baseline, tuning.cost, most=max_combinations, enough=threshold
+        )
+    chosen = [parts[position] for position in found.chosen]
+    outcome = _Outcome(baseline, found, chosen, tuning.builds, time.perf_counter() - start)
+    for line in outcome.lines():
+        G_LOGGER.info(line)
+    if report is not None:
+        resolve(TextFiles).write(report, "\n".join(outcome.lines()) + "\n")
+    return _joined(chosen)
+
+
+def _single_parts(matches: Sequence[PluginMatch]) -> list[PluginMatch]:
+    return [evolve(match, instances=(one,)) for match in matches for one in match.instances]
+
+
+def _joined(parts: Sequence[PluginMatch]) -> list[PluginMatch]:
+    """Put parts of the same plugin together again."""
+    joined: dict[tuple[str, str], PluginMatch] = {}
+    for part in parts:
+        known = joined.get((part.name, part.op))
+        instances = (*known.instances, *part.instances) if known else part.instances
+        joined[part.name, part.op] = evolve(part, instances=instances)
+    return list(joined.values())
+
+
+@define
+class _Tuning:
+    """Runs the model with some of its parts replaced.
+
+    Attributes:
+        builds: how often that was tried.
+    """
+
+    make_runner: MakeRunner
+    parts: Sequence[PluginMatch]
+    data_loader: Iterable[Any] | None
+    compare: Any
+    builds: int = 0
+    _feeds: Any = None
+    _expected: IterationResult | None = None
+
+    def baseline(self) -> Cost:
+        """Run the model without plugins; what it computes is what counts as right."""
+        outputs, cost = self._run(())
+        self._expected = outputs
+        G_LOGGER.info(f"Without plugins: {_told(cost)}")
+        return cost
+
+    def cost(self, choice: Choice) -> Cost | None:
+        """Return what a choice costs; None if it does not run, or computes something else."""
+        names = ", ".join(self.parts[position].name for position in choice)
+        try:
+            outputs, cost = self._run(choice)
+        except PolygraphyException as error:
+            G_LOGGER.warning(f"{names}: does not run, and is left out. {error}")
+            return None
+        wrong = [name for name, verdict in self._verdicts(outputs).items() if not verdict]
+        if wrong:
+            listed = ", ".join(map(repr, wrong))
+            G_LOGGER.warning(f"{names}: computes another output {listed}, and is left out.")
+            return None
+        G_LOGGER.info(f"{names}: {_told(cost)}")
+        return cost
+
+    def _verdicts(self, outputs: IterationResult) -> dict[str, Any]:
+        assert self._expected is not None
+        verdicts: dict[str, Any] = dict.fromkeys(self._expected.keys() - outputs.keys(), False)
+        verdicts.update(self.compare(outputs, self._expected))
+        return verdicts
+
+    def _run(self, choice: Choice) -> tuple[IterationResult, Cost]:
+        self.builds += 1
+        with self.make_runner(_joined([self.parts[position] for position in choice])) as runner:
+            feed = FeedFitter(runner, resolve(Console))(self._feed(runner))
+            outputs = runner.infer(feed)
+            result = IterationResult(
+                {name: _kept(array) for name, array in outputs.items()},
+                runner_name=runner.name,
+                facts=facts_of(runner),
+            )
+            return result, _measured(runner, feed)
+
+    def _feed(self, runner: Runner) -> Any:
+        if self._feeds is None:
+            loader = DataLoader() if self.data_loader is None else self.data_loader
+            self._feeds = Feeds(loader, resolve(Console))
+            self._feeds.describe_model_inputs([runner])
+        return self._feeds.current
+
+
+def _kept(array: Any) -> Any:
+    return array.copy() if hasattr(array, "copy") else array
+
+
+def _measured(runner: Runner, feed: Any) -> Cost:
+    """Run a model some more times: the median of what the device measured, or else of the clock."""
+    for _ in range(_WARM_UP):
+        runner.infer(feed)
+    latencies = []
+    for _ in range(_TIMED):
+        start = time.perf_counter()
+        runner.infer(feed)
+        latencies.append(_latency(runner, time.perf_counter() - start))
+    memory = getattr(runner, "device_memory", None)
+    return Cost(median(latencies), None if memory is None else memory())
+
+
+def _latency(runner: Runner, elapsed: float) -> float:
+    """Return what the last inference took: its computation on the device, where that is measured,
+    because copies are the same whatever is replaced.
+    """
+    tell = getattr(runner, "last_device_times", None)
+    measured = None if tell is None else tell()
+    if measured is not None:
+        return float(measured.compute)
+    seconds = runner.last_inference_time()
+    return elapsed if seconds is None else seconds
+
+
+def _told(cost: Cost) -> str:
+    memory = "" if cost.memory is None else f", Memory: {cost.memory / 2**20:.4g} MB"
+    return f"Latency: {cost.latency * 1e3:.4g} ms, Throughput: {cost.throughput:.4g} fps{memory}"
+
+
+@frozen
+class _Outcome:
+    """What came of it, in lines."""
+
+    baseline: Cost
+    found: Found
+    chosen: Sequence[PluginMatch]
+    builds: int
+    seconds: float
+
+    def lines(self) -> list[str]:
+        made = [
+            "Plugin Autotuning Report",
+            "=" * 50,
+            f"Optimization time: {self.seconds:.3g} s",
+            f"Combinations tested: {self.found.tried}",
+            f"Engine builds: {self.builds}",
+            f"Baseline performance: {_told(self.baseline)}",
+            f"Best performance: {_told(self.found.cost)}",
+            "Best strategy:" if self.chosen else "Best strategy: no plugins",
+        ]
+        for number, part in enumerate(self.chosen, 1):
+            [instance] = part.instances
+            made.append(
+                f"{number}. {part.name} ({part.op}): inputs={list(instance.inputs)},"
+                f" outputs={list(instance.outputs)}, attributes={dict(instance.attributes)}"
+            )
+        return made

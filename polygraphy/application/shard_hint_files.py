@@ -1,0 +1,23 @@
+"""Keeps how a model is split over several devices."""
+
+from __future__ import annotations
+
+from polygraphy.domain.sharding import ShardHints
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.shard_hint_files import ShardHintFiles
+
+__all__ = ["load_shard_hints", "save_shard_hints"]
+
+
+def load_shard_hints(path: str) -> ShardHints:
+    """Return what a JSON file holds; FileError when it holds something else."""
+    return resolve(ShardHintFiles).read(path)
+
+
+def save_shard_hints(hints: ShardHints, path: str) -> None:
+    """Write hints to a JSON file, to be looked at and edited.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    resolve(ShardHintFiles).write(path, hints)

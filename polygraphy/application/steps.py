@@ -1,0 +1,61 @@
+"""Takes results iteration by iteration, wherever they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, Union
+
+from polygraphy.domain.results import IterationResult, RunResults
+
+__all__ = ["Run", "Runs", "Step", "iterations_of"]
+
+Runs = Union[RunResults, Iterable[RunResults], Sequence[RunResults | Iterable[RunResults]]]
+Run = tuple[str, "IterationResult | None"]
+"""Name of a runner, and its outputs; None where it has no such iteration."""
+
+Step = list[Run]
+
+
+def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
+    """Yield, per iteration, the name and the outputs of every run; None where a run has ended
+    before the others. Closing it closes the streams that it reads.
+    """
+    is_joined = isinstance(run_results, list) and not isinstance(run_results, RunResults)
+    sources: Any = run_results if is_joined else [run_results]
+    lanes = [_lanes(source) for source in sources]
+    known: list[list[str]] = [[] for _ in lanes]
+    try:
+        while (step := _side_by_side(lanes, known)) is not None:
+            yield step
+            del step
+    finally:
+        for source in sources:
+            if isinstance(source, Generator):
+                source.close()
+
+
+def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> Step | None:
+    """Take the next iteration of every lane; `known` remembers the names in lanes that have
+    ended.
+    """
+    parts = [next(lane, None) for lane in lanes]
+    if all(part is None for part in parts):
+        return None
+    step: Step = []
+    for names, part in zip(known, parts):
+        if part is not None:
+            names[:] = [name for name, _ in part]
+        step += part if part is not None else [(name, None) for name in names]
+    return step
+
+
+def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
+    """Yield the iterations of one source side by side, to the end of its longest run."""
+    if isinstance(source, RunResults):
+        for index in range(max((len(iterations) for _, iterations in source), default=0)):
+            yield [(name, its[index] if index < len(its) else None) for name, its in source]
+        return
+    stream = iter(source)
+    while (results := next(stream, None)) is not None:
+        yield from _lanes(results)
+        del results

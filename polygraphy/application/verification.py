@@ -1,0 +1,64 @@
+"""Compares what a model computed before it was edited with what it computes afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polygraphy.application.accuracy import compare_accuracy
+from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.errors import InputError
+from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.synthesis import DataLoader
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.observation import TensorObserver
+
+__all__ = ["verify"]
+
+
+def verify(
+    original: Any, edited: Any, data_loader: Any = None, compare_func: Any = None
+) -> AccuracyResults:
+    """Run a model and an edited one on the same data, and compare all outputs of the latter.
+
+    What the edited model takes that is inside the original one - it may be a part of it - is
+    taken from there, with what it computes of the data.
+
+    Args:
+        original: the model as it was.
+        edited: the model as it is.
+        data_loader: where the input data come from; generated unless given.
+        compare_func: a comparison function; `SimpleCompareFunc()` unless given.
+
+    Returns:
+        Verdicts, truthy when everything matched.
+
+    Raises:
+        InputError: there are no data.
+        BackendError: a model cannot be run.
+    """
+    observer = resolve(TensorObserver)
+    asked, then = observer.inputs(original), observer.inputs(edited)
+    loader = DataLoader() if data_loader is None else data_loader
+    if hasattr(loader, "input_metadata"):  # The edited model may have fixed some dimensions.
+        for name, meta in then.items():
+            if name in asked:
+                asked.add(name, asked[name].dtype, meta.shape)
+        loader.input_metadata = asked
+    feed_dict = next(iter(loader), None)
+    if feed_dict is None:
+        raise InputError("There are no input data to verify the model with.")
+    outputs = observer.outputs(edited)
+    inside = [name for name in then if name not in feed_dict]
+    before = observer.observe(original, feed_dict, [*outputs, *inside])
+    feed_after = {name: before[name] if name in inside else feed_dict[name] for name in then}
+    for name, meta in then.items():  # It may take another data type, too.
+        if meta.dtype is not None and name not in inside:
+            feed_after[name] = np.asarray(feed_after[name], meta.dtype.numpy())
+    after = observer.observe(edited, feed_after, outputs)
+    runs = RunResults()
+    for runner, values in (("original", before), ("edited", after)):
+        chosen = {name: values[name] for name in outputs}
+        runs.add([IterationResult(chosen, runner_name=runner)], runner_name=runner)
+    return compare_accuracy(runs, compare_func=compare_func)

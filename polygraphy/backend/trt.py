@@ -1,0 +1,134 @@
+"""TensorRT. Nothing of TensorRT is imported before it is used."""
+
+from polygraphy.adapters.tensorrt.build import (
+    EngineBytesFromNetwork,
+    EngineFromNetwork,
+    engine_bytes_from_network,
+    engine_from_network,
+)
+from polygraphy.adapters.tensorrt.calibrator import Calibrator
+from polygraphy.adapters.tensorrt.config import (
+    CreateConfig,
+    PostprocessConfig,
+    create_config,
+    postprocess_config,
+)
+from polygraphy.adapters.tensorrt.engine import (
+    BufferFromEngine,
+    BytesFromEngine,
+    EngineFromBytes,
+    EngineFromPath,
+    LoadRuntime,
+    SaveEngine,
+    buffer_from_engine,
+    bytes_from_engine,
+    engine_from_bytes,
+    engine_from_path,
+    load_runtime,
+    save_engine,
+)
+from polygraphy.adapters.tensorrt.layer_precisions import SetLayerPrecisions, set_layer_precisions
+from polygraphy.adapters.tensorrt.logger import get_trt_logger
+from polygraphy.adapters.tensorrt.module import (
+    lazy_import_trt,
+    tensorrt_module_and_version_string,
+)
+from polygraphy.adapters.tensorrt.network import CreateNetwork, create_network
+from polygraphy.adapters.tensorrt.network_edits import (
+    MarkDebug,
+    PostprocessNetwork,
+    SetDecomposableAttentions,
+    SetTensorDatatypes,
+    SetTensorFormats,
+    mark_debug,
+    postprocess_network,
+    set_decomposable_attentions,
+    set_tensor_datatypes,
+    set_tensor_formats,
+)
+from polygraphy.adapters.tensorrt.network_outputs import (
+    ModifyNetworkOutputs,
+    modify_network_outputs,
+)
+from polygraphy.adapters.tensorrt.onnx_like import OnnxLikeFromNetwork, onnx_like_from_network
+from polygraphy.adapters.tensorrt.onnx_network import (
+    NetworkFromOnnxBytes,
+    NetworkFromOnnxModel,
+    NetworkFromOnnxPath,
+    network_from_onnx_bytes,
+    network_from_onnx_model,
+    network_from_onnx_path,
+)
+from polygraphy.adapters.tensorrt.plugins import LoadPlugins, load_plugins
+from polygraphy.adapters.tensorrt.profile import Profile, ShapeTuple
+from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.stream_reader import FileReader
+from polygraphy.adapters.tensorrt.tactics import (
+    Algorithm,
+    TacticRecorder,
+    TacticReplayData,
+    TacticReplayer,
+    TensorInfo,
+)
+
+__all__ = [
+    "Algorithm",
+    "BufferFromEngine",
+    "BytesFromEngine",
+    "Calibrator",
+    "CreateConfig",
+    "CreateNetwork",
+    "EngineBytesFromNetwork",
+    "EngineFromBytes",
+    "EngineFromNetwork",
+    "EngineFromPath",
+    "FileReader",
+    "LoadPlugins",
+    "LoadRuntime",
+    "MarkDebug",
+    "ModifyNetworkOutputs",
+    "NetworkFromOnnxBytes",
+    "NetworkFromOnnxModel",
+    "NetworkFromOnnxPath",
+    "OnnxLikeFromNetwork",
+    "PostprocessConfig",
+    "PostprocessNetwork",
+    "Profile",
+    "SaveEngine",
+    "SetDecomposableAttentions",
+    "SetLayerPrecisions",
+    "SetTensorDatatypes",
+    "SetTensorFormats",
+    "ShapeTuple",
+    "TacticRecorder",
+    "TacticReplayData",
+    "TacticReplayer",
+    "TensorInfo",
+    "TrtRunner",
+    "buffer_from_engine",
+    "bytes_from_engine",
+    "create_config",
+    "create_network",
+    "engine_bytes_from_network",
+    "engine_from_bytes",
+    "engine_from_network",
+    "engine_from_path",
+    "get_trt_logger",
+    "lazy_import_trt",
+    "load_plugins",
+    "load_runtime",
+    "mark_debug",
+    "modify_network_outputs",
+    "network_from_onnx_bytes",
+    "network_from_onnx_model",
+    "network_from_onnx_path",
+    "onnx_like_from_network",
+    "postprocess_config",
+    "postprocess_network",
+    "save_engine",
+    "set_decomposable_attentions",
+    "set_layer_precisions",
+    "set_tensor_datatypes",
+    "set_tensor_formats",
+    "tensorrt_module_and_version_string",
+]

@@ -1,0 +1,39 @@
+"""How the words that follow an option become a value, and a value becomes words."""
+
+from polygraphy.cli.kinds.base import Kind
+from polygraphy.cli.kinds.flags import Count, Flag, Ordered
+from polygraphy.cli.kinds.numbers import (
+    Integer,
+    Number,
+    NumberOrAuto,
+    Range,
+    bracketed,
+    integer,
+    number,
+)
+from polygraphy.cli.kinds.per_name import PerName, Statistics
+from polygraphy.cli.kinds.shapes import Shapes
+from polygraphy.cli.kinds.texts import Choice, Choices, Folder, Script, Text, Texts
+
+__all__ = [
+    "Choice",
+    "Choices",
+    "Count",
+    "Flag",
+    "Folder",
+    "Integer",
+    "Kind",
+    "Number",
+    "NumberOrAuto",
+    "Ordered",
+    "PerName",
+    "Range",
+    "Script",
+    "Shapes",
+    "Statistics",
+    "Text",
+    "Texts",
+    "bracketed",
+    "integer",
+    "number",
+]

@@ -1,0 +1,33 @@
+"""What a model is converted to."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.kinds import Choice, Text
+from polygraphy.cli.option import Options, option
+
+__all__ = ["TARGETS", "ConvertOptions"]
+
+TARGETS = ("onnx", "trt", "onnx-like-trt-network")
+
+
+@frozen
+class ConvertOptions(Options):
+    """Conversion: what the model becomes, and where that is saved."""
+
+    output: str | None = option(
+        "-o",
+        "--output",
+        kind=Text("PATH"),
+        help="Where to save it; named after the model, in the current folder, unless given.",
+    )
+    convert_to: str | None = option(
+        "--convert-to",
+        kind=Choice(*TARGETS),
+        help=(
+            "What it becomes: an ONNX model, a TensorRT engine, or an ONNX file that shows a"
+            " TensorRT network but cannot be run. Follows from the extension of --output unless"
+            " given."
+        ),
+    )

@@ -1,0 +1,24 @@
+"""Which plugin references there are."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.kinds import Text
+from polygraphy.cli.option import Options, option
+
+__all__ = ["PluginRefOptions"]
+
+
+@frozen
+class PluginRefOptions(Options):
+    """Plugin References: operators in NumPy, which --pluginref uses."""
+
+    plugin_references: str | None = option(
+        "--plugin-references",
+        kind=Text("SCRIPT"),
+        help=(
+            "Script that defines further references, with"
+            " polygraphy.backend.pluginref.register(OPERATOR)."
+        ),
+    )

@@ -1,0 +1,24 @@
+"""Where the script goes that is written as a start."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.kinds import Text
+from polygraphy.cli.option import Options, option
+
+__all__ = ["TemplateOptions"]
+
+
+@frozen
+class TemplateOptions(Options):
+    """Script: where the script goes."""
+
+    output: str | None = option(
+        "-o",
+        "--output",
+        "--gen-script",
+        "--gen",
+        kind=Text("PATH"),
+        help="The script to write; - is standard output. It must be given.",
+    )

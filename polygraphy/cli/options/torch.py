@@ -1,0 +1,26 @@
+"""How PyTorch runs a model."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.kinds import Flag, Text
+from polygraphy.cli.option import Options, option
+
+__all__ = ["TorchOptions"]
+
+
+@frozen
+class TorchOptions(Options):
+    """PyTorch: how it runs the model that --torch names."""
+
+    torch_compile: bool = option(
+        "--torch-compile",
+        kind=Flag(),
+        help="Compile the model with torch.compile; it takes its time in the first inference.",
+    )
+    torch_device: str | None = option(
+        "--torch-device",
+        kind=Text("DEVICE"),
+        help="Where the model runs, such as cuda or cuda:1; where it was made unless given.",
+    )

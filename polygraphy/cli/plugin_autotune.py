@@ -1,0 +1,173 @@
+"""The command `plugin autotune`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from polygraphy.cli.command import Command, Values
+from polygraphy.cli.data_context import data_of
+from polygraphy.cli.errors import CommandLineError, inform, warn
+from polygraphy.cli.given import flags_given
+from polygraphy.cli.log_context import log_of
+from polygraphy.cli.options.data import DataOptions
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.model_checks import CheckedModelOptions
+from polygraphy.cli.options.plugin_patterns import PluginChoiceOptions, PluginFolderOptions
+from polygraphy.cli.options.plugin_tuning import (
+    TuningConfigOptions,
+    TuningOptions,
+    TuningPluginOptions,
+)
+from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.options.surgeon import EditSaveOptions
+from polygraphy.cli.options.trt_profiles import TrtProfileOptions
+from polygraphy.cli.paths import check_paths
+from polygraphy.cli.trt_profiles import profiles_of
+from polygraphy.codegen.onnx_model import OnnxModel
+from polygraphy.codegen.plugin_tuning import TunePluginsScript
+from polygraphy.codegen.plugins import MatchPluginsScript
+
+__all__ = ["PluginAutotuneCommand"]
+
+_CONFIG = "config.yaml"
+
+
+class PluginAutotuneCommand(Command):
+    """Finds the plugins that make a model quicker."""
+
+    name = "plugin autotune"
+    description = (
+        "Find out with TensorRT which plugins make an ONNX model quicker without changing its"
+        " outputs, and save the model with these plugins in it."
+    )
+    groups = (
+        CheckedModelOptions,
+        PluginFolderOptions,
+        PluginChoiceOptions,
+        TuningPluginOptions,
+        TuningConfigOptions,
+        TuningOptions,
+        DataOptions,
+        EditSaveOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that tries the plugins."""
+        usage = f"polygraphy {self.name}"
+        folder, choice = values[PluginFolderOptions].plugin_dir, values[PluginChoiceOptions]
+        config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
+        if folder is None:
+            raise CommandLineError(
+                "--plugin-dir is missing: the folder with a folder per plugin.", usage
+            )
+        if choice.include and choice.exclude:
+            raise CommandLineError("--include and --exclude exclude each other. Choose one.", usage)
+        output = values[EditSaveOptions].output or f"{PurePath(path).stem}_tuned.onnx"
+        self._check(values, output, usage)
+        include, exclude = list(choice.include) or None, list(choice.exclude) or None
+        if config.skip_autotuning:
+            return MatchPluginsScript(
+                command=words,
+                model=path,
+                onnx=OnnxModel(),
+                plugin_dir=folder,
+                include=include,
+                exclude=exclude,
+                output=config.save_config_yaml or _CONFIG,
+                log=log_of(values[LogOptions]),
+            ).render()
+        options, save = values[TuningOptions], values[EditSaveOptions]
+        shapes = values[CheckedModelOptions].input_shapes
+        profiles = profiles_of(TrtProfileOptions(), shapes, usage)
+        return TunePluginsScript(
+            command=words,
+            model=path,
+            plugin_dir=folder,
+            include=include,
+            exclude=exclude,
+            load_config=config.load_config_yaml,
+            save_config=config.save_config_yaml,
+            libraries=list(values[TuningPluginOptions].plugin_libraries),
+            scripts=values[TuningPluginOptions].python_plugins,
+            profiles=profiles,
+            timing_cache=options.timing_cache,
+            data=data_of(values[DataOptions], shapes, usage),
+            search={
+                "mode": options.autotune_mode,
+                "max_combinations": options.max_combinations,
+                "threshold": options.threshold,
+                "report": options.report,
+            },
+            tolerances=_tolerances(options),
+            output=output,
+            save={
+                "external_data_path": save.save_external_data,
+                "size_threshold": save.external_data_size_threshold,
+                "all_tensors_to_one_file": (
+                    False if save.no_save_all_tensors_to_one_file else None
+                ),
+            },
+            log=log_of(values[LogOptions]),
+        ).render()
+
+    def _check(self, values: Values, output: str, usage: str) -> None:
+        """Refuse what cannot be meant, and tell about what has no effect."""
+        config, options = values[TuningConfigOptions], values[TuningOptions]
+        if values[EditSaveOptions].output is None and not config.skip_autotuning:
+            inform(f"Saving to {output}, because no --output is given.")
+        if options.timing_cache is not None and options.no_timing_cache:
+            raise CommandLineError(
+                "--timing-cache and --no-timing-cache exclude each other. Choose one.", usage
+            )
+        if config.skip_autotuning and config.load_config_yaml is not None:
+            raise CommandLineError(
+                "--skip-autotuning only finds what matches, and --load-config-yaml says that it is"
+                " known. Leave one of them out.",
+                usage,
+            )
+        _warn_about_unused(values)
+        check_paths(
+            [
+                ("MODEL", values[CheckedModelOptions].path),
+                ("--load-config-yaml", config.load_config_yaml),
+                *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
+            ],
+            [
+                ("-o/--output", None if config.skip_autotuning else output),
+                ("--report", options.report),
+                ("--save-config-yaml", config.save_config_yaml),
+                ("--log-file", values[LogOptions].log_file),
+                ("--gen-script", values[ScriptOptions].gen_script),
+            ],
+            usage,
+        )
+
+
+def _tolerances(options: TuningOptions) -> dict[str, float]:
+    """Return both tolerances, if one of them is given."""
+    if options.rtol is None and options.atol is None:
+        return {}
+    return {
+        "rtol": 1e-3 if options.rtol is None else options.rtol,
+        "atol": 1e-3 if options.atol is None else options.atol,
+    }
+
+
+def _warn_about_unused(values: Values) -> None:
+    unused: dict[str, list[str]] = {}
+    if values[TuningConfigOptions].skip_autotuning:
+        groups = [TuningOptions, TuningPluginOptions, EditSaveOptions, DataOptions]
+        unused["nothing is run"] = flags_given(values, groups, besides=["--no-timing-cache"])
+    elif values[TuningOptions].autotune_mode != "exhaustive":
+        given = flags_given(values, [TuningOptions])
+        only = [flag for flag in given if flag in ("--max-combinations", "--threshold")]
+        unused["only --autotune-mode exhaustive needs it"] = only
+    if values[TuningConfigOptions].load_config_yaml is not None:
+        given = flags_given(values, [PluginChoiceOptions])
+        unused["--load-config-yaml says what matches"] = given
+    for reason, flags in unused.items():
+        if flags:
+            warn(f"{', '.join(flags)}: without effect, because {reason}.")

@@ -1,0 +1,144 @@
+"""From options to the context of a program that edits an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from polygraphy.cli.command import Values
+from polygraphy.cli.errors import CommandLineError, inform, warn
+from polygraphy.cli.options.data import DataOptions
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.onnx import OnnxShapeOptions
+from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.options.surgeon import EditedModelOptions, EditSaveOptions, FallbackOptions
+from polygraphy.cli.paths import check_paths
+from polygraphy.cli.run import log_of
+from polygraphy.codegen.onnx_model import Cast
+from polygraphy.codegen.script import Data
+from polygraphy.codegen.surgeon import Step, SurgeonScript
+
+__all__ = ["LOADED", "cast_steps", "check_fallback", "edit_of", "inference_steps"]
+
+LOADED = (EditedModelOptions,)
+"""The groups about the model that is edited."""
+
+
+def edit_of(
+    values: Values,
+    words: Sequence[str],
+    usage: str,
+    *,
+    summary: str,
+    ending: str,
+    steps: Sequence[Step],
+    verifies: bool = False,
+    data: Data | None = None,
+    read: Sequence[tuple[str, str | None]] = (),
+) -> SurgeonScript:
+    """Return the context of a program.
+
+    Args:
+        values: the options.
+        words: the command line.
+        usage: the command, for messages.
+        summary: what the program does.
+        ending: what the output is called after the model's name, unless it has a name.
+        steps: what is done to the model.
+        verifies: whether outputs are compared.
+        data: the data with which the model is run.
+        read: further files that are read.
+
+    Raises:
+        CommandLineError: a file is both read and written.
+    """
+    model, save = values[EditedModelOptions], values[EditSaveOptions]
+    path = model.model_file or ""
+    output = save.output or PurePath(path).stem + ending
+    if save.output is None:
+        inform(f"Saving to {output}, because no --output is given.")
+    _check_files(values, output, usage, read)
+    _warn_about_unused(save)
+    return SurgeonScript(
+        command=words,
+        summary=summary,
+        model=path,
+        output=output,
+        steps=steps,
+        load={
+            "external_data_dir": model.external_data_dir,
+            "ignore_external_data": model.ignore_external_data or None,
+        },
+        save={
+            "external_data_path": save.save_external_data,
+            "size_threshold": save.external_data_size_threshold,
+            "all_tensors_to_one_file": False if save.no_save_all_tensors_to_one_file else None,
+        },
+        verifies=verifies,
+        data=data or Data(),
+        log=log_of(values[LogOptions]),
+    )
+
+
+def _check_files(
+    values: Values, output: str, usage: str, read: Sequence[tuple[str, str | None]]
+) -> None:
+    has_data = any(isinstance(group, DataOptions) for group in values)
+    loaded = values[DataOptions].load_inputs if has_data else ()
+    check_paths(
+        [
+            ("MODEL", values[EditedModelOptions].model_file),
+            *(("--load-inputs", path) for path in loaded),
+            *read,
+        ],
+        [
+            ("--output", output),
+            ("--log-file", values[LogOptions].log_file),
+            ("--gen-script", values[ScriptOptions].gen_script),
+        ],
+        usage,
+    )
+
+
+def _warn_about_unused(save: EditSaveOptions) -> None:
+    unused = {
+        "--external-data-size-threshold": save.external_data_size_threshold is not None,
+        "--no-save-all-tensors-to-one-file": save.no_save_all_tensors_to_one_file,
+    }
+    flags = [flag for flag, is_given in unused.items() if is_given]
+    if flags and save.save_external_data is None:
+        warn(
+            f"{', '.join(flags)}: only matters with --save-external-data, or for models of 2 GB or"
+            " more."
+        )
+
+
+def inference_steps(options: OnnxShapeOptions) -> list[Step]:
+    """Return the step that infers shapes, where that is asked for."""
+    if not options.shape_inference:
+        if options.no_onnxruntime_shape_inference:
+            warn("--no-onnxruntime-shape-inference: has no effect without --shape-inference.")
+        return []
+    allow = False if options.no_onnxruntime_shape_inference else None
+    return [Step("infer_shapes", {"allow_onnxruntime": allow})]
+
+
+def check_fallback(values: Values, usage: str) -> bool:
+    """Return whether shapes are found out by running the model.
+
+    Raises:
+        CommandLineError: they are to be inferred as well.
+    """
+    forced = values[FallbackOptions].force_fallback_shape_inference
+    if forced and values[OnnxShapeOptions].shape_inference:
+        raise CommandLineError(
+            "--shape-inference and --force-fallback-shape-inference exclude each other."
+            " Choose one.",
+            usage,
+        )
+    return forced
+
+
+def cast_steps(cast: Cast | None) -> list[Step]:
+    """Return the step that converts the model to another precision, if any."""
+    return [] if cast is None else [Step(f"convert_to_{cast.dtype}", cast.arguments)]

@@ -1,0 +1,142 @@
+"""The commands `template trt-network` and `template trt-config`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polygraphy.cli.command import Command, Values
+from polygraphy.cli.data_context import data_of
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.onnx_context import onnx_of
+from polygraphy.cli.options.data import DataOptions
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.model import ModelOptions, model_type, split_symbol
+from polygraphy.cli.options.onnx import (
+    OnnxLoadOptions,
+    OnnxSaveOptions,
+    OnnxShapeOptions,
+    OutputOptions,
+)
+from polygraphy.cli.options.template import TemplateOptions
+from polygraphy.cli.options.trt_network import TrtPluginOptions
+from polygraphy.cli.options.trt_precision import TrtPrecisionOptions
+from polygraphy.cli.run import log_of
+from polygraphy.cli.trt_checks import BUILD_GROUPS, CONFIG_GROUPS, NETWORK_GROUPS
+from polygraphy.cli.trt_context import config_of, network_of
+from polygraphy.codegen.onnx_model import OnnxModel
+from polygraphy.codegen.template_trt import TemplateConfigScript, TemplateNetworkScript
+from polygraphy.codegen.trt_model import TrtModel
+
+__all__ = ["TemplateConfigCommand", "TemplateNetworkCommand"]
+
+
+class _TemplateCommand(Command):
+    """Writes a script, which is not run."""
+
+    def destination(self, values: Values) -> str | None:
+        """Return where the script goes.
+
+        Raises:
+            CommandLineError: that is not given.
+        """
+        output = values[TemplateOptions].output
+        if output is None:
+            raise CommandLineError(
+                "where to write the script is not given. Add -o PATH, or -o - for standard output.",
+                f"polygraphy {self.name}",
+            )
+        return output
+
+    def _check_model(self, values: Values) -> str | None:
+        """Return the path of the model; None where there is none.
+
+        Raises:
+            CommandLineError: the template cannot start from models of its type.
+        """
+        options = values[ModelOptions]
+        kind = model_type(options) or "onnx"
+        if options.model_file is not None and kind not in ("onnx", "trt-network-script"):
+            raise CommandLineError(
+                f"{options.model_file}: a network cannot start from a model of type {kind}. Give an"
+                " ONNX model, or a script that makes a network.",
+                f"polygraphy {self.name}",
+            )
+        return options.model_file
+
+
+class TemplateNetworkCommand(_TemplateCommand):
+    """Writes a script that makes a network."""
+
+    name = "template trt-network"
+    description = (
+        "Write a script that makes a TensorRT network with the network API: a new one, or one that"
+        " starts from a model. The script is then used as a model: polygraphy run SCRIPT --trt."
+    )
+    groups = (
+        ModelOptions,
+        TemplateOptions,
+        OutputOptions,
+        OnnxLoadOptions,
+        OnnxShapeOptions,
+        TrtPluginOptions,
+        *NETWORK_GROUPS,
+        TrtPrecisionOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the script."""
+        usage = f"polygraphy {self.name}"
+        model = self._check_model(values)
+        is_script = model_type(values[ModelOptions]) == "trt-network-script"
+        parses = model is not None and not is_script
+        whole = _with_defaults(values)
+        onnx = onnx_of(whole, usage, is_loaded=parses) if parses else OnnxModel()
+        return TemplateNetworkScript(
+            command=words,
+            model=None if model is None else split_symbol(model)[0],
+            is_parsed=parses,
+            onnx=onnx,
+            trt=TrtModel(network=network_of(whole, usage, is_script=is_script)),
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+class TemplateConfigCommand(_TemplateCommand):
+    """Writes a script that makes a builder configuration."""
+
+    name = "template trt-config"
+    description = (
+        "Write a script that makes a TensorRT builder configuration. The script is then used with"
+        " polygraphy run MODEL --trt --trt-config-script SCRIPT."
+    )
+    groups = (
+        ModelOptions,
+        TemplateOptions,
+        *CONFIG_GROUPS,
+        DataOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the script."""
+        usage = f"polygraphy {self.name}"
+        model = self._check_model(values)
+        is_script = model_type(values[ModelOptions]) == "trt-network-script"
+        return TemplateConfigScript(
+            command=words,
+            model=model if model is None or is_script else split_symbol(model)[0],
+            config=config_of(_with_defaults(values), usage),
+            data=data_of(values[DataOptions], values[ModelOptions].input_shapes, usage),
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+def _with_defaults(values: Values) -> Values:
+    """Return the options, with those of further groups as if they had been left out."""
+    groups: dict[Any, Any] = {
+        group: group() for group in (*BUILD_GROUPS, OutputOptions, OnnxSaveOptions)
+    }
+    groups.update({type(group): group for group in values})
+    return Values(groups)

@@ -1,0 +1,150 @@
+"""Which options about TensorRT have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polygraphy.cli.command import Values
+from polygraphy.cli.errors import warn
+from polygraphy.cli.given import flags_given
+from polygraphy.cli.option import Options
+from polygraphy.cli.options.trt_config import (
+    TrtConfigOptions,
+    TrtDeviceOptions,
+    TrtPlanOptions,
+    TrtScriptOptions,
+)
+from polygraphy.cli.options.trt_engine import TrtLoadOptions, TrtRunnerOptions, TrtSaveOptions
+from polygraphy.cli.options.trt_network import (
+    TrtNetworkOptions,
+    TrtParserOptions,
+    TrtPluginOptions,
+)
+from polygraphy.cli.options.trt_precision import (
+    TrtCalibrationOptions,
+    TrtPrecisionOptions,
+    TrtTensorOptions,
+)
+from polygraphy.cli.options.trt_profiles import TrtProfileOptions
+from polygraphy.cli.options.trt_tactics import TrtTacticOptions
+
+__all__ = [
+    "BUILD_GROUPS",
+    "CONFIG_GROUPS",
+    "LOAD_GROUPS",
+    "NETWORK_GROUPS",
+    "warn_about_groups",
+    "warn_about_unused",
+]
+
+CONFIG_GROUPS: tuple[type[Options], ...] = (
+    TrtProfileOptions,
+    TrtPrecisionOptions,
+    TrtCalibrationOptions,
+    TrtTacticOptions,
+    TrtConfigOptions,
+    TrtPlanOptions,
+    TrtDeviceOptions,
+    TrtScriptOptions,
+)
+"""How an engine is built."""
+
+NETWORK_GROUPS: tuple[type[Options], ...] = (
+    TrtParserOptions,
+    TrtNetworkOptions,
+    TrtTensorOptions,
+)
+"""What it is built from."""
+
+BUILD_GROUPS = (*CONFIG_GROUPS, *NETWORK_GROUPS)
+
+LOAD_GROUPS: tuple[type[Options], ...] = (TrtLoadOptions, TrtRunnerOptions)
+"""How an engine is loaded and run."""
+
+_KEPT_BY_SCRIPTS = (
+    "--fp32",
+    "--strongly-typed",
+    "--layer-precisions",
+    "--save-timing-cache",
+    "--trt-config-script",
+    "--trt-config-func-name",
+    "--trt-config-postprocess-script",
+)
+"""What does not go through the configuration that a script replaces, or is about such scripts."""
+
+
+_LEGACY = ("--quantile", "--regression-cutoff")
+"""What only the oldest calibrator takes."""
+
+
+def warn_about_groups(
+    values: Values, *, builds: bool, loads: bool, saves: bool = True, because: str = ""
+) -> None:
+    """Say in one line which options have no effect because nothing is built, or nothing is run.
+
+    Args:
+        values: the options.
+        builds: whether an engine is built.
+        loads: whether an engine is run.
+        saves: whether the command has options about saving and running engines at all.
+        because: why nothing is built.
+    """
+    groups: list[type[Options]] = [] if builds else [*BUILD_GROUPS]
+    if saves and not builds:
+        groups.append(TrtSaveOptions)
+    if not (builds or loads):
+        groups.append(TrtPluginOptions)
+    if saves and not loads:
+        groups += LOAD_GROUPS
+    unused = flags_given(values, groups, besides=["--fp32"])
+    if unused:
+        warn(f"{', '.join(unused)}: without effect, because {because}.")
+
+
+def warn_about_unused(values: Values) -> None:
+    """Say which options of a build outrank others, or have no effect without others."""
+    for flags, reason in _unused(values).items():
+        warn(f"{flags}: without effect{reason}.")
+
+
+def _unused(values: Values) -> Mapping[str, str]:
+    """Return flags, and how the sentence goes on that says why they have no effect."""
+    found: dict[str, str] = {}
+
+    def add(flags: list[str], reason: str) -> None:
+        if flags:
+            found[", ".join(flags)] = reason
+
+    if values[TrtScriptOptions].trt_config_script is not None:
+        given = flags_given(values, CONFIG_GROUPS, besides=_KEPT_BY_SCRIPTS)
+        add(given, ", because --trt-config-script makes the configuration")
+        return found
+    if not _is_int8(values[TrtPrecisionOptions]):
+        given = flags_given(values, [TrtCalibrationOptions], besides=["--quantization-flags"])
+        add(given, " without --int8")
+    build, tactics, tensors = (
+        values[TrtConfigOptions],
+        values[TrtTacticOptions],
+        values[TrtTensorOptions],
+    )
+    if build.workspace is not None and "workspace" in (build.pool_limit or {}):
+        add(["--workspace"], ", because --pool-limit workspace: outranks it")
+    if tactics.timing_cache is not None and tactics.load_timing_cache and tactics.save_timing_cache:
+        outranking = "--load-timing-cache and --save-timing-cache outrank it"
+        add(["--timing-cache"], f", because {outranking}")
+    if tensors.all_tensor_dtypes is not None and tensors.tensor_dtypes is not None:
+        add(["--tensor-dtypes"], ", because --all-tensor-dtypes outranks it")
+    if tensors.all_tensor_formats is not None and tensors.tensor_formats is not None:
+        add(["--tensor-formats"], ", because --all-tensor-formats outranks it")
+    if values[TrtDeviceOptions].allow_gpu_fallback and not values[TrtDeviceOptions].use_dla:
+        add(["--allow-gpu-fallback"], " without --use-dla")
+    if values[TrtCalibrationOptions].calib_base_cls != "IInt8LegacyCalibrator":
+        legacy = set(flags_given(values, [TrtCalibrationOptions])) & set(_LEGACY)
+        is_told = not _is_int8(values[TrtPrecisionOptions])
+        add([] if is_told else sorted(legacy), " without --calib-base-cls IInt8LegacyCalibrator")
+    return found
+
+
+def _is_int8(options: TrtPrecisionOptions) -> bool:
+    constraints = options.precision_constraints
+    return options.int8 or (isinstance(constraints, Mapping) and "int8" in constraints.values())

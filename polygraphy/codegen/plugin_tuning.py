@@ -1,0 +1,62 @@
+"""What the program that tries plugins is about, in plain values: the context of its template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import Factory, frozen
+
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
+from polygraphy.codegen.script import Data, Log
+
+__all__ = ["TunePluginsScript"]
+
+
+@frozen
+class TunePluginsScript:
+    """A program that finds the plugins that make a model quicker.
+
+    Attributes:
+        command: the words of the command line.
+        model: the model.
+        plugin_dir: the folder of the plugins.
+        output: where the model is saved with them in it.
+        include: which plugins are tried; None for all.
+        exclude: which are not.
+        load_config: the file that says what matches; None to look for it.
+        save_config: where that is saved; None for nowhere.
+        libraries: shared libraries with plugins.
+        scripts: Python files that register plugins.
+        profiles: ranges of shapes of the inputs.
+        timing_cache: the timing cache of all builds.
+        data: with what data the model is run.
+        search: further arguments of the search.
+        tolerances: by how much outputs may differ; empty for the usual.
+        save: how the model is saved.
+        log: how much is said.
+    """
+
+    command: Sequence[str]
+    model: str
+    plugin_dir: str
+    output: str
+    include: Sequence[str] | None = None
+    exclude: Sequence[str] | None = None
+    load_config: str | None = None
+    save_config: str | None = None
+    libraries: Sequence[str] = ()
+    scripts: Sequence[str] = ()
+    profiles: Sequence[Any] = ()
+    timing_cache: str | None = None
+    data: Data = Data()
+    search: Mapping[str, Any] = Factory(dict)
+    tolerances: Mapping[str, float] = Factory(dict)
+    save: Mapping[str, Any] = Factory(dict)
+    log: Log = Log()
+
+    def render(self) -> str:
+        """Return the program."""
+        summary = f"Find the plugins that make {quoted(self.model)} quicker."
+        return render("plugin_autotune.py.j2", summary, self.command, script=self)

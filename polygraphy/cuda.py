@@ -1,0 +1,7 @@
+"""Device memory, streams, and the CUDA runtime."""
+
+from polygraphy.adapters.cuda.array import DeviceArray, DeviceView
+from polygraphy.adapters.cuda.stream import Stream
+from polygraphy.adapters.cuda.wrapper import Cuda, MemcpyKind, wrapper
+
+__all__ = ["Cuda", "DeviceArray", "DeviceView", "MemcpyKind", "Stream", "wrapper"]

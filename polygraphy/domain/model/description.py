@@ -1,0 +1,158 @@
+"""The parts of a model, as they stand in its file.
+
+A description is read once and never changed. How much of it there is was chosen when it was read
+(`polygraphy.domain.model.source.Detail`): nodes, attributes and the elements of weights may be left
+out, while their numbers are always known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import Factory, field, frozen
+
+from polygraphy.domain.shapes import Dim
+
+__all__ = ["Attribute", "Function", "Graph", "Model", "Node", "Tensor", "Weight"]
+
+
+@frozen
+class Tensor:
+    """A tensor that exists when the model runs.
+
+    Attributes:
+        name: its name in its graph.
+        dtype: name of the data type, such as ``float32`` or ``sequence(int64)``; None if unknown.
+        shape: its dimensions: numbers, names, or None where nothing is known; None if even the
+            rank is unknown.
+    """
+
+    name: str
+    dtype: str | None = None
+    shape: tuple[Dim, ...] | None = None
+
+
+@frozen
+class Weight:
+    """A tensor whose elements are part of the model.
+
+    Attributes:
+        name: its name in its graph.
+        dtype: name of the data type; None if unknown.
+        shape: its dimensions.
+        nbytes: how many bytes the elements take; 0 for texts.
+        location: the file that holds the elements, as the model names it; None for the model's own.
+        values: the elements, which may be mapped from a file; None where they were not asked for.
+    """
+
+    name: str
+    dtype: str | None
+    shape: tuple[int, ...]
+    nbytes: int = 0
+    location: str | None = None
+    values: Any = field(default=None, eq=False, repr=False)
+
+
+@frozen
+class Attribute:
+    """A constant of a node.
+
+    Attributes:
+        name: its name.
+        kind: what the value is: ``int``, ``float``, ``string``, ``dtype``, ``tensor``, ``graph``,
+            ``type`` or ``reference`` (to an attribute of the function), or one of the former with
+            an ``s``.
+        value: numbers, texts, `Weight` and `Graph` objects, or tuples of these.
+    """
+
+    name: str
+    kind: str
+    value: Any
+
+
+@frozen
+class Node:
+    """One operation: what it reads and writes, by name; an empty name is an operand left out."""
+
+    name: str
+    op: str
+    domain: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+
+    @property
+    def graphs(self) -> Iterator[Graph]:
+        """The graphs inside the node."""
+        for attribute in self.attributes:
+            if attribute.kind == "graph":
+                yield attribute.value
+            elif attribute.kind == "graphs":
+                yield from attribute.value
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return the value of an attribute, or `default` where the node has none of that name."""
+        return next((one.value for one in self.attributes if one.name == name), default)
+
+
+@frozen
+class Graph:
+    """Nodes in the order of the file, and the tensors between them.
+
+    Attributes:
+        tensors: what the file says, or inference found, about tensors by name; of inputs and
+            outputs, too.
+        node_count: how many nodes there are, even where `nodes` was not asked for.
+    """
+
+    name: str = ""
+    doc: str = ""
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    node_count: int = 0
+    nodes: tuple[Node, ...] = ()
+    tensors: Mapping[str, Tensor] = field(factory=dict, repr=False)
+
+    def walk(self) -> Iterator[Graph]:
+        """Yield this graph and every graph inside its nodes, from the outside to the inside."""
+        yield self
+        for node in self.nodes:
+            for inner in node.graphs:
+                yield from inner.walk()
+
+
+@frozen
+class Function:
+    """An operator that the model itself defines."""
+
+    name: str
+    domain: str
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    node_count: int = 0
+    nodes: tuple[Node, ...] = ()
+
+
+@frozen
+class Model:
+    """A model file.
+
+    Attributes:
+        path: the file.
+        graph: the main graph.
+        opsets: versions of operator sets by domain; the standard one's domain is empty.
+        ir_version: version of the file format.
+        producer: what wrote the file, and its version.
+        functions: operators that the model defines.
+        metadata: texts that its author attached.
+    """
+
+    path: str
+    graph: Graph
+    opsets: Mapping[str, int] = Factory(dict)
+    ir_version: int = 0
+    producer: str = ""
+    functions: tuple[Function, ...] = ()
+    metadata: Mapping[str, str] = Factory(dict)

@@ -1,0 +1,238 @@
+"""In what two models differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.model.description import Attribute, Graph, Model, Node, Tensor, Weight
+
+__all__ = ["Difference", "differences"]
+
+_MISSING, _EXTRA, _CHANGED, _RENAMED = "missing", "extra", "changed", "renamed"
+
+
+@frozen
+class Difference:
+    """One thing in which two models differ.
+
+    Attributes:
+        what: what it is about, such as ``Node`` or ``Initializer``.
+        name: which of these.
+        change: ``missing`` or ``extra`` in the second model, ``changed`` or ``renamed``.
+        reference: how it is in the first model; empty where it is not there.
+        candidate: how it is in the second.
+        where: the graphs around it, from the outside to the inside.
+    """
+
+    what: str
+    name: str
+    change: str
+    reference: str = ""
+    candidate: str = ""
+    where: tuple[str, ...] = ()
+
+
+def differences(reference: Model, candidate: Model) -> list[Difference]:
+    """Return in what two models differ that were read in full; where a file lies, and which program
+    wrote it, does not count.
+    """
+    found = [
+        *_mappings("Opset", reference.opsets, candidate.opsets),
+        *_mappings("Metadata", reference.metadata, candidate.metadata),
+    ]
+    if reference.ir_version != candidate.ir_version:
+        versions = str(reference.ir_version), str(candidate.ir_version)
+        found.append(Difference("IR version", "", _CHANGED, *versions))
+    found += _graphs(reference.graph, candidate.graph, ())
+    mine = {f"{one.domain}.{one.name}": one for one in reference.functions}
+    theirs = {f"{one.domain}.{one.name}": one for one in candidate.functions}
+    found += _presence("Function", mine, theirs, ())
+    for name in mine.keys() & theirs.keys():
+        where = (f"function {name}",)
+        for what, field in (("Input", "inputs"), ("Output", "outputs")):
+            lists = getattr(mine[name], field), getattr(theirs[name], field)
+            if lists[0] != lists[1]:
+                one, other = map(", ".join, lists)
+                found.append(Difference(f"{what}s", "", _CHANGED, one, other, where))
+        found += _nodes(mine[name].nodes, theirs[name].nodes, where)
+    return found
+
+
+def _mappings(
+    what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> Iterator[Difference]:
+    for name in dict.fromkeys((*mine, *theirs)):
+        label = name or "ai.onnx"
+        if name not in theirs:
+            yield Difference(what, label, _MISSING, str(mine[name]))
+        elif name not in mine:
+            yield Difference(what, label, _EXTRA, candidate=str(theirs[name]))
+        elif mine[name] != theirs[name]:
+            yield Difference(what, label, _CHANGED, str(mine[name]), str(theirs[name]))
+
+
+def _presence(
+    what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], where: tuple[str, ...]
+) -> Iterator[Difference]:
+    for name in mine:
+        if name not in theirs:
+            yield Difference(what, name, _MISSING, where=where)
+    for name in theirs:
+        if name not in mine:
+            yield Difference(what, name, _EXTRA, where=where)
+
+
+def _graphs(mine: Graph, theirs: Graph, where: tuple[str, ...]) -> Iterator[Difference]:
+    yield from _tensors("Input", mine.inputs, theirs.inputs, where)
+    yield from _tensors("Output", mine.outputs, theirs.outputs, where)
+    yield from _weights(mine.weights, theirs.weights, where)
+    yield from _nodes(mine.nodes, theirs.nodes, where)
+
+
+def _tensors(
+    what: str, mine: Sequence[Tensor], theirs: Sequence[Tensor], where: tuple[str, ...]
+) -> Iterator[Difference]:
+    first, second = ({tensor.name: tensor for tensor in side} for side in (mine, theirs))
+    yield from _presence(what, first, second, where)
+    for name in first:
+        if name in second and first[name] != second[name]:
+            one, other = (
+                f"{side[name].dtype} {_shape(side[name].shape)}" for side in (first, second)
+            )
+            yield Difference(what, name, _CHANGED, one, other, where)
+    common = [name for name in first if name in second]
+    if common != [name for name in second if name in first]:
+        orders = ", ".join(first), ", ".join(second)
+        yield Difference(f"Order of {what.lower()}s", "", _CHANGED, *orders, where=where)
+
+
+def _shape(shape: Sequence[Any] | None) -> str:
+    return "of unknown rank" if shape is None else str(tuple(shape))
+
+
+def _weights(
+    mine: Sequence[Weight], theirs: Sequence[Weight], where: tuple[str, ...]
+) -> Iterator[Difference]:
+    first, second = ({weight.name: weight for weight in side} for side in (mine, theirs))
+    gone = [weight for name, weight in first.items() if name not in second]
+    new = {_identity(weight): weight for name, weight in second.items() if name not in first}
+    renamed: set[str] = set()
+    for weight in gone:
+        same = new.get(_identity(weight)) if new else None
+        if same is None or same.name in renamed:
+            yield Difference("Initializer", weight.name, _MISSING, where=where)
+        else:
+            renamed.add(same.name)
+            yield Difference(
+                "Initializer", weight.name, _RENAMED, weight.name, same.name, where=where
+            )
+    for name, weight in second.items():
+        if name not in first and name not in renamed:
+            yield Difference("Initializer", name, _EXTRA, where=where)
+        elif name in first and (texts := _changed(first[name], weight)) is not None:
+            yield Difference("Initializer", name, _CHANGED, *texts, where=where)
+
+
+def _identity(weight: Weight) -> tuple[Any, ...]:
+    """Return what is the same for two weights if and only if they are the same but for the name."""
+    digest = b""
+    if weight.values is not None:
+        contiguous = np.ascontiguousarray(weight.values)
+        is_text = contiguous.dtype.kind in "OU"
+        content = repr(contiguous.tolist()).encode() if is_text else contiguous.view(np.uint8).data
+        digest = blake2b(content, digest_size=16).digest()
+    return weight.dtype, weight.shape, digest
+
+
+def _changed(mine: Weight, theirs: Weight) -> tuple[str, str] | None:
+    """Return what two weights of one name differ in; None where they are the same."""
+    if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
+        return f"{mine.dtype} {mine.shape}", f"{theirs.dtype} {theirs.shape}"
+    if mine.values is None or theirs.values is None:
+        return None
+    return None if _identity(mine) == _identity(theirs) else _values(mine, theirs)
+
+
+def _values(mine: Weight, theirs: Weight) -> tuple[str, str]:
+    first, second = np.asarray(mine.values), np.asarray(theirs.values)
+    differing = np.flatnonzero((first != second).reshape(-1))
+    if not differing.size:
+        return "zeros or NaNs of one sign", "of another"
+    index = np.unravel_index(int(differing[0]), first.shape)
+    place = f"at {tuple(map(int, index))}" if first.shape else ""
+    return (
+        f"{first[index]} {place}".rstrip(),
+        f"{second[index]} (first of {differing.size} elements that differ)",
+    )
+
+
+def _nodes(
+    mine: Sequence[Node], theirs: Sequence[Node], where: tuple[str, ...]
+) -> Iterator[Difference]:
+    first, second = _by_key(mine), _by_key(theirs)
+    computed = {(node.op, node.outputs): key for key, node in second.items() if key not in first}
+    for key, node in first.items():
+        if key in second:
+            yield from _node(key, node, second[key], where)
+            continue
+        other = computed.pop((node.op, node.outputs), None)
+        if other is None:
+            yield Difference("Node", key, _MISSING, _signature(node), where=where)
+        else:
+            yield Difference("Node", key, _RENAMED, key, other, where=where)
+            yield from _node(other, node, second[other], where)
+    for key in computed.values():
+        yield Difference("Node", key, _EXTRA, candidate=_signature(second[key]), where=where)
+
+
+def _by_key(nodes: Sequence[Node]) -> dict[str, Node]:
+    """Return nodes by what is unique to each: the name, else the first output, else the place."""
+    names = Counter(node.name for node in nodes)
+    made: dict[str, Node] = {}
+    for index, node in enumerate(nodes):
+        key = node.name if node.name and names[node.name] == 1 else ""
+        key = key or f"{node.op} -> {next(filter(None, node.outputs), index)}"
+        made[key if key not in made else f"{key} ({index})"] = node
+    return made
+
+
+def _signature(node: Node) -> str:
+    op = f"{node.domain}.{node.op}" if node.domain else node.op
+    return f"{op}({', '.join(node.inputs)}) -> {', '.join(node.outputs)}"
+
+
+def _node(key: str, mine: Node, theirs: Node, where: tuple[str, ...]) -> Iterator[Difference]:
+    if _signature(mine) != _signature(theirs):
+        yield Difference("Node", key, _CHANGED, _signature(mine), _signature(theirs), where=where)
+    first, second = ({one.name: one for one in node.attributes} for node in (mine, theirs))
+    for name in dict.fromkeys((*first, *second)):
+        label = f"{key}.{name}"
+        one, other = first.get(name), second.get(name)
+        if one is None or other is None:
+            change = _MISSING if other is None else _EXTRA
+            yield Difference("Attribute", label, change, _text(one), _text(other), where=where)
+        elif one.kind == other.kind == "graph":
+            yield from _graphs(one.value, other.value, (*where, label))
+        elif one.kind == other.kind == "tensor":
+            texts = _changed(one.value, other.value)
+            if texts is not None:
+                yield Difference("Attribute", label, _CHANGED, *texts, where=where)
+        elif one != other:
+            yield Difference("Attribute", label, _CHANGED, _text(one), _text(other), where=where)
+
+
+def _text(attribute: Attribute | None) -> str:
+    if attribute is None:
+        return ""
+    value = attribute.value
+    if isinstance(value, Weight):
+        return f"tensor {value.dtype} {value.shape}"
+    if isinstance(value, Graph):
+        return f"graph {value.name}".rstrip()
+    return str(list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,61 @@
+"""Which model is read, and how much of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+__all__ = ["EVERYTHING", "Detail", "ModelSource"]
+
+
+@frozen
+class Detail:
+    """How much of a model is read; inputs, outputs and the list of weights always are.
+
+    Attributes:
+        layers: whether nodes are.
+        attrs: whether their attributes are, and the graphs inside them.
+        weights: whether the elements of weights are.
+    """
+
+    layers: bool = False
+    attrs: bool = False
+    weights: bool = False
+
+
+EVERYTHING = Detail(layers=True, attrs=True, weights=True)
+
+
+@frozen
+class ModelSource:
+    """A model file, and how it is loaded.
+
+    Attributes:
+        path: the file.
+        kind: ``onnx``, ``engine``, ``trt-network-script``, or of TensorFlow: ``frozen``, ``keras``,
+            ``saved-model`` or ``ckpt``.
+        external_data_dir: where the files with its weights are, if not beside it.
+        ignore_external_data: whether weights in other files are left alone.
+        infer_shapes: whether shapes are inferred that the file does not state.
+        allow_onnxruntime: whether ONNX Runtime may infer them; None for the usual.
+        network_func: name of the function that makes the network, for a file that is a script.
+        tensor_info: a file of saved outputs whose statistics are shown with the layers.
+        checkpoint: name of the checkpoint, for a folder of these; the latest unless given.
+        outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
+        optimizes: whether such a graph is made smaller first.
+        loader: what makes a network or an engine, in place of a file.
+    """
+
+    path: str
+    kind: str = "onnx"
+    external_data_dir: str | None = None
+    ignore_external_data: bool = False
+    infer_shapes: bool = False
+    allow_onnxruntime: bool | None = None
+    network_func: str | None = None
+    tensor_info: str | None = None
+    checkpoint: str | None = None
+    outputs: tuple[str, ...] = ()
+    optimizes: bool = False
+    loader: Any = None

@@ -1,0 +1,184 @@
+"""How large a model is, and what it costs to run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil, prod
+
+from attrs import frozen
+
+from polygraphy.domain.datatype import DataType
+from polygraphy.domain.model.description import Graph, Model, Node, Tensor
+from polygraphy.domain.model.macs import COUNTED_OPS, multiply_accumulates
+from polygraphy.domain.shapes import Dim
+
+__all__ = ["ModelStatistics", "statistics_of"]
+
+
+@frozen
+class ModelStatistics:
+    """Sizes and costs of one inference.
+
+    Attributes:
+        parameters: number of elements of all weights.
+        weight_bytes: how many bytes they take.
+        nodes: number of nodes, of inner graphs, too.
+        ops: how often each operator occurs, the most frequent first.
+        macs: multiply-accumulate operations of convolutions, matrix products and recurrent layers;
+            both branches of a choice count, and the body of a loop counts once.
+        macs_unknown: such operators whose shapes are not known, and how many there are of each.
+        activation_peak: the most bytes that tensors take which live at the same time when nodes run
+            one after the other in the order of the file; weights are not among them.
+        peak_node: the node at which that is.
+        tensors_unknown: number of tensors of the main graph that are left out there, because their
+            shape or data type is not known.
+        dynamic_dims: the dimensions that were counted as 1, because they are only known at run
+            time; unnamed ones are called ``?``.
+    """
+
+    parameters: int
+    weight_bytes: int
+    nodes: int
+    ops: Mapping[str, int]
+    macs: int
+    macs_unknown: Mapping[str, int]
+    activation_peak: int
+    peak_node: str
+    tensors_unknown: int
+    dynamic_dims: tuple[str, ...]
+
+
+def statistics_of(model: Model) -> ModelStatistics:
+    """Return the statistics of a model that was read with its layers, attributes and inferred
+    shapes.
+    """
+    graphs = list(model.graph.walk())
+    ops: Counter[str] = Counter()
+    for _, node in _all_nodes(model):
+        ops[f"{node.domain}.{node.op}" if node.domain else node.op] += 1
+    macs, unknown = _macs(graphs)
+    peak, peak_node, missing = _activation_peak(model.graph)
+    weights = [weight for graph in graphs for weight in graph.weights]
+    return ModelStatistics(
+        parameters=sum(prod(weight.shape) for weight in weights),
+        weight_bytes=sum(weight.nbytes for weight in weights),
+        nodes=sum(ops.values()),
+        ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))),
+        macs=macs,
+        macs_unknown=dict(unknown),
+        activation_peak=peak,
+        peak_node=peak_node,
+        tensors_unknown=missing,
+        dynamic_dims=_dynamic_dims(graphs),
+    )
+
+
+def _all_nodes(model: Model) -> Iterator[tuple[Graph | None, Node]]:
+    for graph in model.graph.walk():
+        yield from ((graph, node) for node in graph.nodes)
+    for function in model.functions:
+        yield from ((None, node) for node in function.nodes)
+
+
+def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
+    total, unknown = 0, Counter[str]()
+    known: dict[str, tuple[int, ...]] = {}
+    for graph in graphs:
+        known.update(_known_shapes(graph))
+        for node in graph.nodes:
+            if node.op in COUNTED_OPS:
+                count = multiply_accumulates(node, known)
+                if count is None:
+                    unknown[node.op] += 1
+                else:
+                    total += count
+    return total, unknown
+
+
+def _known_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of tensors and weights, in which dynamic dimensions are 1."""
+    shapes = {
+        name: _sizes(tensor.shape)
+        for name, tensor in graph.tensors.items()
+        if tensor.shape is not None
+    }
+    shapes.update({weight.name: weight.shape for weight in graph.weights})
+    return shapes
+
+
+def _is_known(dim: Dim) -> bool:
+    return isinstance(dim, int) and dim >= 0
+
+
+def _sizes(shape: Sequence[Dim]) -> tuple[int, ...]:
+    """Return a shape in which dynamic dimensions are 1."""
+    return tuple(dim if isinstance(dim, int) and dim >= 0 else 1 for dim in shape)
+
+
+def _dynamic_dims(graphs: list[Graph]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for graph in graphs:
+        for tensor in graph.tensors.values():
+            for dim in tensor.shape or ():
+                if not _is_known(dim):
+                    names[dim if isinstance(dim, str) else "?"] = None
+    return tuple(names)
+
+
+def _activation_peak(graph: Graph) -> tuple[int, str, int]:
+    """Return the largest sum of the sizes of tensors alive, at which node, and how many tensors
+    are left out of it.
+    """
+    weights = {weight.name for weight in graph.weights}
+    last_use = _last_uses(graph)
+    sizes: dict[str, int | None] = {tensor.name: _size(tensor) for tensor in graph.inputs}
+    alive = sum(size or 0 for size in sizes.values())
+    peak, peak_node = alive, "the inputs"
+    dying: dict[int, list[str]] = {}
+    for name, step in last_use.items():
+        dying.setdefault(step, []).append(name)
+    for step, node in enumerate(graph.nodes):
+        for name in node.outputs:
+            if name and name not in weights and name not in sizes:
+                size = sizes[name] = _size(graph.tensors.get(name))
+                alive += size or 0
+                if name not in last_use:  # Nobody reads it: it dies with its node.
+                    dying.setdefault(step, []).append(name)
+        if alive > peak:
+            peak, peak_node = alive, node.name or f"{node.op} (node {step})"
+        for name in dying.get(step, ()):
+            alive -= sizes.get(name) or 0
+    return peak, peak_node, sum(size is None for size in sizes.values())
+
+
+def _last_uses(graph: Graph) -> dict[str, int]:
+    """Return after which node each tensor is needed no more; outputs are needed for ever."""
+    last: dict[str, int] = {}
+    for step, node in enumerate(graph.nodes):
+        for name in _reads(node):
+            last[name] = step
+    last.update({tensor.name: len(graph.nodes) for tensor in graph.outputs})
+    return last
+
+
+def _reads(node: Node) -> Iterator[str]:
+    """Yield what a node reads, and what the graphs inside it may read from around them."""
+    yield from node.inputs
+    for graph in node.graphs:
+        for inner in graph.nodes:
+            yield from _reads(inner)
+        yield from (tensor.name for tensor in graph.outputs)
+
+
+def _size(tensor: Tensor | None) -> int | None:
+    """Return how many bytes a tensor takes; None where that is not known."""
+    if tensor is None or tensor.shape is None or tensor.dtype is None:
+        return None
+    entry = _ENTRIES.get(tensor.dtype)
+    if entry is None or not entry.itemsize:
+        return None
+    return ceil(prod(_sizes(tensor.shape)) * entry.itemsize)
+
+
+_ENTRIES = {entry.name: entry for entry in DataType.__members__.values()}

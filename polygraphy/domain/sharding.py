@@ -1,0 +1,114 @@
+"""How a model is split over several devices, which work on one inference together."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = [
+    "CONTEXT",
+    "REDUCTIONS",
+    "TENSOR",
+    "AttentionLayer",
+    "Collectives",
+    "FusedAttention",
+    "ShardHints",
+    "ShardTensor",
+]
+
+CONTEXT, TENSOR = "CP", "TP"
+"""Ways to split: every device has all weights and a part of the sequence, or all of the sequence
+and a part of the weights.
+"""
+
+REDUCTIONS = ("sum", "prod", "min", "max", "avg")
+"""What may become of the values that several devices have of one element."""
+
+
+@frozen
+class FusedAttention:
+    """An attention layer as one node, which spreads over the devices by itself.
+
+    Attributes:
+        is_causal: whether a position only attends to those before it.
+        q_shuffle: a permutation of the axes of Q, which makes it what the node takes; None for
+            none.
+        k_shuffle: likewise for K; None swaps the last two, as the product of Q and K has it.
+        v_shuffle: likewise for V; None for none.
+        nb_rank: how many devices the node spreads over.
+    """
+
+    is_causal: bool = False
+    q_shuffle: tuple[int, ...] | None = None
+    k_shuffle: tuple[int, ...] | None = None
+    v_shuffle: tuple[int, ...] | None = None
+    nb_rank: int = 1
+
+
+@frozen
+class AttentionLayer:
+    """What is done with one attention layer.
+
+    Attributes:
+        q: the tensor that is multiplied by K.
+        gather_kv: whether each device gets all of K and V.
+        gather_q: whether each device gets all of Q.
+        replace: the node that takes its place; None to leave it as it is.
+    """
+
+    q: str
+    gather_kv: bool = True
+    gather_q: bool = False
+    replace: FusedAttention | None = None
+
+
+@frozen
+class Collectives:
+    """What the operations between devices have in common.
+
+    Attributes:
+        group_size: how many devices take part; 0 for all.
+        root: the device that a result goes to, where it goes to one; -1 for none.
+        nb_rank: how many devices there are.
+        reduce_op: one of `REDUCTIONS`: what becomes of the copies of an input.
+        groups: the groups of devices that take part; empty for all.
+    """
+
+    group_size: int = 0
+    root: int = -1
+    nb_rank: int = 1
+    reduce_op: str = "max"
+    groups: tuple[int, ...] = ()
+
+
+@frozen
+class ShardTensor:
+    """An input or output that is split: along which axis, and of how many it has."""
+
+    name: str
+    seq_len_idx: int = 0
+    rank: int | None = None
+
+
+@frozen
+class ShardHints:
+    """How a model is split.
+
+    Attributes:
+        parallelism: `CONTEXT` or `TENSOR`.
+        attention_layers: what is done with the attention layers.
+        dist_collectives: how the devices work together.
+        inputs: the inputs that are split.
+        outputs: the outputs that are put together.
+        k_seq_len_idx: the axis of the sequence in K, as it is multiplied.
+        v_seq_len_idx: the axis of the sequence in V, as it is multiplied; in Q, too.
+        kv_rank: how many axes K and V have.
+    """
+
+    parallelism: str = CONTEXT
+    attention_layers: tuple[AttentionLayer, ...] = ()
+    dist_collectives: Collectives = Collectives()
+    inputs: tuple[ShardTensor, ...] = ()
+    outputs: tuple[ShardTensor, ...] = ()
+    k_seq_len_idx: int = 0
+    v_seq_len_idx: int = 0
+    kv_rank: int | None = None

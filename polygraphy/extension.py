@@ -1,0 +1,40 @@
+"""What a package needs to add a backend to the command line; see examples/numpy_backend."""
+
+from polygraphy.cli.backend import Backend
+from polygraphy.cli.errors import BadValue
+from polygraphy.cli.kinds import (
+    Choice,
+    Choices,
+    Flag,
+    Integer,
+    Kind,
+    Number,
+    PerName,
+    Range,
+    Script,
+    Shapes,
+    Text,
+    Texts,
+)
+from polygraphy.cli.option import Options, option
+from polygraphy.ports.datatype import DataTypeConverter
+
+__all__ = [
+    "Backend",
+    "BadValue",
+    "Choice",
+    "Choices",
+    "DataTypeConverter",
+    "Flag",
+    "Integer",
+    "Kind",
+    "Number",
+    "Options",
+    "PerName",
+    "Range",
+    "Script",
+    "Shapes",
+    "Text",
+    "Texts",
+    "option",
+]

@@ -1,0 +1,132 @@
+"""A GPU as inference needs it: memory, streams, events, graphs.
+
+Addresses are integers, sizes are bytes. Work on a stream happens in order, and later than the call
+that asks for it: what is still in use by a stream must not be freed or changed before
+`DeviceStream.synchronize` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from polygraphy.ports.memory import DeviceMemory
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Device", "DeviceEvent", "DeviceGraph", "DeviceStream", "PinnedBlock"]
+
+
+class DeviceStream(Protocol):
+    """A queue of work.
+
+    Attributes:
+        ptr: the address by which libraries know the stream.
+    """
+
+    ptr: int
+
+    def synchronize(self) -> None:
+        """Wait until all work is done; BackendError when some of it failed."""
+
+    def to_device(self, address: int, host_address: int, nbytes: int) -> None:
+        """Copy host memory to the device."""
+
+    def to_host(self, host_address: int, address: int, nbytes: int) -> None:
+        """Copy device memory to the host."""
+
+    def on_device(self, address: int, source: int, nbytes: int) -> None:
+        """Copy device memory to device memory."""
+
+    def record(self, event: DeviceEvent) -> None:
+        """Note the time at which the work before this is done."""
+
+    def wait_for(self, stream: int) -> None:
+        """Do what follows after what is queued on another stream now; `stream` is its address."""
+
+    def free(self) -> None:
+        """Give the stream back; harmless when done twice."""
+
+
+class DeviceEvent(Protocol):
+    """A moment on a stream."""
+
+    def seconds_since(self, earlier: DeviceEvent) -> float:
+        """Return the time between two moments that have passed."""
+
+    def free(self) -> None:
+        """Give the event back; harmless when done twice."""
+
+
+class DeviceGraph(Protocol):
+    """Work that was written down once, and is launched as one."""
+
+    def launch(self) -> None:
+        """Queue the work."""
+
+    def free(self) -> None:
+        """Give the graph back; harmless when done twice."""
+
+
+class PinnedBlock(Protocol):
+    """Host memory that the device reads and writes without help.
+
+    Attributes:
+        address: where it starts.
+        array: all of it, as bytes (uint8).
+    """
+
+    address: int
+    array: np.ndarray[Any, Any]
+
+    def free(self) -> None:
+        """Give the memory back; harmless when done twice. Arrays must not be used after that."""
+
+
+class Device(DeviceMemory, Protocol):
+    """The GPU that is current in the calling thread."""
+
+    def require(self) -> None:
+        """Do nothing if there is a GPU to use.
+
+        Raises:
+            BackendError: there is none, or no driver, or no package to reach it; says which.
+        """
+
+    def free_memory(self) -> int:
+        """Return how many bytes could be allocated at best."""
+
+    def create_stream(self) -> DeviceStream:
+        """Return a new stream, ordered with respect to the default stream of the device."""
+
+    def create_event(self) -> DeviceEvent:
+        """Return a new event."""
+
+    def pin(self, nbytes: int) -> PinnedBlock:
+        """Return new pinned host memory."""
+
+    def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """Return an array of zeros in pinned host memory, which is given back when the array and
+        its views are gone.
+        """
+
+    def register(self, host_address: int, nbytes: int) -> bool:
+        """Pin memory that exists; False when that cannot be done."""
+
+    def unregister(self, host_address: int) -> None:
+        """Undo `register`."""
+
+    def capture(self, work: Callable[[DeviceStream], None], stream: DeviceStream) -> DeviceGraph:
+        """Write down the work that `work` queues on the stream it is given, without doing it.
+
+        Args:
+            work: queues work; what it raises ends the capture and is raised again.
+            stream: where the graph is going to be launched.
+
+        Raises:
+            BackendError: the work cannot be captured.
+        """
+
+    def view(self, address: int, shape: Sequence[int], dtype: Any) -> Any:
+        """Return an array over memory of the device, as `polygraphy.cuda.DeviceView`."""

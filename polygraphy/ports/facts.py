@@ -1,0 +1,21 @@
+"""Finding out what a model tells about itself without being run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from polygraphy.domain.facts import ModelFacts
+
+__all__ = ["FactFinder"]
+
+
+class FactFinder(Protocol):
+    """Looks into models."""
+
+    def find(self, model: Any) -> ModelFacts:
+        """Return what is known of a model: an ``onnx.ModelProto``, its bytes, or its path.
+
+        Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
+        nothing is known.
+        """

@@ -1,0 +1,131 @@
+"""Comparing layer by layer within a budget of memory, as users do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from polygraphy.comparator import AccuracyResults, RunResults
+from tests.acceptance.test_layers import LAYERS, compared
+from tests.support import g1
+
+Run = Callable[..., Any]
+BUDGET = "--memory-budget 20K"
+
+
+@pytest.mark.parametrize("backends", ["--onnxrt --onnx", "--onnxrt --onnxrt"])
+@pytest.mark.parametrize("marked", ["--mark-all", "--onnx-outputs '*'"])
+def test_a_budget_changes_nothing_but_memory(
+    g1_dir: Path, polygraphy: Run, backends: str, marked: str
+) -> None:
+    done = polygraphy(f"polygraphy run model.onnx {backends} {marked} {BUDGET} --iterations 2")
+    assert done.code == 0
+    assert compared(done) == LAYERS * 2
+    assert f"Layerwise | {len(LAYERS)} tensors | " in done.out
+    assert "Pass Rate: 100.0%" in done.out
+    assert "Passed: 2/2 iterations" in done.out
+
+
+def test_without_need_the_model_is_loaded_once(g1_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy run model.onnx --onnxrt --onnx --mark-all")
+    assert done.code == 0
+    assert done.out.count("Loading model") == 1
+    assert done.out.count("Creating ONNX-Runtime Inference Session") == 1
+    assert "stretches" not in done.out
+
+
+def test_what_differs_is_found_saved_and_drawn(g1_dir: Path, polygraphy: Run) -> None:
+    pytest.importorskip("matplotlib")
+    done = polygraphy(
+        f"polygraphy run model.onnx --onnxrt --onnx --mark-all {BUDGET} --rtol 0 --atol 0"
+        " --save-worst 2 worst.safetensors --save-error-by-depth depth.png"
+        " --save-accuracy-results verdicts.json"
+    )
+    assert done.code == 1
+    assert "First output that fails, in the order of the model: 'conv1_output';" in done.out
+    (found,) = AccuracyResults.load("verdicts.json")
+    assert found.output_names() == LAYERS
+    saved = RunResults.load("worst.safetensors")
+    names = list(saved.values()[0][0])
+    assert len(names) == 2
+    excess = {name: answer.excess for _, _, name, answer in found.outputs() if not answer}
+    [(_, [one]), (_, [other])] = saved.items()
+    for name in names:
+        assert np.abs(one[name] - other[name]).max() > 0
+    assert not excess or names[0] in excess
+    assert Path("depth.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_model_that_is_changed_first(g1_dir: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        f"polygraphy run model.onnx --onnxrt --onnx --mark-all --fp-to-fp16 {BUDGET} --rtol auto"
+        " --atol auto --exclude-outputs output1"
+    )
+    assert done.code == 0
+    assert "output1" not in compared(done)
+    assert "stretches of layers" in done.out
+
+
+def test_weights_beside_the_model(g1_dir: Path, polygraphy: Run) -> None:
+    onnx.save(
+        g1.classifier(), "split.onnx", save_as_external_data=True, location="w", size_threshold=0
+    )
+    done = polygraphy(f"polygraphy run split.onnx --onnxrt --onnx --mark-all {BUDGET}")
+    assert (done.code, compared(done)) == (0, LAYERS)
+    Path("w").unlink()
+    assert polygraphy(f"polygraphy run split.onnx --onnxrt --onnx --mark-all {BUDGET}").code == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("--onnxrt --onnx", "only matters where every tensor is compared. Add --mark-all"),
+        ("--onnxrt --mark-all", "takes at least two runners"),
+        ("--onnxrt --onnx --mark-all --load-outputs a.json", "takes at least two runners"),
+        ("--onnxrt --pluginref --mark-all", "which are --onnxrt, --onnx and --trt"),
+        ("--onnxrt --onnx --mark-all --save-outputs a.json", "--save-outputs has nothing to save"),
+        ("--onnxrt --onnx --mark-all --warm-up 1", "the runners take turns"),
+        ("--onnxrt --onnx --mark-all --save-onnx a.onnx", "--save-onnx has nothing to save"),
+        ("--onnxrt --trt --mark-all --save-engine a.engine", "an engine of its own"),
+    ],
+)
+def test_where_a_budget_means_nothing(
+    g1_dir: Path, polygraphy: Run, options: str, text: str
+) -> None:
+    done = polygraphy(f"polygraphy run model.onnx {options} {BUDGET}")
+    assert done.code == 2
+    assert "--memory-budget: " in done.err
+    assert text in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("--onnxrt --save-worst 1", "there is no comparison"),
+        ("--onnxrt --save-error-by-depth a.png", "there is no comparison"),
+        ("--onnxrt --onnx --save-worst 0", "0 is less than 1"),
+        ("--onnxrt --onnx --save-worst 1 a b", "'a b' is more than a number and a path"),
+        ("--onnxrt --onnx --save-worst 1 a.json --save-outputs a.json", "name the same path"),
+        ("--onnxrt --onnx --save-worst 1 model.onnx", "name the same path"),
+        ("--onnxrt --onnx --save-worst 1 a.npz", "are read here, but not written"),
+        ("--onnxrt --onnx --save-error-by-depth a.txt", "is no format of pictures"),
+    ],
+)
+def test_mistakes_about_what_is_kept(
+    g1_dir: Path, polygraphy: Run, options: str, text: str
+) -> None:
+    done = polygraphy(f"polygraphy run model.onnx {options}")
+    assert done.code in (2, 3)
+    assert text in done.out + done.err
+
+
+def test_the_worst_are_saved_of_any_comparison(g1_dir: Path, polygraphy: Run) -> None:
+    polygraphy("polygraphy run model.onnx --onnxrt --save-outputs good.json")
+    done = polygraphy("polygraphy run model.onnx --onnx --load-outputs good.json --save-worst 1")
+    assert done.code == 0
+    assert len(RunResults.load("worst.safetensors").values()[0][0]) == 1

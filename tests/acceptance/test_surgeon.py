@@ -1,0 +1,144 @@
+"""Editing models from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import helper, parser
+
+from tests.support import g1, models
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a folder with a classifier and a model with an unknown operator."""
+    monkeypatch.chdir(tmp_path)
+    models.save(g1.classifier(), tmp_path / "model.onnx")
+    models.save(models.custom_op(), tmp_path / "custom_op.onnx")
+    return tmp_path
+
+
+def ops(path: Path) -> list[str]:
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+def test_constants_are_folded(folder: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy surgeon sanitize model.onnx --fold-constants --output clean.onnx --verify"
+    )
+    assert done.code == 0 and "Div" not in ops(folder / "clean.onnx")
+    assert (
+        "[I] Total Nodes | Original:    13, After Folding:    12 |     1 Nodes Folded" in done.lines
+    )
+    assert (
+        "[I] Accuracy Summary | original vs. edited | Passed: 1/1 iterations | Pass Rate: 100.0%"
+        in done.lines
+    )
+
+
+def test_a_part_is_cut_out_by_bare_names(folder: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy surgeon extract model.onnx --inputs input --outputs intermediate")
+    assert done.code == 0 and "Saving to model_extracted.onnx" in done.err
+    assert ops(folder / "model_extracted.onnx") == ["Conv", "Relu", "MaxPool", "Conv"]
+
+
+def test_operators_are_removed(folder: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy surgeon prune custom_op.onnx --remove-node-types CustomOp")
+    assert done.code == 0 and "CustomOp" not in ops(folder / "custom_op_pruned.onnx")
+
+
+def test_weights_are_taken_out_and_replaced(folder: Path, polygraphy: Run) -> None:
+    Path("keep.txt").write_text("conv1.bias\n")
+    done = polygraphy("polygraphy surgeon weight-strip model.onnx --exclude-list keep.txt")
+    assert done.code == 0
+    stripped = folder / "model_stripped.onnx"
+    assert stripped.stat().st_size < (folder / "model.onnx").stat().st_size / 3
+    done = polygraphy("polygraphy surgeon weight-reconstruct model_stripped.onnx -o full.onnx")
+    assert done.code == 0
+    assert polygraphy("polygraphy run full.onnx --onnxrt").code == 0
+
+
+def test_large_weights_go_to_a_file(folder: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy surgeon prune model.onnx -o p.onnx --save-external-data w.bin"
+        " --external-data-size-threshold 100"
+    )
+    assert done.code == 0 and (folder / "w.bin").stat().st_size > 1000
+    again = polygraphy(
+        "polygraphy surgeon sanitize p.onnx --cleanup --external-data-dir . -o q.onnx"
+    )
+    assert again.code == 0 and onnx.load(folder / "q.onnx").graph.initializer[0].raw_data
+
+
+def test_a_model_that_changed_is_not_saved(folder: Path, polygraphy: Run) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> m (float[4] x) => (float[4] y)
+    <float big = {1000000.0}> { y = Add(x, big) }"""
+    onnx.save(parser.parse_model(text), "large.onnx")
+    Path("old.onnx").write_text("old")
+    done = polygraphy("polygraphy surgeon sanitize large.onnx --fp-to-fp16 --verify -o old.onnx")
+    assert done.code == 1 and Path("old.onnx").read_text() == "old"
+
+
+MISTAKES = {
+    "surgeon extract model.onnx --inputs relu1_outptu -o old.onnx": (2, "Did you mean 'relu1_output'"),
+    "surgeon extract model.onnx --inputs relu1_output --outputs conv1_output -o old.onnx": (2, "'input', which is not among"),
+    "surgeon prune model.onnx --remove-node-types Convs -o old.onnx": (2, "Did you mean 'Conv'"),
+    "surgeon sanitize truncated.onnx --fold-constants -o old.onnx": (3, "truncated.onnx is truncated"),
+    "surgeon sanitize folder --toposort -o old.onnx": (3, "is a folder"),
+    "surgeon sanitize circle.onnx --toposort -o old.onnx": (3, "in a circle"),
+    "surgeon weight-reconstruct model.onnx -o old.onnx": (3, "has all its weights"),
+    "surgeon insert model.onnx --inputs input -o old.onnx": (2, "--outputs is missing"),
+    "surgeon sanitize model.onnx -o model.onnx": (2, "name the same path"),
+    "surgeon sanitize model.onnx --no-shape-inference --force-fallback-shape-inference": (2, "exclude each other"),
+    "surgeon extract model.onnx --outputs -o old.onnx": (2, "--outputs names no tensor"),
+}  # fmt: skip
+
+
+def test_mistakes_are_told_in_a_line_and_harm_nothing(folder: Path, polygraphy: Run) -> None:
+    Path("old.onnx").write_text("old")
+    Path("folder").mkdir()
+    Path("truncated.onnx").write_bytes(Path("model.onnx").read_bytes()[:5000])
+    circle = g1.classifier()
+    circle.graph.node[0].input[0] = "output"
+    models.save(circle, Path("circle.onnx"))
+    for command, (code, text) in MISTAKES.items():
+        done = polygraphy(f"polygraphy {command}")
+        assert (done.code, text in done.out + done.err) == (code, True), (command, done)
+    assert Path("old.onnx").read_text() == "old"
+
+
+def test_deep_nesting_and_many_nodes_end_well(folder: Path, polygraphy: Run) -> None:
+    nodes = [helper.make_node("Neg", [f"t{i}"], [f"t{i + 1}"]) for i in range(100_000)]
+    many = models.make("many", nodes, [models.value("t0", (1,))], [models.value("t100000", (1,))])
+    onnx.save(many, "many.onnx")
+    done = polygraphy(
+        "polygraphy surgeon extract many.onnx --inputs t500 --outputs t600 -o part.onnx"
+    )
+    assert done.code == 0 and len(ops(folder / "part.onnx")) == 100
+    deep = models.value("y", (1,))
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [], [deep])
+    for _ in range(25):
+        node = helper.make_node(
+            "If",
+            ["c"],
+            ["y"],
+            then_branch=graph,
+            else_branch=(
+                graph
+                if len(graph.node) < 1
+                else helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "e", [], [deep])
+            ),
+        )
+        graph = helper.make_graph([node], "g", [], [deep])
+    graph.input.extend([models.value("x", (1,)), models.value("c", (), 9)])
+    Path("deep.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    done = polygraphy(
+        "polygraphy surgeon sanitize deep.onnx --fold-constants --cleanup -o out.onnx"
+    )
+    assert done.code in (0, 3) and "recursion" not in done.out + done.err

@@ -1,0 +1,46 @@
+"""Whose fault it is when a file cannot be written."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from polygraphy.adapters.common.paths import atomic_file
+from polygraphy.domain.errors import FileError
+
+
+def test_an_error_about_another_file_goes_on_as_it_is(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("before", encoding="utf-8")
+    missing = tmp_path / "elsewhere" / "source"
+    with pytest.raises(FileNotFoundError) as raised, atomic_file(target) as stream:
+        stream.write(missing.read_bytes())
+    assert raised.value.filename == str(missing)
+    assert target.read_text(encoding="utf-8") == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_a_full_disk_is_about_the_file_that_is_written(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    with (
+        pytest.raises(FileError, match=r"Could not write .*target: No space left"),
+        atomic_file(target),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not target.exists()
+
+
+def test_a_folder_that_takes_no_files_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / ".target.part"))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with (
+        pytest.raises(FileError, match=r"Could not write .*target: Permission denied"),
+        atomic_file(tmp_path / "target"),
+    ):
+        pass

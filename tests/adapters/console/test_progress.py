@@ -1,0 +1,136 @@
+"""A bar is drawn on a terminal, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polygraphy.adapters.console.progress import TerminalProgress
+from polygraphy.logger import G_LOGGER
+
+Shown = Callable[..., str]
+
+
+class Terminal(io.StringIO):
+    """A stream that looks like a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    """Return a function that follows a job on a terminal, and gives what that shows."""
+
+    def follow_on_terminal(seconds: list[float], total: int | None = 10) -> str:
+        stream = Terminal()
+        monkeypatch.setattr(sys, "stderr", stream)
+        follow(seconds, total)
+        return stream.getvalue()
+
+    monkeypatch.setenv("TERM", "xterm")
+    return follow_on_terminal
+
+
+def follow(seconds: list[float], total: int | None) -> None:
+    """Take a step at each of some times after the start."""
+    clock = iter([0.0, *seconds])
+    with TerminalProgress(now=lambda: next(clock)).follow("Running", total) as step:
+        for _ in seconds:
+            step()
+
+
+def test_a_bar_shows_how_far_a_job_is(shown: Shown) -> None:
+    text = shown([1.0], 10)
+    assert "Running" in text
+    assert "1/10" in text
+
+
+def test_a_bar_goes_without_a_total(shown: Shown) -> None:
+    assert "1/?" in shown([1.0], None)
+
+
+def test_a_quick_job_gets_no_bar(shown: Shown) -> None:
+    assert shown([0.1, 0.2, 0.4]) == ""
+
+
+def test_a_bar_begins_when_a_job_takes_longer(shown: Shown) -> None:
+    assert "2/10" in shown([0.1, 0.6])
+
+
+@pytest.mark.parametrize(
+    "silence",
+    [
+        lambda patch: patch.setenv("TERM", "dumb"),
+        lambda patch: patch.setattr(G_LOGGER, "json", True),
+        lambda patch: patch.setattr(G_LOGGER, "use_python_logging_system", True),
+        lambda patch: patch.setattr(G_LOGGER, "module_severity", G_LOGGER.WARNING),
+    ],
+)
+def test_who_asks_for_silence_gets_it(
+    silence: Callable[[pytest.MonkeyPatch], None],
+    shown: Shown,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silence(monkeypatch)
+    assert shown([1.0]) == ""
+
+
+def test_a_pipe_gets_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    follow([1.0], 10)
+    assert capsys.readouterr().err == ""
+
+
+PROGRAM = """
+import time
+from polygraphy.adapters.console.progress import TerminalProgress
+from polygraphy.logger import G_LOGGER
+clock = iter(range(100))
+G_LOGGER.log_file = "run.log"
+with TerminalProgress(now=lambda: next(clock)).follow("Running", 3) as step:
+    for index in range(3):
+        step()
+        G_LOGGER.info(f"line {index}")
+"""
+
+
+@pytest.mark.parametrize("pipes_output", [True, False])
+def test_the_log_is_whole_beside_a_bar(tmp_path: Path, pipes_output: bool) -> None:
+    leader, follower = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": str(Path.cwd())},
+        stdout=subprocess.PIPE if pipes_output else follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    piped = done.communicate()[0]
+    shown = _read(leader)
+    lines = [f"line {index}" for index in range(3)]
+    assert "Running" in shown
+    if pipes_output:
+        assert piped.decode().splitlines() == [f"[I] {line}" for line in lines]
+        assert not any(line in shown for line in lines)
+    else:
+        assert all(line in shown for line in lines)
+    log = (tmp_path / "run.log").read_text(encoding="utf-8")
+    assert log.splitlines() == [f"[I] {line}" for line in lines]
+
+
+def _read(descriptor: int) -> str:
+    data = b""
+    try:
+        while chunk := os.read(descriptor, 4096):
+            data += chunk
+    except OSError:  # The other end is closed, and all is read.
+        pass
+    os.close(descriptor)
+    return data.decode()

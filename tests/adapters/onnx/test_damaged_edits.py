@@ -1,0 +1,119 @@
+"""Damaged models are refused, whatever is done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from polygraphy.backend.onnx import (
+    convert_to_fp16,
+    extract_subgraph,
+    fold_constants,
+    onnx_from_bytes,
+    set_upper_bound,
+)
+from polygraphy.common import TensorMetadata
+from polygraphy.exception import PolygraphyException
+from polygraphy.logger import G_LOGGER
+from polygraphy.surgeon import (
+    check_model,
+    clean_up,
+    insert_node,
+    prune_weights,
+    remove_nodes,
+    sort_nodes,
+    strip_weights,
+)
+from tests.support import models
+
+ORIGINAL = models.mlp()
+BYTES = ORIGINAL.SerializeToString(deterministic=True)
+HIDDEN = ORIGINAL.graph.node[0].output[0]
+EDITS: dict[str, Callable[[onnx.ModelProto], Any]] = {
+    "check": check_model,
+    "clean": clean_up,
+    "extract": lambda m: extract_subgraph(m, TensorMetadata().add(HIDDEN, None, None), None),
+    "fold": fold_constants,
+    "fp16": convert_to_fp16,
+    "insert": lambda m: insert_node(m, op="Neg", inputs=[HIDDEN], outputs=[HIDDEN]),
+    "prune": prune_weights,
+    "remove": lambda m: remove_nodes(m, ["Relu"]),
+    "sort": sort_nodes,
+    "strip": strip_weights,
+    "upper_bound": lambda m: set_upper_bound(m, 5),
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    before = G_LOGGER.module_severity
+    G_LOGGER.module_severity = G_LOGGER.CRITICAL
+    yield
+    G_LOGGER.module_severity = before
+
+
+def edit_all(model: onnx.ModelProto) -> None:
+    for edit in EDITS.values():
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        try:
+            edit(copy)
+        except PolygraphyException as error:
+            assert "\n" not in str(error)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 255)), min_size=1, max_size=4)
+)
+def test_bytes_that_changed(changes: list[tuple[int, int]]) -> None:
+    damaged = bytearray(BYTES)
+    for index, value in changes:
+        damaged[index] = value
+    try:
+        model = onnx_from_bytes(bytes(damaged))
+    except PolygraphyException:
+        return
+    edit_all(model)
+
+
+TENSORS = sorted({name for node in ORIGINAL.graph.node for name in (*node.input, *node.output)})
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_graphs_that_changed(data: st.DataObject) -> None:
+    model = onnx.ModelProto()
+    model.CopyFrom(ORIGINAL)
+    for _ in range(data.draw(st.integers(1, 3))):
+        node = data.draw(st.sampled_from(list(model.graph.node)))
+        kind = data.draw(
+            st.sampled_from(["input", "output", "op", "drop", "dims", "type", "attribute"])
+        )
+        name = data.draw(st.sampled_from([*TENSORS, "", "unheard-of"]))
+        if kind == "input" and node.input:
+            node.input[0] = name
+        elif kind == "output" and node.output:
+            node.output[0] = name
+        elif kind == "op":
+            node.op_type = data.draw(
+                st.sampled_from(["If", "Constant", "Range", "Split", "Cast", "", "Transpose"])
+            )
+        elif kind == "drop":
+            del node.input[:]
+        elif kind == "dims":
+            model.graph.initializer[0].dims.append(data.draw(st.integers(-2, 9)))
+        elif kind == "type":
+            model.graph.initializer[0].data_type = data.draw(st.integers(0, 30))
+        else:
+            node.attribute.add(name="axis", i=3, type=2)
+    edit_all(model)

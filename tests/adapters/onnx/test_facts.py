@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnx.facts import OnnxFactFinder
+from polygraphy.domain.facts import ModelFacts
+
+
+def model(
+    nodes: Sequence[Any],
+    inputs: dict[str, int],
+    outputs: dict[str, int],
+    weights: dict[str, np.ndarray[Any, Any]] | None = None,
+) -> onnx.ModelProto:
+    def values(types: dict[str, int]) -> list[Any]:
+        return [helper.make_tensor_value_info(n, t, [2, 4]) for n, t in types.items()]
+
+    tensors = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(list(nodes), "g", values(inputs), values(outputs), tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
+FLOAT, HALF, INT = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
+
+
+def test_an_output_is_as_coarse_as_the_coarsest_tensor_on_its_way() -> None:
+    made = model(
+        [
+            helper.make_node("Cast", ["x"], ["h"], to=HALF),
+            helper.make_node("Relu", ["h"], ["r"]),
+            helper.make_node("Cast", ["r"], ["y"], to=FLOAT),
+            helper.make_node("Exp", ["x"], ["z"]),
+            helper.make_node("ArgMax", ["r"], ["i"]),
+        ],
+        {"x": FLOAT},
+        {"y": FLOAT, "z": FLOAT, "i": INT, "x": FLOAT},
+    )
+    found = OnnxFactFinder().find(made).compute_dtypes
+    assert found == {"y": "float16", "z": "float32", "i": "float16"}
+
+
+def test_weights_do_not_count_but_quantised_activations_do() -> None:
+    narrow = {"w": np.ones((4, 4), np.int8), "s": np.float32(0.1), "p": np.int8(0)}
+    weights = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"]),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    made = model(weights, {"x": FLOAT}, {"y": FLOAT}, narrow)
+    assert OnnxFactFinder().find(made).compute_dtypes == {"y": "float32"}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "p"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "p"], ["v"]),
+        helper.make_node("MatMul", ["v", "d"], ["y"]),
+    ]
+    made = model([weights[0], *nodes], {"x": FLOAT}, {"y": FLOAT}, narrow)
+    assert OnnxFactFinder().find(made).compute_dtypes == {"y": "int8"}
+
+
+def test_branches_count() -> None:
+    half = helper.make_node("Cast", ["x"], ["b"], to=HALF)
+    bodies = {
+        name: helper.make_graph([half], name, [], [helper.make_tensor_value_info("b", HALF, None)])
+        for name in ("then_branch", "else_branch")
+    }
+    nodes = [
+        helper.make_node("If", ["c"], ["f"], **bodies),
+        helper.make_node("Cast", ["f"], ["y"], to=FLOAT),
+    ]
+    made = model(nodes, {"x": FLOAT}, {"y": FLOAT}, {"c": np.bool_(True)})
+    assert OnnxFactFinder().find(made).compute_dtypes == {"y": "float16"}
+
+
+TABLE = np.zeros((30, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "high", "word"),
+    [
+        ([("Gather", ["t", "x"], ["y"], {})], 29, "30 entries of 't'"),
+        ([("Gather", ["t", "x"], ["y"], {"axis": -1})], 3, "4 entries"),
+        ([("GatherElements", ["t", "x"], ["y"], {"axis": 1})], 3, "4 entries"),
+        ([("OneHot", ["x", "depth", "values"], ["y"], {})], 6, "depth 7"),
+        ([("Cast", ["x"], ["y"], {"to": TensorProto.BOOL})], 1, "a mask"),
+        (
+            [("Unsqueeze", ["x", "zero"], ["u"], {}), ("Gather", ["t", "u"], ["y"], {})],
+            29,
+            "30 entries",
+        ),
+        (
+            [
+                ("Gather", ["t", "x"], ["y"], {}),
+                ("OneHot", ["x", "depth", "values"], ["y2"], {}),
+            ],
+            6,
+            "depth 7",
+        ),
+    ],
+)
+def test_indices_and_masks_have_legal_values(nodes: Any, high: int, word: str) -> None:
+    weights = {
+        "t": TABLE,
+        "depth": np.array([7]),
+        "values": np.array([0.0, 1.0]),
+        "zero": np.array([0]),
+    }
+    made = model(
+        [helper.make_node(op, ins, outs, **attrs) for op, ins, outs, attrs in nodes],
+        {"x": INT},
+        {"y": FLOAT},
+        weights,
+    )
+    hint = OnnxFactFinder().find(made).input_hints["x"]
+    assert (hint.low, hint.high) == (0, high)
+    assert word in hint.reason
+
+
+@pytest.mark.parametrize(
+    ("node", "dtype"),
+    [
+        (helper.make_node("Gather", ["x", "i"], ["y"]), INT),  # The data, not the indices.
+        (helper.make_node("Add", ["x", "x"], ["y"]), INT),
+        (helper.make_node("Gather", ["unknown", "x"], ["y"]), INT),
+        (helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BOOL), FLOAT),
+    ],
+)
+def test_nothing_is_said_of_other_inputs(node: Any, dtype: int) -> None:
+    made = model([node], {"x": dtype}, {"y": dtype}, {"i": np.array([0])})
+    assert not OnnxFactFinder().find(made).input_hints
+
+
+def test_paths_and_bytes_are_read_and_what_is_no_model_tells_nothing(tmp_path: Path) -> None:
+    made = model([helper.make_node("Exp", ["x"], ["y"])], {"x": FLOAT}, {"y": FLOAT})
+    path = tmp_path / "model.onnx"
+    onnx.save(made, str(path))
+    expected = OnnxFactFinder().find(made)
+    assert expected.compute_dtypes == {"y": "float32"}
+    assert OnnxFactFinder().find(str(path)) == expected
+    assert OnnxFactFinder().find(path.read_bytes()) == expected
+    assert OnnxFactFinder().find(b"no model") == ModelFacts()
+    assert OnnxFactFinder().find(str(tmp_path / "missing.onnx")) == ModelFacts()

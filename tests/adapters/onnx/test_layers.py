@@ -1,0 +1,192 @@
+"""ONNX models that are run a stretch of nodes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from polygraphy.adapters.onnx.layers import OnnxLayeredModels
+from polygraphy.backend.onnx import OnnxReferenceRunner, modify_outputs, save_onnx
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.constants import MARK_ALL
+from polygraphy.domain.errors import FileError, UnknownNameError
+from polygraphy.domain.layers import Budget, plan_stretches
+from tests.support import g1, models
+
+RUNNERS: list[Callable[[Any], Any]] = [
+    OnnxReferenceRunner,
+    lambda model: OnnxrtRunner(SessionFromOnnx(model)),
+]
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+
+
+def in_stretches(model: Any, feed: dict[str, Any], make: Any, budget: int = 0) -> dict[str, Any]:
+    """Run a model in stretches, and return what they made that is compared."""
+    layered = OnnxLayeredModels().open(model, ())
+    layers = layered.layers({name: array.shape for name, array in feed.items()})
+    stretches = plan_stretches(layers, layered.outputs, Budget(budget), layered.fixed())
+    assert budget or len(stretches) > 1
+    known, found = dict(feed), {}
+    for stretch in stretches:
+        part = layered.part(stretch)
+        onnx.checker.check_model(part)
+        with make(part) as runner:
+            made = runner.infer({name: known[name] for name in runner.get_input_metadata()})
+        known.update(made)
+        found.update({name: made[name] for name in made if name in layered.outputs})
+    assert list(found) == list(layered.outputs)
+    return found
+
+
+def at_once(model: onnx.ModelProto, feed: dict[str, Any], make: Any) -> dict[str, Any]:
+    with make(modify_outputs(model, outputs=MARK_ALL, copy=True)) as runner:
+        found: dict[str, Any] = runner.infer(feed)
+    return found
+
+
+def branching() -> onnx.ModelProto:
+    """Return a model whose branches read tensors of the outer graph and one of its weights."""
+
+    def branch(name: str, op: str) -> onnx.GraphProto:
+        node = helper.make_node(op, ["late", "w"], [f"{name}_out"])
+        return helper.make_graph([node], name, [], [models.value(f"{name}_out", [2])])
+
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["early"]),
+        helper.make_node("Neg", ["early"], ["late"]),
+        helper.make_node("ReduceSum", ["early"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["flag"]),
+        helper.make_node(
+            "If",
+            ["flag"],
+            ["y"],
+            then_branch=branch("then", "Add"),
+            else_branch=branch("else", "Mul"),
+        ),
+    ]
+    weights = {"w": np.ones(2, np.float32), "zero": np.zeros((), np.float32)}
+    return models.make(
+        "branching", nodes, [models.value("x", [2])], [models.value("y", [2])], weights=weights
+    )
+
+
+def sequences() -> onnx.ModelProto:
+    """Return a model with a sequence between tensors, and inputs and weights among its outputs."""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("SplitToSequence", ["a"], ["parts"], axis=0),
+        helper.make_node("SequenceLength", ["parts"], ["length"]),
+        helper.make_node("ConcatFromSequence", ["parts"], ["b"], axis=0),
+        helper.make_node("Abs", ["b"], ["y"]),
+    ]
+    outputs = [models.value(name, [None, 2]) for name in ("y", "x")]
+    return models.make("sequences", nodes, [models.value("x", ["n", 2])], outputs)
+
+
+@pytest.mark.parametrize("make", RUNNERS)
+@pytest.mark.parametrize("build", [g1.classifier, branching, sequences])
+def test_stretches_make_what_the_whole_model_makes(build: Any, make: Any) -> None:
+    model = build()
+    rng = np.random.RandomState(1)
+    feed = {
+        value.name: rng.rand(*[d.dim_value or 3 for d in value.type.tensor_type.shape.dim]).astype(
+            np.float32
+        )
+        for value in model.graph.input
+    }
+    whole = at_once(model, feed, make)
+    before = model.SerializeToString()
+    parts = in_stretches(model, feed, make)
+    assert model.SerializeToString() == before, "a given model stays as it is"
+    for name, expected in whole.items():
+        np.testing.assert_array_equal(parts[name], expected, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["shufflenet", "inception_v2"])
+def test_real_architectures(name: str) -> None:
+    path = LIGHT / f"light_{name}.onnx"
+    model = onnx.load(path)
+    [value] = [
+        v for v in model.graph.input if v.name not in {t.name for t in model.graph.initializer}
+    ]
+    shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    feed = {value.name: np.random.RandomState(0).rand(*shape).astype(np.float32)}
+    whole = at_once(model, feed, RUNNERS[1])
+    parts = in_stretches(str(path), feed, RUNNERS[1], budget=8 << 20)
+    for output, expected in whole.items():  # Kernels are chosen for what is constant in a stretch.
+        np.testing.assert_allclose(parts[output], expected, rtol=1e-4, atol=1e-5, err_msg=output)
+
+
+@pytest.mark.parametrize("threshold", [0, None])
+def test_weights_of_a_file_are_read_per_stretch(tmp_path: Path, threshold: int | None) -> None:
+    path = tmp_path / "model.onnx"
+    if threshold is None:
+        onnx.save(g1.classifier(), path)
+    else:
+        save_onnx(g1.classifier(), str(path), "weights.bin", size_threshold=threshold)
+    shape = [d.dim_value for d in g1.classifier().graph.input[0].type.tensor_type.shape.dim]
+    feed = {g1.classifier().graph.input[0].name: np.ones(shape, np.float32)}
+    expected = at_once(g1.classifier(), feed, RUNNERS[1])
+    found = in_stretches(str(path), feed, RUNNERS[1])
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    layered = OnnxLayeredModels().open(str(path), ())
+    layers = layered.layers({})
+    assert layered.resident_weights == 0
+    assert OnnxLayeredModels().open(g1.classifier(), ()).resident_weights > 0
+    [first, *_] = plan_stretches(layers, layered.outputs, Budget(0))
+    part = layered.part(first)
+    assert {tensor.name for tensor in part.graph.initializer} == set(layers[0].weights)
+    assert all(not tensor.external_data for tensor in part.graph.initializer)
+
+
+def test_sizes_follow_from_the_shapes_of_the_inputs() -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    weights = {"w": np.zeros((2, 5), np.float32)}
+    model = models.make(
+        "m", [node], [models.value("x", ["n", 2])], [models.value("y", ["n", 5])], weights=weights
+    )
+    [layer] = OnnxLayeredModels().open(model, ()).layers({"x": (3, 2)})
+    assert (dict(layer.makes), list(layer.reads), dict(layer.weights)) == (
+        {"y": 3 * 5 * 4}, ["x"], {"w": 40},
+    )  # fmt: skip
+    [layer] = OnnxLayeredModels().open(model, ()).layers({})
+    assert layer.makes == {"y": None}
+
+
+def test_what_is_no_tensor_or_of_no_known_type_is_not_handed_over() -> None:
+    assert OnnxLayeredModels().open(sequences(), ()).fixed() == {"parts"}
+    custom = models.make(
+        "custom",
+        [
+            helper.make_node("Mystery", ["x"], ["a"], domain="nowhere"),
+            helper.make_node("Cast", ["a"], ["b"], to=TensorProto.BFLOAT16),
+            helper.make_node("Cast", ["b"], ["y"], to=TensorProto.FLOAT),
+        ],
+        [models.value("x", [2])],
+        [models.value("y", [2])],
+        domains=["nowhere"],
+    )
+    assert OnnxLayeredModels().open(custom, ()).fixed() == {"a", "b"}
+
+
+def test_the_whole_model_is_that_of_a_loader_or_a_copy() -> None:
+    model = g1.classifier()
+    count = len(model.graph.output)
+    whole = OnnxLayeredModels().open(model, ()).whole()
+    assert len(model.graph.output) == count < len(whole.graph.output)
+    assert OnnxLayeredModels().open(lambda: model, ()).whole() is model
+
+
+def test_mistakes_are_told_when_the_model_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="does not exist"):
+        OnnxLayeredModels().open(str(tmp_path / "missing.onnx"), ())
+    with pytest.raises(UnknownNameError):
+        OnnxLayeredModels().open(g1.classifier(), ["nothing"])
+    opened = OnnxLayeredModels().open(g1.classifier(), ["output?"])
+    assert not {"output1", "output2"} & set(opened.outputs)

@@ -1,0 +1,239 @@
+"""All defects are found in one go, and in few runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnx.arrays import WeightArrays
+from polygraphy.adapters.onnx.linting import OnnxModelLinter
+from polygraphy.adapters.onnx.node_trials import NodeTrials
+from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
+from polygraphy.domain.lint import EXCEPTION, WARNING, Findings, Source
+from polygraphy.domain.model import ModelSource
+from tests.support import models
+
+
+class CountingTrial(OnnxrtTrial):
+    """Counts how often something is run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+
+    def run(self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]) -> Any:
+        self.runs += 1
+        return super().run(model, feed, outputs)
+
+
+def chains(count: int, broken: Sequence[int]) -> onnx.ModelProto:
+    """Return parallel chains of four nodes; in the broken ones the second node cannot work."""
+    nodes, outputs = [], []
+    for index in range(count):
+        second = "wrong" if index in broken else "w"
+        names = [f"{step}_{index}" for step in "abcd"]
+        nodes += [
+            helper.make_node("Relu", ["x"], [names[0]], name=names[0]),
+            helper.make_node("MatMul", [names[0], second], [names[1]], name=names[1]),
+            helper.make_node("Relu", [names[1]], [names[2]], name=names[2]),
+            helper.make_node("Add", [names[2], names[0]], [names[3]], name=names[3]),
+        ]
+        outputs.append(models.value(names[3], [2, 4]))
+    weights = [
+        numpy_helper.from_array(np.eye(4, dtype=np.float32), "w"),
+        numpy_helper.from_array(np.ones((3, 4), np.float32), "wrong"),
+    ]
+    graph = helper.make_graph(nodes, "chains", [models.value("x", [2, 4])], outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def linted(
+    folder: Path, model: onnx.ModelProto, feed: Mapping[str, Any], trial: Any = None
+) -> Findings:
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return OnnxModelLinter().lint(ModelSource(str(path)), feed, trial or OnnxrtTrial())
+
+
+X = {"x": np.ones((2, 4), np.float32)}
+
+
+def test_few_runs_find_every_defect(tmp_path: Path) -> None:
+    trial = CountingTrial()
+    broken = [3, 77, 149]
+    findings = linted(tmp_path, chains(150, broken), X, trial)
+    runtime = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
+    assert [entry.nodes for entry in runtime] == [(f"b_{index}",) for index in broken]
+    assert set(findings.skipped) == {f"{step}_{index}" for step in "cd" for index in broken}
+    assert len(findings.ran) == 600 - 3 - 6
+    # One for all, ten stretches of 64, and for each defect, of which the checker knows already, one
+    # and the rest of its stretch.
+    assert trial.runs <= 1 + 10 + 3 * 2
+
+
+def test_defects_that_only_running_shows_are_found_by_halving(tmp_path: Path) -> None:
+    trial = CountingTrial()
+    model = chains(64, [5])
+    for tensor in model.graph.initializer:
+        if tensor.name == "wrong":  # Nothing is wrong with its shape, but there are no elements.
+            tensor.CopyFrom(numpy_helper.from_array(np.eye(4, dtype=np.float32), "wrong"))
+    broken = model.graph.node[21]
+    broken.op_type, broken.domain = "Unheard", "of.nobody"
+    model.opset_import.add(domain="of.nobody", version=1)
+    findings = linted(tmp_path, model, X, trial)
+    [entry] = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
+    assert entry.nodes == ("b_5",)
+    assert trial.runs <= 1 + 4 + 2 * 6
+
+
+def test_a_format_that_is_too_new_is_no_fault_of_a_node(tmp_path: Path) -> None:
+    model = chains(2, [])
+    model.ir_version = 99
+    findings = linted(tmp_path, model, X)
+    [entry] = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
+    assert (entry.level, entry.nodes) == (EXCEPTION, ())
+    assert "IR version" in entry.message
+    assert len(findings.ran) == 8
+
+
+def test_what_a_defect_hides_costs_no_more_than_once(tmp_path: Path) -> None:
+    count = 60_000
+    nodes = [helper.make_node("MatMul", ["x", "x"], ["t0"])]
+    nodes += [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(count)]
+    outputs = [models.value(f"t{count}", [2, 4])]
+    graph = helper.make_graph(nodes, "chain", [models.value("x", [2, 4])], outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    trials = NodeTrials(model, WeightArrays(str(tmp_path), None), X, OnnxrtTrial())
+    start = time.perf_counter()
+    trials.run()
+    assert list(trials.failures) == [0]
+    assert list(trials.skipped) == list(range(1, count + 1))
+    assert time.perf_counter() - start < 5  # Quadratic time would be about twenty seconds.
+
+
+def test_a_model_that_works_is_run_once(tmp_path: Path) -> None:
+    trial = CountingTrial()
+    findings = linted(tmp_path, chains(50, []), X, trial)
+    assert (trial.runs, findings.entries, len(findings.ran)) == (1, (), 200)
+
+
+def test_the_checker_finds_the_same_without_running(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(chains(4, [1]).SerializeToString())
+    findings = OnnxModelLinter().lint(ModelSource(str(path)), None, None)
+    [entry] = findings.entries
+    assert (entry.level, entry.source, entry.nodes) == (EXCEPTION, Source.SHAPES, ("b_1",))
+    assert entry.message == "Incompatible dimensions for matrix multiplication"
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ([2, 5], "Output: 'd_0' is of shape (2, 4), but the graph says (2, 5)."),
+        ([2, 4, 1], "Output: 'd_0' is of shape (2, 4), but the graph says (2, 4, 1)."),
+        ([2, "open"], None),
+    ],
+)
+def test_a_shape_that_the_graph_states_wrongly(
+    tmp_path: Path, stated: list[Any], message: str | None
+) -> None:
+    model = chains(1, [])
+    model.graph.output[0].CopyFrom(models.value("d_0", stated))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    findings = OnnxModelLinter().lint(ModelSource(str(path)), None, None)
+    expected = [] if message is None else [(WARNING, Source.SHAPES, ("d_0",), message)]
+    assert [(e.level, e.source, e.nodes, e.message) for e in findings.entries] == expected
+
+
+def test_weights_that_cannot_be_fed_stay_in_the_model(tmp_path: Path) -> None:
+    values = onnx.helper.make_tensor("w", TensorProto.BFLOAT16, [600], [1.0] * 600)
+    nodes = [
+        helper.make_node("Cast", ["w"], ["f"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("Add", ["f", "x"], ["s"], name="add"),
+        helper.make_node("MatMul", ["s", "bad"], ["y"], name="fails"),
+    ]
+    bad = numpy_helper.from_array(np.ones((3, 3), np.float32), "bad")
+    graph = helper.make_graph(
+        nodes, "g", [models.value("x", [600])], [models.value("y", [3])], [values, bad]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    findings = linted(tmp_path, model, {"x": np.ones(600, np.float32)})
+    assert findings.ran == {"cast", "add"}
+
+
+def test_functions_loops_and_sequences_are_tried(tmp_path: Path) -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["state", "x"], ["next"]),
+            helper.make_node("Identity", ["cond"], ["going"]),
+        ],
+        "body",
+        [models.value("i", [], TensorProto.INT64), models.value("cond", [], TensorProto.BOOL),
+         models.value("state", [2])],
+        [models.value("going", [], TensorProto.BOOL), models.value("next", [2])],
+    )  # fmt: skip
+    function = helper.make_function(
+        "mine", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
+        [helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Twice", ["x"], ["t"], name="twice", domain="mine"),
+        helper.make_node("Loop", ["n", "", "t"], ["l"], name="loop", body=body),
+        helper.make_node("SequenceConstruct", ["l", "t"], ["s"], name="sequence"),
+        *(helper.make_node("Relu", ["x"], [f"r{i}"], name=f"relu_{i}") for i in range(64)),
+        helper.make_node("ConcatFromSequence", ["s"], ["c"], name="concat", axis=0),
+        helper.make_node("Reshape", ["c", "shape"], ["y"], name="fails"),
+    ]
+    weights = [
+        numpy_helper.from_array(np.array(3, np.int64), "n"),
+        numpy_helper.from_array(np.array([5, 7], np.int64), "shape"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [models.value("x", [2])], [models.value("y", [5, 7])], weights
+    )
+    model = helper.make_model(
+        graph, ir_version=8, functions=[function],
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)],
+    )  # fmt: skip
+    findings = linted(tmp_path, model, {"x": np.ones(2, np.float32)})
+    assert {"twice", "loop", "sequence", "concat"} <= findings.ran
+    assert [entry.nodes for entry in findings.entries if entry.level == EXCEPTION] == [("fails",)]
+
+
+def test_an_operator_that_is_deprecated(tmp_path: Path) -> None:
+    node = helper.make_node("Upsample", ["x", "scales"], ["y"], name="upsample")
+    graph = helper.make_graph(
+        [node], "g", [models.value("x", [1, 1, 2, 2])], [models.value("y", [1, 1, 4, 4])],
+        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    findings = linted(tmp_path, model, {"x": np.ones((1, 1, 2, 2), np.float32)})
+    assert any("deprecated" in entry.message for entry in findings.entries)
+
+
+def test_an_unregistered_operator_is_a_warning(tmp_path: Path) -> None:
+    findings = linted(tmp_path, models.custom_op(), {"x": np.ones((1, 4), np.float32)})
+    [entry] = findings.entries
+    assert (entry.level, entry.nodes) == (WARNING, ("custom",))
+    assert "is not a registered function/op" in entry.message
+
+
+@pytest.mark.parametrize("make", [models.mlp, models.conv_net, models.every_dtype, models.identity])
+def test_sound_models(tmp_path: Path, make: Any) -> None:
+    model = make()
+    feed = {
+        value.name: np.ones(
+            [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim],
+            helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type),
+        )
+        for value in model.graph.input
+    }
+    assert linted(tmp_path, model, feed).entries == ()

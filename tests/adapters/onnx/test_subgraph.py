@@ -1,0 +1,83 @@
+"""Some nodes of a model as a model of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.reference
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+from polygraphy.adapters.onnx.subgraph import OnnxModelParts, extract_nodes
+from polygraphy.domain.capability import ModelNode
+from tests.support import models
+
+
+def names(values: object) -> list[str]:
+    return [value.name for value in values]  # type: ignore[attr-defined]
+
+
+def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    evaluator = onnx.reference.ReferenceEvaluator(model)
+    return dict(zip(evaluator.output_names, evaluator.run(None, feed)))
+
+
+def test_nodes_are_told() -> None:
+    assert OnnxModelParts().nodes(models.custom_op()) == [
+        ModelNode("CustomOp", "custom"),
+        ModelNode("Relu", "relu"),
+    ]
+
+
+@given(st.integers(1, 4))
+def test_two_halves_compute_what_the_whole_does(cut: int) -> None:
+    model = models.conv_net()
+    x = np.random.RandomState(0).standard_normal((2, 3, 16, 16)).astype(np.float32)
+    first = extract_nodes(model, range(cut))
+    second = extract_nodes(model, range(cut, 5))
+    for half in (first, second):
+        onnx.checker.check_model(half, full_check=True)
+    assert names(first.graph.output) == names(second.graph.input)
+    assert run(second, run(first, {"x": x}))["y"].tolist() == run(model, {"x": x})["y"].tolist()
+    kept = names(first.graph.initializer) + names(second.graph.initializer)
+    assert sorted(kept) == sorted(names(model.graph.initializer))
+
+
+def test_types_that_nobody_knows_are_left_out() -> None:
+    part = extract_nodes(models.custom_op(), [1])
+    [given] = part.graph.input
+    assert (given.name, given.type.WhichOneof("value")) == ("t", None)
+    [made] = part.graph.output
+    assert made.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+def test_what_graphs_inside_nodes_read_is_an_input() -> None:
+    branch = helper.make_graph(
+        [helper.make_node("Add", ["h", "own"], ["o"])],
+        "branch",
+        [],
+        [models.value("o", [2])],
+        [onnx.numpy_helper.from_array(np.ones(2, np.float32), "own")],
+    )
+    model = models.make(
+        "with_if",
+        [
+            helper.make_node("Relu", ["x"], ["h"]),
+            helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+        ],
+        [models.value("x", [2]), models.value("c", [], onnx.TensorProto.BOOL)],
+        [models.value("y", [2])],
+    )
+    assert names(extract_nodes(model, [1]).graph.input) == ["c", "h"]
+    assert names(extract_nodes(model, [0]).graph.output) == ["h"]
+
+
+def test_a_part_is_saved_with_its_weights_beside_it(tmp_path: Path) -> None:
+    part = extract_nodes(models.mlp(), [0, 1])
+    path = str(tmp_path / "part.onnx")
+    OnnxModelParts().save(part, path, external_data_path="part_ext_data", size_threshold=0)
+    assert (tmp_path / "part_ext_data").stat().st_size > 0
+    assert onnx.load(path).graph.node[1].op_type == "Relu"

@@ -1,0 +1,283 @@
+"""Inserting, removing, tidying, limiting, overriding, pruning and stripping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper, parser
+
+from polygraphy.adapters.onnx.bounding import set_upper_bound
+from polygraphy.adapters.onnx.checking import check_model, complaint
+from polygraphy.adapters.onnx.inserting import insert_node
+from polygraphy.adapters.onnx.observing import observe_shapes
+from polygraphy.adapters.onnx.overriding import override_input_shapes
+from polygraphy.adapters.onnx.pruning import prune_weights
+from polygraphy.adapters.onnx.removing import remove_nodes
+from polygraphy.adapters.onnx.stripping import reconstruct_weights, strip_weights
+from polygraphy.adapters.onnx.tidying import clean_up, sort_nodes
+from polygraphy.application.verification import verify
+from polygraphy.domain.errors import FileError, ModelError, UnknownNameError, UsageError
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.synthesis import DataLoader
+from tests.adapters.onnx.running import alike, copied, run
+from tests.support import g1, models
+
+X = np.array([-2, -1, 1, 2], np.float32)
+
+
+def parsed(body: str, weights: str = "", inputs: str = "float[4] x") -> onnx.ModelProto:
+    inner = f"<{weights}>" if weights else ""
+    text = (
+        f'<ir_version: 8, opset_import: ["": 17]> m ({inputs}) => (float[4] y) {inner} {{ {body} }}'
+    )
+    return parser.parse_model(text)
+
+
+def ops(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def test_a_node_goes_between_a_tensor_and_its_consumers() -> None:
+    model = insert_node(
+        parsed("a = Abs(x)  b = Exp(a)  y = Add(b, a)"),
+        op="Elu", inputs=["a"], outputs=["a"], name="new", attrs={"alpha": 2.0},
+    )  # fmt: skip
+    check_model(model)
+    assert ops(model) == ["Abs", "Elu", "Exp", "Add"]
+    node = model.graph.node[1]
+    assert (node.name, node.attribute[0].f) == ("new", 2.0)
+    assert node.output[0] == "a_polygraphy_surgeon_insert_output"
+    assert list(model.graph.node[3].input) == ["b", node.output[0]]
+
+
+def test_a_node_replaces_what_lies_between() -> None:
+    model = insert_node(
+        parsed("a = Abs(x)  b = Exp(a)  y = Neg(b)"), op="Sqrt", inputs=["a"], outputs=["y"]
+    )
+    assert ops(model) == ["Abs", "Sqrt"] and np.allclose(run(model, x=X)["y"], np.sqrt(abs(X)))
+
+
+def test_a_node_behind_an_output_leaves_it_its_name() -> None:
+    model = insert_node(parsed("y = Abs(x)"), op="Neg", inputs=["y"], outputs=["y"])
+    assert run(model, x=X)["y"].tolist() == [-2, -1, -1, -2]
+
+
+def test_nodes_are_put_where_they_can_be_computed() -> None:
+    model = insert_node(
+        parsed("a = Abs(x)  c = Neg(a)  b = Exp(x)  y = Add(c, b)"),
+        op="Max", inputs=["a", "b"], outputs=["c"],
+    )  # fmt: skip
+    check_model(model)
+    assert ops(model) == ["Abs", "Exp", "Max", "Add"]
+
+
+def test_inserting_what_cannot_be_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="'z'"):
+        insert_node(parsed("y = Abs(x)"), op="Neg", inputs=["z"], outputs=["y"])
+    with pytest.raises(UsageError, match="input or a weight"):
+        insert_node(parsed("y = Abs(x)"), op="Neg", inputs=["y"], outputs=["x"])
+    with pytest.raises(ModelError, match="circle"):
+        insert_node(parsed("a = Abs(x)  y = Neg(a)"), op="Exp", inputs=["y"], outputs=["a"])
+
+
+def test_a_domain_of_its_own_is_imported() -> None:
+    model = insert_node(parsed("y = Abs(x)"), op="F", inputs=["x"], outputs=["y"], domain="mine")
+    assert model.opset_import[1].domain == "mine" and complaint(model) == ""
+
+
+def test_removed_nodes_are_bridged_everywhere() -> None:
+    body = """a = Relu(x)  b = Relu(a)  m = ReduceMax<keepdims=0>(b)  c = Cast<to=9>(m)
+    d = If(c) <then_branch = t () => (float[4] p) { q = Relu(b)  p = Neg(q) },
+    else_branch = e () => (float[4] r) { r = Relu(b) }>
+    y = Relu(d)"""
+    model = remove_nodes(parsed(body), ["Relu"])
+    check_model(model)
+    assert ops(model) == ["ReduceMax", "Cast", "If", "Identity"]
+    assert run(model, x=X)["y"].tolist() == (-X).tolist()
+
+
+def test_removing_what_cannot_be_removed_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="'Relus'"):
+        remove_nodes(g1.classifier(), ["Relus"])
+    with pytest.raises(UsageError, match="no operand"):
+        remove_nodes(parsed("a = RandomNormal<shape=[4]>()  y = Add(a, x)"), ["RandomNormal"])
+    with pytest.raises(UsageError, match="further results that are used: j"):
+        remove_nodes(
+            parsed(
+                "k = Constant<value_ints=[4]>()  v, j = TopK(x, k)  f = Cast<to=1>(j)  y = Add(v, f)"
+            ),
+            ["TopK"],
+        )
+
+
+def test_what_nothing_depends_on_is_removed() -> None:
+    model = parsed(
+        "a = Abs(x)  dead = Exp(a)  deader = Add(dead, v)  y = Add(a, w)",
+        "float[4] w = {1,2,3,4}, float[4] v = {1,2,3,4}",
+    )
+    clean_up(model)
+    assert ops(model) == ["Abs", "Add"] and [t.name for t in model.graph.initializer] == ["w"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.permutations(range(6)))
+def test_sorting_restores_an_order(order: list[int]) -> None:
+    model = parsed(
+        "a = Abs(x)  b = Exp(a)  c = Neg(x)  d = Add(b, c)  e = Mul(d, a)  y = Sub(e, c)"
+    )
+    whole = run(model, x=X)
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes[index] for index in order)
+    sort_nodes(model)
+    check_model(model)
+    assert alike(whole, run(model, x=X))
+    again = [node.SerializeToString() for node in model.graph.node]
+    assert again == [node.SerializeToString() for node in sort_nodes(model).graph.node]
+
+
+def test_circles_are_told() -> None:
+    model = parsed("a = Abs(x)  y = Add(a, x)")
+    model.graph.node[0].input[0] = "y"
+    with pytest.raises(ModelError, match="circle"):
+        sort_nodes(model)
+
+
+def growing() -> onnx.ModelProto:
+    """Return a model that makes as many numbers as the sum of its input says."""
+    return parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> m (float[4] x) => (int64[n] y)
+        <int64 zero = {0}, int64 one = {1}> { s = ReduceSum<keepdims=0>(x)
+        limit = Cast<to=7>(s)  y = Range(zero, limit, one) }"""
+    )
+
+
+@pytest.mark.parametrize("bounds", [5, {"": 5}, {"y": 5}, {"limit": 5}, {"": 9, "y": 5}])
+def test_what_grows_without_limit_gets_one(bounds: Any) -> None:
+    model = set_upper_bound(growing(), bounds)
+    check_model(model)
+    assert "Min" in ops(model)
+    assert len(run(model, x=np.full(4, 100, np.float32))["y"]) == 5
+    assert len(run(model, x=np.full(4, 0.5, np.float32))["y"]) == 2
+
+
+def test_limits_for_what_does_not_grow_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="'nope'"):
+        set_upper_bound(growing(), {"nope": 5})
+    with pytest.raises(UsageError, match="Those of these do: 'y'"):
+        set_upper_bound(growing(), {"s": 5})
+    with pytest.raises(UsageError, match="not positive"):
+        set_upper_bound(growing(), 0)
+    model = growing()
+    assert set_upper_bound(model, 5, copy=True) != model == growing()
+
+
+def test_overridden_shapes_count_and_others_are_forgotten() -> None:
+    model = override_input_shapes(g1.classifier(), {"in*": [2, 3, "side", None]})
+    [value] = model.graph.input
+    dims = [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    assert dims == [2, 3, "side", 0]
+    assert not model.graph.output[0].type.tensor_type.shape.dim[0].dim_param
+    with pytest.raises(UnknownNameError, match="'out'"):
+        override_input_shapes(g1.classifier(), {"out": [1]})
+
+
+def test_observed_shapes_are_those_of_the_data() -> None:
+    loader = DataLoader(
+        input_metadata=TensorMetadata()
+        .add("image", None, (2, 3, 224, 224))
+        .add("mask", None, (2, 1, 224, 224))
+    )
+    model = observe_shapes(g1.masked_mean(), loader)
+    check_model(model)
+    shapes = {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in (*model.graph.input, *model.graph.value_info, *model.graph.output)
+    }
+    assert shapes == {
+        "image": [2, 3, 224, 224], "mask": [2, 1, 224, 224], "masked": [2, 3, 224, 224],
+        "output": [2, 3, 1, 1],
+    }  # fmt: skip
+
+
+def weights(model: onnx.ModelProto) -> dict[str, Any]:
+    return {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+
+
+def test_pruned_weights_are_sparse_and_the_others_untouched() -> None:
+    before, model = weights(g1.classifier()), prune_weights(g1.classifier())
+    after = weights(model)
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed == {"conv2.weight", "fc1.weight", "fc2.weight"}
+    assert np.count_nonzero(after["conv2.weight"]) == before["conv2.weight"].size // 2
+    assert model.opset_import == g1.classifier().opset_import
+
+
+def test_weights_come_and_go(tmp_path: Path) -> None:
+    model = prune_weights(g1.classifier())
+    stripped = strip_weights(copied(model), exclude=["conv1.bias"])
+    check_model(stripped)
+    marks = {t.name: t.doc_string for t in stripped.graph.initializer}
+    assert marks["conv1.bias"] == "" and marks["conv1.weight"] == "TRT_WEIGHTLESS/"
+    assert marks["fc1.weight"] == "TRT_WEIGHTLESS/SPARSE_2_4"
+    assert stripped.doc_string == "TRT_WEIGHTLESS"
+    assert [t.raw_data for t in stripped.graph.initializer if t.name == "fc1.weight"] == [b""]
+    (tmp_path / "names.txt").write_text("conv1.bias\n\nfc1.weight\n")
+    fewer = strip_weights(copied(model), exclude_list=str(tmp_path / "names.txt"))
+    assert not {t.name: t.doc_string for t in fewer.graph.initializer}["fc1.weight"]
+    full, again = (reconstruct_weights(copied(stripped)) for _ in range(2))
+    check_model(full)
+    assert full == again and full.doc_string == ""
+    assert {t.name: (t.data_type, list(t.dims)) for t in full.graph.initializer} == {
+        t.name: (t.data_type, list(t.dims)) for t in model.graph.initializer
+    }
+    made = weights(full)
+    assert np.count_nonzero(made["fc1.weight"]) == made["fc1.weight"].size // 2
+    assert np.array_equal(made["conv1.bias"], weights(model)["conv1.bias"])
+    run(full, input=np.zeros((1, 3, 224, 224), np.float32))
+
+
+def test_stripping_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="'nope'"):
+        strip_weights(g1.classifier(), exclude=["nope"])
+    with pytest.raises(FileError, match=r"names\.txt"):
+        strip_weights(g1.classifier(), exclude_list=str(tmp_path / "names.txt"))
+    with pytest.raises(ModelError, match="all its weights"):
+        reconstruct_weights(g1.classifier())
+
+
+def test_typed_storage_and_quantised_weights_are_stripped_too() -> None:
+    w = helper.make_tensor("w", 1, [4, 4], [float(i) for i in range(16)])
+    model = models.make(
+        "m",
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [models.value("x", (1, 4))],
+        [models.value("y", (1, 4))],
+        weights={"w": np.zeros((4, 4), np.float32)},
+    )
+    model.graph.initializer[0].CopyFrom(w)
+    [tensor] = strip_weights(model).graph.initializer
+    assert not tensor.float_data and tensor.doc_string == "TRT_WEIGHTLESS/"
+
+
+def test_the_checker_is_asked_and_tolerates_plugins(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = parsed("y = Abs(x)")
+    bad.graph.node[0].output[0] = "z"
+    with pytest.raises(ModelError, match="against the ONNX standard"):
+        check_model(bad)
+    check_model(parsed("y = NoSuchOperator(x)"))
+    assert "NoSuchOperator" in capsys.readouterr().out
+
+
+def test_verification_tells_what_changed() -> None:
+    model = parsed("a = Abs(x)  y = Exp(a)")
+    assert verify(model, parsed("a = Abs(x)  b = Abs(a)  y = Exp(b)"))
+    assert not verify(model, parsed("y = Exp(x)"), DataLoader(val_range=(-1, -0.5)))
+    part = parsed("y = Exp(a)", inputs="float[4] a")
+    assert verify(model, part, DataLoader(val_range=(-1, -0.5)))

@@ -1,0 +1,169 @@
+"""Static quantisation, judged by what the quantised models compute."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polygraphy.adapters.onnxruntime.calibration_cache import load_ranges, save_ranges
+from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer
+from polygraphy.comparator import DataLoader
+from polygraphy.domain.datatype import DataType
+from polygraphy.domain.errors import FileError, InputError, UsageError
+from tests.support import models
+
+
+def feeds(shape: tuple[int, ...] = (4, 8), count: int = 6) -> list[dict[str, Any]]:
+    random = np.random.RandomState(3)
+    return [{"x": random.standard_normal(shape).astype(np.float32)} for _ in range(count)]
+
+
+def outputs(model: onnx.ModelProto, feed: dict[str, Any]) -> np.ndarray[Any, Any]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    [made] = session.run(None, feed)
+    return np.asarray(made)
+
+
+def quantize(model: onnx.ModelProto, data: Any, **options: Any) -> onnx.ModelProto:
+    made: onnx.ModelProto = OnnxrtQuantizer().quantize(model, data, DataType.INT8, **options)
+    onnx.checker.check_model(made)
+    return made
+
+
+@pytest.mark.parametrize("method", ["entropy", "minmax", "percentile"])
+def test_quantised_models_compute_nearly_the_same(method: str) -> None:
+    model, data = models.mlp(), feeds()
+    quantized = quantize(model, data, method=method)
+    ops = [node.op_type for node in quantized.graph.node]
+    assert ops.count("QuantizeLinear") == 2 and ops.count("DequantizeLinear") == 4
+    exact, lowered = outputs(model, data[0]), outputs(quantized, data[0])
+    error = np.abs(exact - lowered).max() / np.abs(exact).max()
+    assert 0 < error < 0.05
+
+
+def test_convolutions_are_quantised_per_channel() -> None:
+    quantized = quantize(models.conv_net(), feeds((2, 3, 16, 16)), method="minmax")
+    scales = {one.name: one for one in quantized.graph.initializer}
+    [conv] = [node for node in quantized.graph.node if node.op_type == "Conv"]
+    [weight] = [node for node in quantized.graph.node if conv.input[1] in node.output]
+    assert list(scales[weight.input[1]].dims) == [8]
+    zeros = onnx.numpy_helper.to_array(scales[weight.input[2]])
+    assert zeros.dtype == np.int8 and not zeros.any()
+    bias = conv.input[2]
+    assert scales[bias].data_type == onnx.TensorProto.FLOAT
+
+
+def test_ranges_take_in_what_was_seen() -> None:
+    cache = io.BytesIO()
+    data = feeds()
+    quantize(models.mlp(), data, method="minmax", cache=cache)
+    every = np.concatenate([feed["x"] for feed in data])
+    ranges = json.loads(cache.getvalue())
+    assert ranges["calibration"] == "minmax"
+    assert list(ranges["ranges"]) == ["x", "h_relu"]
+    assert ranges["ranges"]["x"] == [float(every.min()), float(every.max())]
+
+
+def test_the_cache_spares_the_data(tmp_path: Path) -> None:
+    cache = str(tmp_path / "calibration.json")
+    first = quantize(models.mlp(), feeds(), method="minmax", cache=cache)
+
+    def never() -> Iterator[dict[str, Any]]:
+        raise AssertionError("the data are not needed")
+
+    again = quantize(models.mlp(), never, cache=cache)
+    assert again.SerializeToString(deterministic=True) == first.SerializeToString(
+        deterministic=True
+    )
+    assert quantize(models.mlp(), None, cache=cache).graph.node
+
+
+def test_a_cache_that_lacks_tensors_is_made_anew_or_refused(tmp_path: Path) -> None:
+    cache = tmp_path / "calibration.json"
+    save_ranges(cache, {"x": (-1.0, 1.0)}, "minmax")
+    with pytest.raises(FileError, match="lacks ranges of 'h_relu'"):
+        quantize(models.mlp(), None, cache=cache)
+    quantize(models.mlp(), feeds(), cache=cache, method="minmax")
+    assert set(load_ranges(cache) or ()) == {"x", "h_relu"}
+
+
+def test_tables_of_tensorrt_are_read(tmp_path: Path) -> None:
+    scale = struct.pack("!f", 0.03125).hex()
+    table = tmp_path / "trt.cache"
+    table.write_text(f"TRT-8600-EntropyCalibration2\nx: {scale}\na: b: {scale}\n")
+    assert load_ranges(table) == {"x": (-3.96875, 3.96875), "a: b": (-3.96875, 3.96875)}
+
+
+@pytest.mark.parametrize("text", ["nonsense", "{}", '{"ranges": {"x": [2, 1]}}', "TRT-1\nx 00"])
+def test_other_files_are_no_caches(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(FileError, match="no calibration cache"):
+        load_ranges(tmp_path / "c")
+
+
+pairs = st.tuples(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30)).map(lambda p: (min(p), max(p)))
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.text(), pairs))
+def test_ranges_survive_the_cache(ranges: dict[str, tuple[float, float]]) -> None:
+    cache = io.BytesIO(b"something longer that was there before, and has to go" * 9)
+    save_ranges(cache, ranges, "entropy")
+    assert load_ranges(cache) == ranges
+
+
+def test_old_operator_sets_are_lifted() -> None:
+    model = models.mlp()
+    del model.opset_import[:]
+    model.opset_import.append(onnx.helper.make_opsetid("", 11))
+    quantized = quantize(model, feeds(), method="minmax")
+    assert quantized.opset_import[0].version >= 13
+
+
+def test_a_data_loader_is_told_what_the_inputs_are() -> None:
+    loader = DataLoader(iterations=2)
+    assert quantize(models.mlp(), loader, method="minmax").graph.node
+
+
+def test_of_a_model_without_products_nothing_is_quantised() -> None:
+    quantized = quantize(models.identity(), feeds((1, 1, 2, 2)))
+    assert [node.op_type for node in quantized.graph.node] == ["Identity"]
+
+
+def test_a_generator_is_enough_and_an_empty_one_is_not() -> None:
+    quantize(models.mlp(), iter(feeds()), method="minmax")
+    for model in (models.mlp(), models.identity()):
+        with pytest.raises(InputError, match="yields nothing"):
+            quantize(model, iter(()))
+    with pytest.raises(InputError, match="no cache"):
+        quantize(models.mlp(), None)
+
+
+def test_methods_are_known() -> None:
+    with pytest.raises(UsageError, match="'entropy', 'minmax'"):
+        quantize(models.mlp(), feeds(), method="median")
+
+
+def test_nan_and_infinity_do_not_spoil_a_range() -> None:
+    data = feeds()
+    data[1]["x"][0, :2] = np.inf, np.nan
+    cache = io.BytesIO()
+    for method in ("minmax", "percentile"):
+        cache = io.BytesIO()
+        quantize(models.mlp(), data, method=method, cache=cache)
+        low, high = json.loads(cache.getvalue())["ranges"]["x"]
+        assert -10 < low < high < 10

@@ -1,0 +1,233 @@
+"""Calibrators, called as TensorRT calls them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.fake import HostMemory
+from polygraphy.adapters.tensorrt.calibrator import CalibrationData, Calibrator
+from polygraphy.adapters.tensorrt.callbacks import raise_kept_errors
+from polygraphy.adapters.tensorrt.module import using
+from polygraphy.domain.errors import InputError, UnknownNameError
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.ports.binding import bind
+from polygraphy.ports.memory import DeviceMemory
+from tests.support.build_callbacks import CallingTensorRT
+
+TABLE = b"TRT-8600-Entropy\nx: 3c010a14\n"
+
+
+@pytest.fixture
+def memory() -> Iterator[HostMemory]:
+    with bind(DeviceMemory, HostMemory()) as bound:
+        yield bound
+
+
+@pytest.fixture
+def trt() -> Iterator[CallingTensorRT]:
+    with using(CallingTensorRT()) as module:
+        yield module
+
+
+def feeds(count: int = 3, size: int = 4) -> Iterator[dict[str, Any]]:
+    for index in range(count):
+        yield {"x": np.full(size, index, np.float32), "y": np.ones(2, np.int32)}
+
+
+def finish(calibrator: Any) -> None:
+    raise_kept_errors(SimpleNamespace(int8_calibrator=calibrator))
+
+
+def read(memory: HostMemory, address: int, size: int = 4) -> list[float]:
+    array = np.empty(size, np.float32)
+    memory.copy_to_host(array, address)
+    return array.tolist()
+
+
+def test_data_go_to_the_device_in_the_order_of_the_names(
+    trt: CallingTensorRT, memory: HostMemory
+) -> None:
+    seen = []
+    calibrator = Calibrator(feeds())
+    assert calibrator.read_calibration_cache() is None
+    while (batch := calibrator.get_batch(["y", "x"])) is not None:
+        seen.append(read(memory, batch[1]))
+    assert seen == [[index] * 4 for index in map(float, range(3))]
+    assert sorted(memory.outstanding.values()) == [8, 16]
+    calibrator.free()
+    assert memory.outstanding == {}
+
+
+def test_memory_grows_with_the_data(trt: CallingTensorRT, memory: HostMemory) -> None:
+    with Calibrator([{"x": np.zeros(n, np.float32)} for n in (2, 8, 4)]) as calibrator:
+        assert len(trt.calibrate(calibrator, ["x"])) == 3
+        assert list(memory.outstanding.values()) == [32]
+        finish(calibrator)
+    assert memory.outstanding == {}
+
+
+def test_the_cache_is_written_once_and_then_spares_the_data(
+    trt: CallingTensorRT, memory: HostMemory, tmp_path: Path
+) -> None:
+    cache = tmp_path / "calibration.cache"
+    assert len(trt.calibrate(Calibrator(feeds, cache=str(cache)), ["x"])) == 3
+    assert cache.read_bytes() == TABLE
+
+    def never() -> None:
+        raise AssertionError("the data are not needed")
+
+    calibrator = Calibrator(never, cache=str(cache))
+    assert trt.calibrate(calibrator, ["x"]) == []
+    finish(calibrator)
+
+
+def test_an_empty_cache_is_no_cache(
+    trt: CallingTensorRT, memory: HostMemory, tmp_path: Path
+) -> None:
+    (tmp_path / "c").touch()
+    assert len(trt.calibrate(Calibrator(feeds(), cache=tmp_path / "c"), ["x"])) == 3
+    assert (tmp_path / "c").read_bytes() == TABLE
+
+
+def test_the_cache_may_be_an_open_file(trt: CallingTensorRT, memory: HostMemory) -> None:
+    file = io.BytesIO(b"")
+    trt.calibrate(Calibrator(feeds(), cache=file), ["x"])
+    assert file.getvalue() == TABLE
+    assert trt.calibrate(Calibrator(feeds(), cache=file), ["x"]) == []
+
+
+def test_errors_of_the_data_loader_reach_the_caller_as_they_were(
+    trt: CallingTensorRT, memory: HostMemory, tmp_path: Path
+) -> None:
+    class MineError(Exception):
+        pass
+
+    def broken() -> Iterator[dict[str, Any]]:
+        yield from feeds(1)
+        raise MineError("disk on fire")
+
+    cache = tmp_path / "c"
+    calibrator = Calibrator(broken(), cache=cache)
+    assert len(trt.calibrate(calibrator, ["x"])) == 1
+    with pytest.raises(MineError, match="disk on fire"):
+        finish(calibrator)
+    finish(calibrator)  # Once is enough.
+    assert not cache.exists()
+
+
+def test_interrupts_are_kept_too(trt: CallingTensorRT, memory: HostMemory) -> None:
+    def interrupted() -> Iterator[dict[str, Any]]:
+        raise KeyboardInterrupt
+        yield {}
+
+    calibrator = Calibrator(interrupted())
+    assert calibrator.get_batch(["x"]) is None
+    with pytest.raises(KeyboardInterrupt):
+        finish(calibrator)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [([], "no calibration data"), ([{"z": np.zeros(1, np.float32)}], "lack 'x'")],
+)
+def test_data_that_cannot_be_used(
+    trt: CallingTensorRT, memory: HostMemory, data: Any, message: str
+) -> None:
+    calibrator = Calibrator(data)
+    assert trt.calibrate(calibrator, ["x"]) == []
+    with pytest.raises(InputError, match=message):
+        finish(calibrator)
+
+
+def test_data_are_checked_against_what_the_network_asks_for(
+    trt: CallingTensorRT, memory: HostMemory
+) -> None:
+    wanted = TensorMetadata().add("x", np.float16, (4,)).add("y", np.int64, (2,))
+    calibrator = Calibrator(feeds(1))
+    calibrator.set_input_metadata(wanted)
+    [addresses] = trt.calibrate(calibrator, ["x", "y"])
+    finish(calibrator)
+    assert sorted(memory.outstanding.values()) == [16, 16]  # Computed in float32; indices stay.
+    integers = np.empty(2, np.int64)
+    memory.copy_to_host(integers, addresses[1])
+    assert integers.tolist() == [1, 1]
+    calibrator = Calibrator(feeds(1, size=5))
+    calibrator.set_input_metadata(wanted)
+    trt.calibrate(calibrator, ["x"])
+    with pytest.raises(InputError, match=r"'x' must have shape"):
+        finish(calibrator)
+
+
+def test_a_data_loader_is_told_what_the_inputs_are(
+    trt: CallingTensorRT, memory: HostMemory
+) -> None:
+    from polygraphy.comparator import DataLoader
+
+    loader = DataLoader(iterations=2)
+    calibrator = Calibrator(loader)
+    calibrator.set_input_metadata(TensorMetadata().add("x", np.float32, (3,)))
+    assert len(trt.calibrate(calibrator, ["x"])) == 2
+    finish(calibrator)
+
+
+def test_data_on_the_device_stay_where_they_are(trt: CallingTensorRT, memory: HostMemory) -> None:
+    assert trt.calibrate(Calibrator([{"x": 4096}, {"x": 8192}]), ["x"]) == [[4096], [8192]]
+    assert memory.outstanding == {}
+
+
+def test_data_are_read_anew_by_the_next_build(trt: CallingTensorRT, memory: HostMemory) -> None:
+    calibrator = Calibrator(list(feeds()))
+    assert [len(trt.calibrate(calibrator, ["x"])) for _ in range(2)] == [3, 3]
+
+
+def test_the_base_class_and_the_algorithm_can_be_chosen(trt: CallingTensorRT) -> None:
+    assert isinstance(Calibrator([]), trt.IInt8EntropyCalibrator2)
+    by_name = Calibrator([], BaseClass="IInt8MinMaxCalibrator")
+    by_class = Calibrator([], BaseClass=trt.IInt8MinMaxCalibrator)
+    for one in (by_name, by_class):
+        assert isinstance(one, trt.IInt8MinMaxCalibrator)
+        assert one.get_algorithm() == "MINMAX_CALIBRATION"
+    general = Calibrator([], BaseClass=trt.IInt8Calibrator)
+    assert general.get_algorithm() == "ENTROPY_CALIBRATION_2"
+    assert Calibrator([], algo="LEGACY").get_algorithm() == "LEGACY"
+    with pytest.raises(UnknownNameError, match="IInt8MinMaxCalibrator"):
+        Calibrator([], BaseClass="IInt8MaxMinCalibrator")
+
+
+def test_numbers_are_handed_on(trt: CallingTensorRT) -> None:
+    usual = Calibrator([])
+    assert (usual.get_batch_size(), usual.get_quantile(), usual.get_regression_cutoff()) == (
+        1,
+        0.5,
+        0.5,
+    )
+    chosen = Calibrator([], batch_size=4, quantile=0.9, regression_cutoff=0.1)
+    assert chosen.get_batch_size() == 4
+    assert (chosen.get_quantile(), chosen.get_regression_cutoff()) == (0.9, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [
+        ({}, "entropy"),
+        ({"BaseClass": "IInt8MinMaxCalibrator"}, "minmax"),
+        ({"BaseClass": "IInt8LegacyCalibrator"}, "percentile"),
+        ({"algo": "MINMAX_CALIBRATION"}, "minmax"),
+    ],
+)
+def test_without_calibrators_the_data_are_kept_for_quantising(
+    options: dict[str, Any], method: str
+) -> None:
+    data = [{"x": 1}]
+    with using(CallingTensorRT(has_calibrators=False)):
+        made = Calibrator(data, cache="c", **options)
+        assert made == CalibrationData(data, "c", method)
+        with pytest.raises(UnknownNameError):
+            Calibrator(data, BaseClass="Mine")

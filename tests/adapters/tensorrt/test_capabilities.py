@@ -1,0 +1,187 @@
+"""The adapter finds out what a TensorRT can do by its names, and uses none that is not there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import polygraphy.adapters.tensorrt as adapter
+from polygraphy.adapters.tensorrt import module as module_in_use
+from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value
+from polygraphy.adapters.tensorrt.features import FEATURES
+from polygraphy.adapters.tensorrt.module import is_rtx, tensorrt_module, trt, using
+from polygraphy.domain.errors import BackendError, MissingDependencyError
+from tests.support.tensorrt_names import VERSIONS, named_module, names_of
+
+# Whose modules are looked through; those of the run side have tests of their own.
+_FILES = (
+    "build",
+    "config",
+    "config_settings",
+    "datatype",
+    "deserialize",
+    "engine",
+    "layer_precisions",
+    "logger",
+    "network",
+    "network_edits",
+    "network_outputs",
+    "onnx_network",
+    "origins",
+    "plugins",
+    "profile",
+    "provenance",
+    "rtx_config",
+    "stream_reader",
+    "timing_cache",
+)
+_CLASSES = {
+    "builder": "Builder",
+    "cache": "ITimingCache",
+    "config": "IBuilderConfig",
+    "engine": "ICudaEngine",
+    "layer": "ILayer",
+    "network": "INetworkDefinition",
+    "parser": "OnnxParser",
+    "profile": "IOptimizationProfile",
+    "runtime": "Runtime",
+    "tensor": "ITensor",
+}
+# Names that some versions lack, and the feature that is asked for before they are used.
+_GUARDED = {
+    "DataType.BF16": "",  # looked up with a default
+    "IBuilderConfig.clear_quantization_flag": "quantization_flags",
+    "IBuilderConfig.set_quantization_flag": "quantization_flags",
+    "IBuilderConfig.algorithm_selector": "algorithm_selector",
+    "IBuilderConfig.int8_calibrator": "calibrators",
+    "IBuilderConfig.set_calibration_profile": "calibrators",
+    "IBuilderConfig.num_compute_capabilities": "compute_capability",
+    "IBuilderConfig.set_compute_capability": "compute_capability",
+    "IBuilderConfig.progress_monitor": "progress_monitor",
+    "IAttentionInputLayer": "attention",
+    "ILayer.precision": "layer_precisions",
+    "ILayer.set_output_type": "layer_precisions",
+    "INetworkDefinition.get_flag": "strongly_typed",
+    "INetworkDefinition.mark_debug": "debug_tensors",
+    "INetworkDefinition.mark_unfused_tensors_as_debug_tensors": "marked_unfused_tensors",
+    "LayerType.ATTENTION_INPUT": "attention",
+    "NetworkDefinitionCreationFlag.STRONGLY_TYPED": "strongly_typed",
+    "OnnxParser.clear_flag": "parser_flags",
+    "OnnxParser.set_builder_config": "parser_builder_config",
+    "OnnxParser.set_flag": "parser_flags",
+    "OnnxParserFlag": "parser_flags",
+    "OnnxParserFlag.NATIVE_INSTANCENORM": "parser_flags",
+    "QuantizationFlag": "quantization_flags",
+}
+
+
+def _used_names() -> set[str]:
+    """Return every ``trt.X``, ``trt.X.Y`` and ``network.member`` in the adapter's source."""
+    folder = Path(str(adapter.__file__)).parent
+    found: set[str] = set()
+    for name in _FILES:
+        tree = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Attribute):
+                continue
+            dotted = ast.unparse(node)
+            if match := re.fullmatch(r"trt\.(\w+(?:\.\w+)?)", dotted):
+                found.add(match[1])
+            elif match := re.fullmatch(r"(\w+)\.(\w+)", dotted):
+                owner = _CLASSES.get(match[1])
+                if owner is not None:
+                    found.add(f"{owner}.{match[2]}")
+    # Python's own, and objects of ours that go by the same variable names.
+    return {name for name in found if "__" not in name}
+
+
+def test_there_are_names_to_look_at() -> None:
+    used = _used_names()
+    assert {"Builder.create_network", "DataType.BOOL", "INetworkDefinition.mark_output"} <= used
+    assert len(used) > 60
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_name_exists_or_is_guarded(version: str) -> None:
+    known = names_of(version)
+    with using(named_module(version)):
+        features = capabilities().features
+    for name in sorted(_used_names() - known):
+        assert name in _GUARDED, f"{name} does not exist in TensorRT {version}"
+        assert _GUARDED[name] not in features, f"{name} is missing in {version}, and not guarded"
+
+
+@pytest.mark.parametrize("feature", sorted(FEATURES))
+def test_every_feature_tells_versions_apart_or_is_everywhere(feature: str) -> None:
+    having = [version for version in VERSIONS if _has(version, feature)]
+    assert having, f"No recorded TensorRT shows {FEATURES[feature].signs}"
+
+
+def _has(version: str, feature: str) -> bool:
+    with using(named_module(version)):
+        return capabilities().has(feature)
+
+
+@pytest.mark.parametrize(
+    ("feature", "versions"),
+    [
+        ("weak_typing", ["8.6.0", "10.0.1", "10.16.1.11"]),
+        ("strongly_typed", ["10.0.1", "10.16.1.11", "11.4.0.106", "rtx-1.7.1.116"]),
+        ("implicit_batch", ["8.6.0"]),
+        ("algorithm_selector", ["8.6.0", "10.0.1", "10.16.1.11"]),
+        ("stream_reader_v2", ["10.16.1.11", "11.4.0.106", "rtx-1.7.1.116"]),
+        ("dla_workspace_allocation_strategy", ["11.4.0.106", "rtx-1.7.1.116"]),
+        ("compute_capability", ["rtx-1.7.1.116"]),
+        ("debug_tensors", ["10.0.1", "10.16.1.11", "11.4.0.106", "rtx-1.7.1.116"]),
+    ],
+)
+def test_features_of_versions(feature: str, versions: list[str]) -> None:
+    assert [version for version in VERSIONS if _has(version, feature)] == versions
+
+
+def test_a_missing_feature_says_who_has_it_and_what_to_do() -> None:
+    with using(named_module("11.4.0.106")), pytest.raises(BackendError) as caught:
+        capabilities().require("calibrators", "calibrator=...")
+    message = str(caught.value)
+    assert message.startswith("calibrator=... needs INT8 calibrators, which TensorRT 11.4.0.106")
+    assert "8.6 to 10.x" in message
+    assert "Q/DQ" in message
+
+
+def test_a_misspelt_feature_is_not_a_missing_one() -> None:
+    with using(named_module("8.6.0")), pytest.raises(KeyError):
+        capabilities().has("calibrator")
+
+
+def test_members_of_enums_are_found_by_name_in_any_case() -> None:
+    with using(named_module("8.6.0")):
+        assert enum_value("BuilderFlag", "fp16", "fp16=True").name == "FP16"
+        with pytest.raises(
+            BackendError, match=r"bf16=True needs BuilderFlag\.BF16.*There is: .*FP16"
+        ):
+            enum_value("BuilderFlag", "bf16", "bf16=True")
+        with pytest.raises(BackendError, match="no RuntimePlatform at all"):
+            enum_value("RuntimePlatform", "SAME_AS_BUILD", "runtime_platform")
+
+
+def test_the_stand_in_forwards_to_the_module_in_use() -> None:
+    outer, inner = named_module("8.6.0"), named_module("rtx-1.7.1.116")
+    with using(outer):
+        assert trt.__version__ == "8.6.0"
+        assert not is_rtx()
+        with using(inner):
+            assert tensorrt_module() is inner
+            assert is_rtx()
+        assert tensorrt_module() is outer
+    assert not hasattr(trt, "__wrapped__")
+
+
+def test_without_tensorrt_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module_in_use.config, "USE_TENSORRT_RTX", False)
+    for name in ("tensorrt", "tensorrt_rtx"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    with using(None), pytest.raises(MissingDependencyError, match="pip install"):
+        _ = trt.Logger

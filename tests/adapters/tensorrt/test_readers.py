@@ -1,0 +1,61 @@
+"""Files that TensorRT reads itself: plans piece by piece, and runtime libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.tensorrt.module import using
+from polygraphy.backend.trt import FileReader, LoadRuntime
+from polygraphy.domain.errors import BackendError, FileError
+from tests.support.tensorrt_names import named_module
+
+
+def test_a_plan_is_read_in_any_order(tmp_path: Path) -> None:
+    class Base:
+        """Stands for IStreamReaderV2, of which none is made without a driver."""
+
+        def seek(self, offset: int, where: Any) -> bool:
+            raise NotImplementedError
+
+    path = tmp_path / "x.engine"
+    path.write_bytes(b"0123456789")
+    with using(named_module("11.4.0.106")) as module, FileReader(str(path), Base) as reader:
+        where = module.SeekPosition
+        assert reader.read(4, 0) == b"0123"
+        assert reader.seek(-2, where.END)
+        assert reader.read(4, 0) == b"89"
+        assert reader.seek(1, where.SET)
+        assert reader.seek(1, where.CUR)
+        assert reader.read(1, 0) == b"2"
+        assert not reader.seek(-5, where.SET)
+    with pytest.raises(ValueError, match="closed"):
+        reader.read(1, 0)
+
+
+def test_a_plan_is_read_from_start_to_end_where_readers_cannot_seek(tmp_path: Path) -> None:
+    class Base:
+        """Stands for IStreamReader, which has no `seek`."""
+
+    path = tmp_path / "x.engine"
+    path.write_bytes(b"0123456789")
+    with using(named_module("10.0.1")), FileReader(str(path), Base) as reader:
+        assert reader.read(6) == b"012345"
+        assert reader.read(6) == b"6789"
+        assert not hasattr(reader, "seek")
+
+
+def test_where_there_are_no_readers_the_error_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "x.engine"
+    path.write_bytes(b"plan")
+    with using(named_module("8.6.0")), pytest.raises(BackendError, match="stream readers"):
+        FileReader(str(path))
+
+
+def test_files_that_are_missing(rtx: Any, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"Engine .* does not exist"):
+        FileReader(str(tmp_path / "none.engine"))
+    with pytest.raises(FileError, match=r"Runtime library .* does not exist"):
+        LoadRuntime(str(tmp_path / "libnvinfer_lean.so"))()

@@ -1,0 +1,326 @@
+"""Models of PyTorch of every kind, run eagerly, compiled, and node by node."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from polygraphy import constants  # noqa: E402
+from polygraphy.backend.pyt import PytRunner, TorchFromPath, torch_from_path  # noqa: E402
+from polygraphy.domain.datatype import DataType  # noqa: E402
+from polygraphy.domain.errors import (  # noqa: E402
+    BackendError,
+    FileError,
+    InputError,
+    ModelError,
+    UsageError,
+)
+from polygraphy.domain.metadata import TensorMetadata  # noqa: E402
+
+X = np.random.RandomState(0).standard_normal((5, 4)).astype(np.float32)
+
+
+class Net(torch.nn.Module):
+    """A dense layer, dropout and a ReLU; returns it and its sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = torch.nn.Linear(4, 3)
+        self.dropout = torch.nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = torch.relu(self.dropout(self.dense(x)))
+        return h, h.sum(1)
+
+
+@pytest.fixture
+def net() -> Net:
+    torch.manual_seed(0)
+    return Net()
+
+
+def expected(net: Net) -> Any:
+    with torch.no_grad():
+        weight, bias = net.dense.weight.numpy(), net.dense.bias.numpy()
+    return np.maximum(X @ weight.T + bias, 0)
+
+
+def exported(net: Any, *args: Any, **kwargs: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(net.eval(), args, **kwargs)
+
+
+def export(net: Net) -> Any:
+    return exported(net, torch.ones(2, 4), dynamic_shapes=({0: torch.export.Dim("n")},))
+
+
+def script(net: Net) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.script(net)
+
+
+@pytest.mark.parametrize("kind", [lambda net: net, export, script], ids=["nn", "export", "jit"])
+def test_every_kind_of_model_runs(net: Net, kind: Any) -> None:
+    with PytRunner(kind(net)) as runner:
+        [(name, (dtype, _))] = runner.get_input_metadata().items()
+        assert (name, dtype) == ("x", np.float32)
+        outputs = runner.infer({"x": X})
+        assert runner.last_inference_time()
+    h, total = outputs.values()
+    np.testing.assert_allclose(h, expected(net), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(total, h.sum(1), rtol=1e-5, atol=1e-6)
+
+
+def test_names_come_from_the_caller_the_loader_or_the_program(net: Net) -> None:
+    metadata = TensorMetadata().add("image", DataType.FLOAT32, ["n", 4])
+    cases: list[tuple[PytRunner, list[str], list[str]]] = [
+        (PytRunner(net, metadata, ["h", "total"]), ["image"], ["h", "total"]),
+        (PytRunner(lambda: net), ["x"], ["output_0", "output_1"]),
+        (PytRunner(lambda: (net, metadata)), ["image"], ["output_0", "output_1"]),
+        (PytRunner(lambda: (net, metadata, ["a", "b"])), ["image"], ["a", "b"]),
+        (PytRunner(lambda: (net, metadata, ["a", "b"]), None, ["c", "d"]), ["image"], ["c", "d"]),
+        (PytRunner(export(net)), ["x"], ["relu", "sum_1"]),
+    ]
+    for runner, inputs, outputs in cases:
+        with runner:
+            assert list(runner.get_input_metadata()) == inputs
+            assert list(runner.infer({inputs[0]: X})) == outputs
+
+
+def test_shapes_of_a_program_are_told(net: Net) -> None:
+    with PytRunner(export(net)) as runner:
+        [batch, features] = runner.get_input_metadata()["x"].shape
+    assert isinstance(batch, str)
+    assert features == 4
+
+
+def test_training_is_switched_off_for_a_while(net: Net) -> None:
+    net.train()
+    net.dense.eval()
+    with PytRunner(net) as runner:
+        np.testing.assert_allclose(
+            runner.infer({"x": X})["output_0"], expected(net), rtol=1e-5, atol=1e-6
+        )
+    assert net.training
+    assert net.dropout.training
+    assert not net.dense.training
+
+
+def test_tensors_give_tensors(net: Net) -> None:
+    given = torch.from_numpy(X)
+    with PytRunner(net) as runner:
+        outputs = runner.infer({"x": given})
+        kept = outputs["output_0"].clone()
+        runner.infer({"x": given * 2})
+    assert all(isinstance(value, torch.Tensor) for value in outputs.values())
+    assert torch.equal(outputs["output_0"], kept)
+    assert not outputs["output_0"].requires_grad
+
+
+def test_dictionaries_name_the_outputs() -> None:
+    class Named(torch.nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return {"less": x - y, "none": None, "pair": (x, {"twice": y * 2})}
+
+    with PytRunner(Named()) as runner:
+        outputs = runner.infer({"x": X, "y": X + 1})
+    assert list(outputs) == ["less", "pair.0", "pair.1.twice"]
+    np.testing.assert_array_equal(outputs["pair.1.twice"], (X + 1) * 2)
+    np.testing.assert_allclose(outputs["less"], -1, rtol=1e-5)
+
+
+def test_arguments_with_defaults_are_no_inputs() -> None:
+    class Optional(torch.nn.Module):
+        def forward(self, x: Any, mask: Any = None, *, scale: float = 3.0) -> Any:
+            return x * scale if mask is None else mask
+
+    with PytRunner(Optional()) as runner:
+        np.testing.assert_allclose(runner.infer({"x": X})["output_0"], X * 3)
+    program = exported(Optional(), torch.ones(5, 4), torch.ones(5, 4), kwargs={"scale": 2.0})
+    with PytRunner(program) as runner:
+        assert list(runner.get_input_metadata()) == ["x", "mask"]
+        np.testing.assert_array_equal(*runner.infer({"x": X, "mask": X + 1}).values(), X + 1)
+
+
+def test_an_open_number_of_inputs_has_to_be_described() -> None:
+    class Open(torch.nn.Module):
+        def forward(self, *tensors: Any) -> Any:
+            return sum(tensors)
+
+    with pytest.raises(UsageError, match="input_metadata"):
+        PytRunner(Open()).activate()
+    metadata = TensorMetadata().add("a", DataType.FLOAT32, None).add("b", DataType.FLOAT32, None)
+    with PytRunner(Open(), metadata) as runner:
+        np.testing.assert_array_equal(*runner.infer({"b": X, "a": X}).values(), X * 2)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
+@pytest.mark.parametrize("kind", [lambda net: net, export], ids=["nn", "export"])
+def test_compiled_models_compute_the_same(
+    net: Net, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Any] = []
+    compile_model = torch.compile
+    monkeypatch.setattr(
+        torch,
+        "compile",
+        lambda model: compiled.append(model) or compile_model(model, backend="aot_eager"),
+    )
+    with PytRunner(kind(net), compiled=True) as runner:
+        h, _ = runner.infer({"x": X}).values()
+    assert len(compiled) == 1
+    np.testing.assert_allclose(h, expected(net), rtol=1e-4, atol=1e-5)
+
+
+def test_the_device_is_chosen(net: Net) -> None:
+    with PytRunner(export(net), device="meta") as runner:
+        assert {out.device.type for out in runner.infer({"x": torch.ones(2, 4)}).values()} == {
+            "meta"
+        }
+    with PytRunner(Net(), device="meta") as runner:
+        assert {out.device.type for out in runner.infer({"x": torch.ones(2, 4)}).values()} == {
+            "meta"
+        }
+    with pytest.raises(BackendError, match="PyTorch could not start"):
+        PytRunner(net, device="nowhere").activate()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.gpu
+def test_on_a_gpu(net: Net) -> None:
+    with PytRunner(export(net), device="cuda") as runner:
+        h, _ = runner.infer({"x": X}).values()
+        np.testing.assert_allclose(h, expected(net), rtol=1e-3, atol=1e-4)
+        assert runner.infer({"x": torch.from_numpy(X)})["relu"].is_cuda
+
+
+# Layer by layer.
+
+
+def test_every_tensor_of_a_program_has_the_name_that_onnx_gives_it(net: Net) -> None:
+    pytest.importorskip("onnxscript")
+    from polygraphy.backend.onnx import OnnxReferenceRunner, modify_outputs
+
+    program = export(net)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        converted = torch.onnx.export(program, dynamo=True, verbose=False)
+    assert converted is not None
+    model = modify_outputs(converted.model_proto, outputs=constants.MARK_ALL)
+    with PytRunner(program, output_names=constants.MARK_ALL) as runner:
+        ours = runner.infer({"x": X})
+    with OnnxReferenceRunner(model) as runner:
+        theirs = runner.infer({"x": X})
+    shared = [name for name in ours if name in theirs]
+    assert {"linear", "relu", "sum_1"} <= set(shared)
+    for name in shared:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-5)
+
+
+def test_the_tensors_inside_a_module_have_no_names(net: Net) -> None:
+    with (
+        PytRunner(net, output_names=constants.MARK_ALL) as runner,
+        pytest.raises(UsageError, match=r"torch\.export"),
+    ):
+        runner.infer({"x": X})
+
+
+def test_what_is_overwritten_later_is_kept() -> None:
+    class InPlace(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = x + 1
+            y.mul_(2)
+            return y.view(-1)
+
+    with PytRunner(exported(InPlace(), torch.ones(5, 4)), None, constants.MARK_ALL) as runner:
+        outputs = runner.infer({"x": X})
+    np.testing.assert_array_equal(outputs["add"], X + 1)
+
+
+# Files.
+
+
+def test_files_are_told_apart(net: Net, tmp_path: Path) -> None:
+    program, scripted, weights, text = (tmp_path / name for name in ("a.pt2", "b.pt", "c.pt", "d"))
+    torch.export.save(export(net), program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(script(net), str(scripted))
+    torch.save(net.state_dict(), weights)
+    text.write_text("no model")
+    for path in (program, scripted):
+        with PytRunner(TorchFromPath(str(path))) as runner:
+            h, _ = runner.infer({"x": X}).values()
+        np.testing.assert_allclose(h, expected(net), rtol=1e-5, atol=1e-6)
+    for path in (weights, text):
+        with pytest.raises(ModelError, match="neither an exported program"):
+            torch_from_path(str(path))
+    with pytest.raises(FileError, match="does not exist"):
+        torch_from_path(str(tmp_path / "e.pt2"))
+    content = program.read_bytes()
+    program.write_bytes(content.replace(b'"graph_module"', b'"graph_mistake"'))
+    with pytest.raises(ModelError, match=r"a\.pt2"):
+        torch_from_path(str(program))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize("value", [None, 3, {"weight": X}])
+def test_what_is_no_model_is_named(value: Any) -> None:
+    with pytest.raises(UsageError, match=type(value).__name__):
+        PytRunner(value).activate()
+
+
+def test_errors_of_the_model_are_ours(net: Net) -> None:
+    class Bad(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            raise LookupError("of the model\nand more")
+
+    def cannot_load() -> Any:
+        raise LookupError("of the loader")
+
+    with PytRunner(Bad()) as runner, pytest.raises(BackendError, match="of the model") as caught:
+        runner.infer({"x": X})
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BackendError, match="of the loader"):
+        PytRunner(cannot_load).activate()
+    with PytRunner(net) as runner, pytest.raises(BackendError, match="shapes"):
+        runner.infer({"x": X.T.copy()})
+    with PytRunner(net, None, ["one"]) as runner, pytest.raises(BackendError, match="2 tensors"):
+        runner.infer({"x": X})
+    texts = TensorMetadata().add("x", DataType.STRING, None)
+    with PytRunner(net, texts) as runner, pytest.raises(InputError, match="string"):
+        runner.infer({"x": np.array(["a"])})
+
+
+def test_the_compiler_is_not_loaded_after_tensorflow(
+    net: Net, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = export(net)
+    torch.export.save(program, tmp_path / "m.pt2")
+    pytest.importorskip("triton")
+    monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
+    with PytRunner(program):  # It is there already.
+        pass
+    monkeypatch.delitem(sys.modules, "triton")
+    for runner in (
+        PytRunner(program),
+        PytRunner(net, compiled=True),
+        PytRunner(TorchFromPath(str(tmp_path / "m.pt2"))),
+    ):
+        with pytest.raises(BackendError, match="--torch before --tf"):
+            runner.activate()
+    with PytRunner(net) as runner:
+        runner.infer({"x": X})

@@ -1,0 +1,191 @@
+"""The viewer in a browser: moving around, searching, and looking at nodes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polygraphy.inspect import draw_model
+from tests.adapters.web.models import MARKUP, chain, nested, save
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_MANY = 20_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    with sync_api.sync_playwright() as playwright:
+        try:
+            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        except sync_api.Error as error:
+            pytest.skip(f"No Chromium can be started: {error}")
+        yield started
+        started.close()
+
+
+class Opened:
+    """A page in a browser, and what it complained about."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.tab = browser.new_page(viewport={"width": 1200, "height": 800})
+        self.complaints: list[str] = []
+        self.tab.on("console", lambda message: self.complaints.append(message.text))
+        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.tab.on("request", self._note_request)
+        self.requests: list[str] = []
+        self.tab.goto(path.as_uri())
+        self.tab.wait_for_function("window.viewer.painter.drawn > 0")
+
+    def _note_request(self, request: Any) -> None:
+        self.requests.append(request.url)
+
+    def __call__(self, script: str) -> Any:
+        return self.tab.evaluate(script)
+
+    def painted(self) -> int:
+        """Return how many vertices are drawn when the canvas is painted anew."""
+        self("viewer.painter.paint(viewer.placed, viewer.view, viewer.chosen)")
+        drawn: int = self("viewer.painter.drawn")
+        return drawn
+
+    def panel(self) -> str:
+        text: str = self.tab.inner_text("#panel")
+        return text
+
+
+@pytest.fixture
+def small(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+    draw_model(save(nested(), tmp_path / "nested.onnx"), str(tmp_path / "page.html"), weights=True)
+    opened = Opened(browser, tmp_path / "page.html")
+    yield opened
+    assert opened("window.pwned") is None
+    assert opened.complaints == []
+    assert opened.requests == [(tmp_path / "page.html").as_uri()]
+    opened.tab.close()
+
+
+def test_the_model_is_described_first(small: Opened) -> None:
+    assert small.tab.title() == "nested.onnx"
+    panel = small.panel()
+    assert "nested.onnx" in panel
+    assert "float32 [2]" in panel
+    assert MARKUP.replace("\u2028", "") in panel.replace("\u2028", "").replace("\n", "")
+
+
+def test_a_search_finds_nodes_in_every_graph(small: Opened) -> None:
+    small.tab.fill("#search", "DEEP")
+    small.tab.wait_for_selector(".results button")
+    assert "2 found" in small.panel()
+    small.tab.press("#search", "Enter")
+    assert small("viewer.open.size") == 2
+    assert "Abs" in small.panel()
+    small.tab.press("#search", "Enter")
+    assert "output of inner else" in small.panel()
+    small.tab.press("#search", "Escape")
+    assert "nested.onnx" in small.panel()
+
+
+def test_a_node_shows_its_attributes_and_where_its_operands_come_from(small: Opened) -> None:
+    small("viewer.search('call')")
+    small.tab.click(".results button:has-text('Call')")
+    assert "note" in small.panel()
+    assert "(string)" in small.panel()
+    small("viewer.search('first')")
+    small.tab.click(".results button:has-text('Relu')")
+    small.tab.click("#panel .link:has-text('x')")
+    assert "input of" in small.panel()
+    small(
+        "viewer.search('then'); viewer.go(viewer.documented.graphs.findIndex((g) => g.title === 'then'), 0)"
+    )
+    assert "weight, float32 [20, 2], 160 bytes" in small.panel()
+    assert "zeros: 0 of 40" in small.panel()
+    assert "min: -1" in small.panel()
+
+
+def test_graphs_open_where_they_are_and_close_again(small: Opened) -> None:
+    closed = small("viewer.placed.height"), small.painted()
+    small.tab.click("#open-all")
+    opened = small("viewer.placed.height"), small.painted()
+    assert opened > closed
+    assert opened[1] > closed[1]
+    small.tab.click("#close-all")
+    assert (small("viewer.placed.height"), small.painted()) == closed
+
+
+def test_opened_nodes_push_others_aside(small: Opened) -> None:
+    small.tab.click("#open-all")
+    overlaps = small("""(() => {
+        const boxes = viewer.placed.boxes;
+        const meet = (a, b) => a[0] < b[0] + b[2] && b[0] < a[0] + a[2] && a[1] < b[1] + b[3] && b[1] < a[1] + a[3];
+        return boxes.some((a, i) => boxes.some((b, j) => i < j && meet(a, b)));
+    })()""")
+    assert not overlaps
+
+
+def test_a_click_chooses_a_node_and_its_sign_opens_it(small: Opened) -> None:
+    place = "(() => { const v = viewer.documented.graphs[0].nodes.findIndex((n) => n[0] === 'outer') + 2;"
+    box = small(
+        f"{place} viewer.go(0, v); const b = boxes(v);".replace(
+            "boxes(v)", "viewer.placed.boxes[v]"
+        )
+        + " const s = viewer.view; const c = viewer.canvas.getBoundingClientRect();"
+        " return [c.x + (b[0] - s.x) * s.scale, c.y + (b[1] - s.y) * s.scale, b[2] * s.scale]; })()"
+    )
+    small("viewer.chosen = null")
+    x, y, width = box
+    small.tab.mouse.click(x + width / 2, y + 20)
+    assert small("viewer.chosen !== null")
+    assert small("viewer.open.size") == 0
+    small.tab.mouse.click(x + width - 10, y + 10)
+    assert small("viewer.open.size") == 1
+
+
+def test_dragging_moves_and_the_wheel_zooms_about_the_mouse(small: Opened) -> None:
+    before = small("({...viewer.view})")
+    small.tab.mouse.move(400, 400)
+    small.tab.mouse.down()
+    small.tab.mouse.move(440, 430)
+    small.tab.mouse.up()
+    after = small("({...viewer.view})")
+    assert (before["x"] - after["x"]) * after["scale"] == pytest.approx(40)
+    assert (before["y"] - after["y"]) * after["scale"] == pytest.approx(30)
+    rectangle = small(
+        "(() => { const c = viewer.canvas.getBoundingClientRect(); return [c.x, c.y]; })()"
+    )
+    under = after["x"] + (440 - rectangle[0]) / after["scale"]
+    small.tab.mouse.wheel(0, 300)
+    small.tab.wait_for_function(f"viewer.view.scale < {after['scale']}")
+    zoomed = small("({...viewer.view})")
+    assert zoomed["x"] + (440 - rectangle[0]) / zoomed["scale"] == pytest.approx(under)
+    small.tab.keyboard.press("f")
+    assert small("viewer.view.scale * viewer.placed.height <= viewer.canvas.clientHeight")
+
+
+def test_twenty_thousand_nodes_can_be_used(browser: Any, tmp_path: Path) -> None:
+    start = time.perf_counter()
+    draw_model(save(chain(_MANY), tmp_path / "long.onnx"), str(tmp_path / "page.html"))
+    opened = Opened(browser, tmp_path / "page.html")
+    assert time.perf_counter() - start < 20
+    assert opened.painted() < 40  # Only what is visible.
+    opened(f"viewer.search('node_{_MANY // 2}')")
+    opened("viewer.step(1)")
+    assert f"node_{_MANY // 2}" in opened.panel()
+    assert opened.painted() < 40
+    milliseconds = opened("""(() => {
+        const start = performance.now();
+        for (let i = 0; i < 20; i++) { viewer.view.y += 25; viewer.painter.paint(viewer.placed, viewer.view, viewer.chosen); }
+        return (performance.now() - start) / 20;
+    })()""")
+    assert milliseconds < 50
+    opened("viewer.fit()")
+    assert opened.painted() <= 2 * 800
+    assert opened.complaints == []
+    opened.tab.close()

@@ -1,0 +1,108 @@
+"""What may be said about networks and engines that `inspect model` shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.tensorrt.network import layers_of
+from polygraphy.backend.trt import ModifyNetworkOutputs, NetworkFromOnnxPath
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.domain.errors import UsageError
+from polygraphy.inspect import inspect_model
+from tests.codegen.commands import rendered
+from tests.support import models
+from tests.support.calls import holds_call
+from tests.support.engines import identity, trt
+from tests.support.fake_tensorrt import FakeTensorRT
+from tests.support.rtx import rtx
+
+__all__ = ["rtx", "trt"]
+
+_NETWORK = "inspect model m.onnx --convert-to trt"
+FLAGS = {
+    f"{_NETWORK} --plugins a.so": "LoadPlugins(plugins=['a.so'], obj=NetworkFromOnnxPath(MODEL))",
+    f"{_NETWORK} --trt-outputs a": "ModifyNetworkOutputs(load_network, outputs=['a'])",
+    f"{_NETWORK} --trt-npps p.py": (
+        "PostprocessNetwork(load_network, func=InvokeFromScript('p.py', name='postprocess'))"
+    ),
+    f"{_NETWORK} --plugin-instancenorm": "NetworkFromOnnxPath(MODEL, plugin_instancenorm=True)",
+    f"{_NETWORK} --tensor-dtypes x:fp16": (
+        "SetTensorDatatypes(load_network, tensor_datatypes={'x': 'float16'})"
+    ),
+    f"{_NETWORK} --mark-debug a --show layers": "inspect_model(load_network, show=['layers'])",
+    "inspect model n.py:make --decomposable-attentions": "InvokeFromScript(MODEL, name='make')",
+    "inspect model n.py --trt-network-func make --mark-debug a": (
+        "InvokeFromScript(MODEL, name='make')"
+    ),
+    "inspect model e.plan --load-runtime l.so": (
+        "inspect_model(EngineFromPath(MODEL, runtime=LoadRuntime('l.so')))"
+    ),
+    "inspect model e.plan --dla-workspace-allocation-strategy shared_static": (
+        "EngineFromPath(MODEL, dla_workspace_allocation_strategy='shared_static')"
+    ),
+    "inspect model e.bin --model-type engine --plugins a.so": (
+        "LoadPlugins(plugins=['a.so'], obj=EngineFromPath(MODEL))"
+    ),
+    "inspect model n.py --trt-network-func make": "inspect_model('n.py', network_func='make')",
+}
+
+
+@pytest.mark.parametrize("command", FLAGS)
+def test_each_flag_reaches_the_program(command: str) -> None:
+    assert holds_call(rendered(command), FLAGS[command])
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("inspect model m.onnx --trt-outputs a", "Add --convert-to trt"),
+        ("inspect model a.plan b.plan --plugins a.so", "there are 2 models"),
+        (f"{_NETWORK} --trt-outputs a --save-visual p.html", "Leave --visual"),
+    ],
+)
+def test_what_cannot_be_meant(command: str, reason: str) -> None:
+    with pytest.raises(CommandLineError, match=reason):
+        rendered(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "warning"),
+    [
+        ("inspect model a.plan --plugins a.so --trt-outputs a", "--trt-outputs: without effect"),
+        (f"{_NETWORK} --load-runtime l.so", "--load-runtime: without effect"),
+    ],
+)
+def test_what_has_no_effect(command: str, warning: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rendered(command)
+    assert warning in capsys.readouterr().err
+
+
+def test_a_network_that_a_loader_makes_is_shown(
+    rtx: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models.save(models.mlp(), tmp_path / "mlp.onnx")
+    load = NetworkFromOnnxPath(str(tmp_path / "mlp.onnx"))
+    parts = load()
+    count = len(layers_of(parts[1]))
+    inspect_model(ModifyNetworkOutputs(load, outputs=["h_relu"]), show=["layers"])
+    shown = capsys.readouterr().out
+    assert f"{count} Layer(s)" in shown
+    assert "h_relu" in shown.partition("Layer(s)")[0]
+    inspect_model(parts)
+    assert f"{count} Layer(s)" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="What was loaded: statistics"):
+        inspect_model(parts, stats=True)
+
+
+def test_an_engine_that_a_loader_makes_is_shown(
+    trt: FakeTensorRT, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = identity(trt)
+    for name, value in {"name": "fake", "refittable": True, "num_layers": 3}.items():
+        monkeypatch.setattr(engine, name, value, raising=False)
+    monkeypatch.setattr(engine, "is_shape_inference_io", lambda name: False, raising=False)
+    inspect_model(lambda: engine)
+    assert "Name: fake" in capsys.readouterr().out

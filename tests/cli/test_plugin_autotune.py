@@ -1,0 +1,73 @@
+"""Each option of `plugin autotune` reaches the program."""
+
+from __future__ import annotations
+
+import pytest
+
+from polygraphy.cli.errors import CommandLineError
+from tests.codegen.commands import rendered
+from tests.support.calls import holds_call
+
+COMMAND = "plugin autotune m.onnx --plugin-dir d"
+_ENGINE = "NetworkFromOnnxModel(ReplacePlugins(OnnxFromPath(MODEL), PLUGINS, chosen))"
+FLAGS = {
+    "--include a b": "match_plugins(OnnxFromPath(MODEL), PLUGINS, include=['a', 'b'])",
+    "--exclude a": "match_plugins(OnnxFromPath(MODEL), PLUGINS, exclude=['a'])",
+    "--plugin-libraries a.so": f"LoadPlugins(plugins=['a.so'], obj={_ENGINE})",
+    "--python-plugins p.py q.py": "run_path('q.py')",
+    "--save-config-yaml": "save_matches(matches, 'config.yaml')",
+    "--save-config-yaml c.yaml": "save_matches(matches, 'c.yaml')",
+    "--load-config-yaml c.yaml": "load_matches('c.yaml')",
+    "--skip-autotuning --save-config-yaml c.yaml": "save_matches(matches, 'c.yaml')",
+    "--skip-autotuning": "save_matches(matches, 'config.yaml')",
+    "--autotune-mode exhaustive": "autotune_plugins(make_runner, matches, mode='exhaustive')",
+    "--max-combinations 7": "autotune_plugins(make_runner, matches, max_combinations=7)",
+    "--threshold 0.5": "autotune_plugins(make_runner, matches, threshold=0.5)",
+    "--report r.txt": "autotune_plugins(make_runner, matches, report='r.txt')",
+    "--rtol 0.5": "SimpleCompareFunc(rtol=0.5, atol=0.001)",
+    "--atol 0.5": "SimpleCompareFunc(rtol=0.001, atol=0.5)",
+    "--timing-cache t": "CreateConfig(load_timing_cache='t')",
+    "--timing-cache u": "EngineFromNetwork(_, config=_, save_timing_cache='u')",
+    "--input-shapes x:[1,2]": "Profile().add('x', min=[1, 2], opt=[1, 2], max=[1, 2])",
+    "--seed 3": "autotune_plugins(make_runner, matches, DataLoader(seed=3))",
+    "-o other.onnx": "save_onnx(model, path='other.onnx')",
+    "--save-external-data w": ("save_onnx(model, path='m_tuned.onnx', external_data_path='w')"),
+}
+
+
+@pytest.mark.parametrize("words", FLAGS)
+def test_each_flag_reaches_the_program(words: str) -> None:
+    assert holds_call(rendered(f"{COMMAND} {words}"), FLAGS[words])
+    assert not holds_call(rendered(COMMAND), FLAGS[words])
+
+
+def test_the_usual_output_is_named_after_the_model() -> None:
+    assert holds_call(rendered(COMMAND), "save_onnx(model, path='m_tuned.onnx')")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("plugin autotune m.onnx", "--plugin-dir is missing"),
+        (f"{COMMAND} --include a --exclude b", "exclude each other"),
+        (f"{COMMAND} --timing-cache t --no-timing-cache", "exclude each other"),
+        (f"{COMMAND} --skip-autotuning --load-config-yaml c", "Leave one of them out"),
+        (f"{COMMAND} -o m.onnx", "m.onnx"),
+    ],
+)
+def test_what_cannot_be_meant(command: str, reason: str) -> None:
+    with pytest.raises(CommandLineError, match=reason):
+        rendered(command)
+
+
+@pytest.mark.parametrize(
+    ("words", "warning"),
+    [
+        ("--threshold 0.5", "--threshold: without effect"),
+        ("--skip-autotuning --report r", "--report: without effect, because nothing is run"),
+        ("--load-config-yaml c --include a", "--include: without effect"),
+    ],
+)
+def test_what_has_no_effect(words: str, warning: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rendered(f"{COMMAND} {words}")
+    assert warning in capsys.readouterr().err

@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Convert model.onnx to an ONNX model.
+
+polygraphy convert model.onnx -o m.onnx --to-bf16 --cast-only-ops MatMul Gemm --cast-only-nodes a --cast-keep-nodes b --cast-io
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnx import convert_to_bf16, onnx_from_path, save_onnx
+
+MODEL = "model.onnx"
+
+
+def main() -> None:
+    save_onnx(
+        convert_to_bf16(
+            onnx_from_path(MODEL),
+            keep_nodes=["b"],
+            only_ops=["MatMul", "Gemm"],
+            only_nodes=["a"],
+            cast_io=True,
+        ),
+        path="m.onnx",
+    )
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Convert model.onnx to a TensorRT engine.
+
+polygraphy convert model.onnx --convert-to trt --fp16 --workspace 2G
+"""
+
+from polygraphy import program
+from polygraphy.backend.trt import (
+    CreateConfig,
+    NetworkFromOnnxPath,
+    engine_bytes_from_network,
+    save_engine,
+)
+
+MODEL = "model.onnx"
+
+
+def main() -> None:
+    load_network = NetworkFromOnnxPath(MODEL)
+    create_config = CreateConfig(fp16=True, memory_pool_limits={"workspace": 2147483648})
+    engine = engine_bytes_from_network(load_network, config=create_config)
+    save_engine(engine, path="model.engine")
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Convert model.onnx to a TensorRT engine.
+
+polygraphy convert model.onnx -o m.plan --exclude-tactics bad.json
+"""
+
+from polygraphy import program
+from polygraphy.backend.trt import (
+    CreateConfig,
+    NetworkFromOnnxPath,
+    TacticReplayer,
+    engine_bytes_from_network,
+    save_engine,
+)
+
+MODEL = "model.onnx"
+
+
+def main() -> None:
+    load_network = NetworkFromOnnxPath(MODEL)
+    create_config = CreateConfig(algorithm_selector=TacticReplayer(exclude="bad.json"))
+    engine = engine_bytes_from_network(load_network, config=create_config)
+    save_engine(engine, path="m.plan")
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

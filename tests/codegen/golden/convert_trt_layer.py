@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Convert model.onnx to a TensorRT engine.
+
+polygraphy convert model.onnx --convert-to trt --int8 --precision-constraints sensitive_layer:fp16
+"""
+
+from polygraphy import program
+from polygraphy.backend.trt import (
+    Calibrator,
+    CreateConfig,
+    NetworkFromOnnxPath,
+    SetLayerPrecisions,
+    engine_bytes_from_network,
+    save_engine,
+)
+from polygraphy.comparator import DataLoader
+
+MODEL = "model.onnx"
+
+
+def main() -> None:
+    data_loader = DataLoader()
+    calibrator = Calibrator(data_loader)
+    load_network = NetworkFromOnnxPath(MODEL)
+    load_network = SetLayerPrecisions(load_network, layer_precisions={"sensitive_layer": "float16"})
+    create_config = CreateConfig(
+        fp16=True, int8=True, calibrator=calibrator, precision_constraints="obey"
+    )
+    engine = engine_bytes_from_network(load_network, config=create_config)
+    save_engine(engine, path="model.engine")
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""Convert model.onnx to a TensorRT engine.
+
+polygraphy convert model.onnx -o m.plan --compute-capabilities 8.9 12.0
+"""
+
+from polygraphy import program
+from polygraphy.backend.tensorrt_rtx import CreateConfigRTX
+from polygraphy.backend.trt import NetworkFromOnnxPath, engine_bytes_from_network, save_engine
+
+MODEL = "model.onnx"
+
+
+def main() -> None:
+    load_network = NetworkFromOnnxPath(MODEL)
+    create_config = CreateConfigRTX(compute_capabilities=[(8, 9), (12, 0)])
+    engine = engine_bytes_from_network(load_network, config=create_config)
+    save_engine(engine, path="m.plan")
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

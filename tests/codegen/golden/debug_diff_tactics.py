@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Show in which layers the tactics of replays/good/0.json and replays/bad/0.json differ.
+
+polygraphy debug diff-tactics replays/good/0.json replays/bad/0.json
+"""
+
+from polygraphy import program
+from polygraphy.inspect import compare_tactics
+
+
+def main() -> None:
+    compare_tactics("replays/good/0.json", "replays/bad/0.json")
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""Run identity.onnx in ONNX Runtime.
+
+polygraphy run identity.onnx --onnxrt --save-input-blob blobs
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator
+
+MODEL = "identity.onnx"
+
+
+def main() -> None:
+    runners = [OnnxrtRunner(SessionFromOnnx(MODEL))]
+    results = Comparator.run(runners, save_input_blob_path="blobs", streaming=True)
+    for _ in results:
+        pass
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Cut a part out of model.onnx.
+
+polygraphy surgeon extract model.onnx --inputs input --outputs intermediate
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnx import onnx_from_path, save_onnx
+from polygraphy.common import TensorMetadata
+from polygraphy.surgeon import check_model, extract
+
+MODEL = "model.onnx"
+
+
+def main() -> None:
+    model = onnx_from_path(MODEL)
+    model = extract(
+        model,
+        inputs=TensorMetadata().add("input", dtype=None, shape=None),
+        outputs=TensorMetadata().add("intermediate", dtype=None, shape=None),
+    )
+    check_model(model)
+    save_onnx(model, path="model_extracted.onnx")
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,23 @@
+#!/usr/bin/env python3
+"""Simplify identity.onnx.
+
+polygraphy surgeon sanitize identity.onnx --fold-constants --output clean.onnx
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnx import fold_constants, infer_shapes, onnx_from_path, save_onnx
+from polygraphy.surgeon import check_model
+
+MODEL = "identity.onnx"
+
+
+def main() -> None:
+    model = onnx_from_path(MODEL)
+    model = fold_constants(model)
+    model = infer_shapes(model)
+    check_model(model)
+    save_onnx(model, path="clean.onnx")
+
+
+if __name__ == "__main__":
+    program.run(main)

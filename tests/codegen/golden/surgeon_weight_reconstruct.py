@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""Put random weights into model.onnx.
+
+polygraphy surgeon weight-reconstruct model.onnx -o full.onnx
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnx import onnx_from_path, save_onnx
+from polygraphy.surgeon import check_model, reconstruct_weights
+
+MODEL = "model.onnx"
+
+
+def main() -> None:
+    model = onnx_from_path(MODEL)
+    model = reconstruct_weights(model)
+    check_model(model)
+    save_onnx(model, path="full.onnx")
+
+
+if __name__ == "__main__":
+    program.run(main)

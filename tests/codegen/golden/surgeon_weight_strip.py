@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""Take the weights out of model.onnx.
+
+polygraphy surgeon weight-strip model.onnx --exclude-list names.txt
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnx import onnx_from_path, save_onnx
+from polygraphy.surgeon import check_model, strip_weights
+
+MODEL = "model.onnx"
+
+
+def main() -> None:
+    model = onnx_from_path(MODEL)
+    model = strip_weights(model, exclude_list="names.txt")
+    check_model(model)
+    save_onnx(model, path="model_stripped.onnx")
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+"""Make a TensorRT builder configuration.
+
+polygraphy template trt-config --fp16 --workspace 1G -o -
+"""
+
+from polygraphy import program
+from polygraphy.backend.trt import CreateConfig
+from polygraphy.func import extend
+from polygraphy.logger import G_LOGGER
+
+
+@extend(CreateConfig(fp16=True, memory_pool_limits={"workspace": 1073741824}))
+def load_config(builder, network, config):
+    """Change the configuration in place; there is nothing to return."""
+    # Set flags with config.set_flag(), and attributes such as config.builder_optimization_level.
+
+
+def main() -> None:
+    G_LOGGER.info("polygraphy run MODEL --trt --trt-config-script takes this script.")
+
+
+if __name__ == "__main__":
+    program.run(main, banner=False)

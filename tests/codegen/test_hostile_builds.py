@@ -1,0 +1,152 @@
+"""Text from the user is data in the programs about tactics, support and templates, too."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from polygraphy.cli.command import Command, Values
+from polygraphy.cli.inspect_capability import InspectCapabilityCommand
+from polygraphy.cli.inspect_model import InspectModelCommand
+from polygraphy.cli.inspect_tactics import InspectDiffTacticsCommand, InspectTacticsCommand
+from polygraphy.cli.options.capability import CapabilityOptions
+from polygraphy.cli.options.data import DataOptions
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.model import ModelOptions
+from polygraphy.cli.options.model_checks import CheckedModelOptions
+from polygraphy.cli.options.model_inspection import (
+    ExternalDataOptions,
+    InspectedModelOptions,
+    OneModelOptions,
+)
+from polygraphy.cli.options.onnx import OnnxLoadOptions
+from polygraphy.cli.options.plugin_patterns import PluginChoiceOptions, PluginFolderOptions
+from polygraphy.cli.options.plugin_tuning import (
+    TuningConfigOptions,
+    TuningOptions,
+    TuningPluginOptions,
+)
+from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.options.surgeon import EditSaveOptions
+from polygraphy.cli.options.tactics import ComparedReplaysOptions, ReplayOptions
+from polygraphy.cli.options.template import TemplateOptions
+from polygraphy.cli.options.trt_engine import TrtLoadOptions
+from polygraphy.cli.options.trt_network import TrtNetworkOptions, TrtPluginOptions
+from polygraphy.cli.options.trt_precision import TrtCalibrationOptions, TrtPrecisionOptions
+from polygraphy.cli.options.trt_tactics import TrtTacticOptions
+from polygraphy.cli.plugin_autotune import PluginAutotuneCommand
+from polygraphy.cli.template_trt import TemplateConfigCommand, TemplateNetworkCommand
+from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
+
+
+@patch("polygraphy.cli.plugin_autotune.check_paths", nothing_is_checked)
+def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
+    """Render programs with these texts, and say which of them each has to hold."""
+    first, second, third, log_file = texts
+    log = {ScriptOptions: ScriptOptions(), LogOptions: LogOptions(log_file=log_file)}
+    model = ModelOptions(model_file=first, model_type="onnx")
+    commands: list[tuple[Command, dict[Any, Any], set[str]]] = [
+        (InspectTacticsCommand(), {ReplayOptions: ReplayOptions(first)}, {first}),
+        (
+            InspectDiffTacticsCommand(),
+            {ComparedReplaysOptions: ComparedReplaysOptions(replays=(first, second))},
+            {first, second},
+        ),
+        (
+            InspectDiffTacticsCommand(),
+            {ComparedReplaysOptions: ComparedReplaysOptions(dir=third, bad=second)},
+            {second, third},
+        ),
+        (
+            InspectCapabilityCommand(),
+            {
+                OneModelOptions: OneModelOptions(first),
+                CapabilityOptions: CapabilityOptions(
+                    with_partitioning=True, output=second, save_external_data=third
+                ),
+                ExternalDataOptions: ExternalDataOptions(external_data_dir=log_file),
+            },
+            {first, second, third},
+        ),
+        (
+            TemplateNetworkCommand(),
+            {
+                ModelOptions: model,
+                TemplateOptions: TemplateOptions(output="-"),
+                OnnxLoadOptions: OnnxLoadOptions(onnx_outputs=(second, third)),
+                TrtPluginOptions: TrtPluginOptions(plugins=(third,)),
+                TrtNetworkOptions: TrtNetworkOptions(trt_exclude_outputs=(second,)),
+            },
+            {first, second, third},
+        ),
+        (
+            TemplateConfigCommand(),
+            {
+                ModelOptions: model,
+                TemplateOptions: TemplateOptions(output="-"),
+                DataOptions: DataOptions(load_inputs=(second,)),
+                TrtPrecisionOptions: TrtPrecisionOptions(int8=True),
+                TrtCalibrationOptions: TrtCalibrationOptions(calibration_cache=second),
+                TrtTacticOptions: TrtTacticOptions(load_tactics=third, exclude_tactics=log_file),
+            },
+            {first, second, third},
+        ),
+        (
+            InspectModelCommand(),
+            {
+                InspectedModelOptions: InspectedModelOptions(paths=(first,), model_type="engine"),
+                TrtPluginOptions: TrtPluginOptions(plugins=(second,)),
+                TrtLoadOptions: TrtLoadOptions(load_runtime=third),
+            },
+            {first, second, third},
+        ),
+        (
+            InspectModelCommand(),
+            {
+                InspectedModelOptions: InspectedModelOptions(
+                    paths=(first,), model_type="onnx", display_as="trt"
+                ),
+                TrtNetworkOptions: TrtNetworkOptions(
+                    mark_debug=(second,), trt_network_postprocess_script=((third, second),)
+                ),
+            },
+            {first, second, third},
+        ),
+        (
+            PluginAutotuneCommand(),
+            {
+                CheckedModelOptions: CheckedModelOptions(
+                    path=first, input_shapes={second: ((1, 2),)}
+                ),
+                PluginFolderOptions: PluginFolderOptions(plugin_dir=second),
+                PluginChoiceOptions: PluginChoiceOptions(include=(third,)),
+                TuningPluginOptions: TuningPluginOptions(
+                    plugin_libraries=(third,), python_plugins=(second,)
+                ),
+                TuningConfigOptions: TuningConfigOptions(save_config_yaml=f"{third}.yaml"),
+                TuningOptions: TuningOptions(report=f"{second}.txt", timing_cache=third),
+                EditSaveOptions: EditSaveOptions(output=f"{first}.onnx"),
+            },
+            {first, second, third},
+        ),
+    ]
+    made = []
+    for command, groups, held in commands:
+        values = {group: group() for group in command.groups}
+        whole = Values({**values, **log, **groups})
+        made.append((command.render(whole, ["polygraphy", command.name, *texts]), held))
+    return made
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(hostile, min_size=4, max_size=4, unique=True))
+@example(["-", '"""', "\\", "{{ x }}"])
+@example(["*", "mark all", "a.py:b", "\n"])
+def test_text_appears_as_constants_and_changes_nothing_else(texts: list[str]) -> None:
+    plain = programs([f"text{index}" for index in range(4)])
+    for (program, held), (expected, _) in zip(programs(texts), plain):
+        assert skeleton(program) == skeleton(expected)
+        assert {*held, texts[3]} <= set(constants(program))

@@ -1,0 +1,51 @@
+"""Text from the user is data in a program that converts, whatever it looks like."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polygraphy.cli.command import Values
+from polygraphy.cli.convert import ConvertCommand
+from polygraphy.cli.options.convert import ConvertOptions
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.model import ModelOptions
+from polygraphy.cli.options.onnx import OnnxCastOptions, OnnxLoadOptions
+from tests.codegen.tensorrt_groups import tensorrt_groups
+from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
+
+TARGETS = ("onnx", "trt", "onnx-like-trt-network")
+
+
+@patch("polygraphy.cli.convert.check_paths", nothing_is_checked)
+def program_with(texts: list[str], target: str) -> str:
+    """Render a program in which every option that takes text has one of these texts."""
+    model, output, name, folder, log_file = texts
+    groups: dict[Any, Any] = {
+        ModelOptions: ModelOptions(model_file=model, model_type="onnx"),
+        ConvertOptions: ConvertOptions(output=output, convert_to=target),
+        OnnxCastOptions: OnnxCastOptions(
+            fp_to_fp16=True,
+            cast_keep_ops=(name,),
+            cast_keep_nodes=(folder,),
+            cast_only_ops=(output,),
+            cast_only_nodes=(log_file,),
+        ),
+        OnnxLoadOptions: OnnxLoadOptions(external_data_dir=folder, onnx_outputs=(name,)),
+        LogOptions: LogOptions(log_file=log_file),
+        **tensorrt_groups(name, folder, output, log_file),
+    }
+    for group in ConvertCommand.groups:
+        groups.setdefault(group, group())
+    return ConvertCommand().render(Values(groups), ["polygraphy", "convert", *texts])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(hostile, min_size=5, max_size=5, unique=True), st.sampled_from(TARGETS))
+def test_text_appears_as_constants_and_changes_nothing_else(texts: list[str], target: str) -> None:
+    program = program_with(texts, target)
+    assert skeleton(program) == skeleton(program_with([f"text{i}" for i in range(5)], target))
+    assert set(texts) <= set(constants(program))

@@ -1,0 +1,73 @@
+"""What everything that draws pictures promises, asked of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.fake import DrawnPlot, RecordingPlots
+from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
+from polygraphy.domain.errors import MissingDependencyError
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.plots import Plots
+
+IMAGE = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
+ARRAYS = {
+    "an image": IMAGE,
+    "several": np.stack([IMAGE, IMAGE]),
+    "a number": np.array(1.0),
+    "nothing": np.zeros((0, 2)),
+    "NaN and infinity": np.array([[np.nan, np.inf]]),
+    "whole numbers": np.arange(4).reshape(2, 2),
+}
+
+
+@pytest.fixture(params=["fake", "matplotlib"])
+def plots(request: pytest.FixtureRequest) -> Plots:
+    if request.param == "fake":
+        return RecordingPlots()
+    pytest.importorskip("matplotlib")
+    return MatplotlibPlots()
+
+
+def test_the_adapter_is_bound() -> None:
+    assert isinstance(resolve(Plots), MatplotlibPlots)
+
+
+@pytest.mark.parametrize("kind", ["heat_maps", "error_plots"])
+@pytest.mark.parametrize("what", ARRAYS)
+def test_any_numbers_can_be_drawn(plots: Plots, kind: str, what: str, tmp_path: Path) -> None:
+    plots.prepare()
+    draw: Any = getattr(plots, kind)
+    draw("name", ARRAYS[what], ARRAYS[what], folder=str(tmp_path / "pictures"), show=False)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "", "a\nb", "x" * 300, "\N{GREEK SMALL LETTER PI}"])
+def test_any_text_can_be_the_name(plots: Plots, name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    plots.heat_maps(name, IMAGE, IMAGE, folder=str(folder), show=False)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [
+        path for path in folder.glob("*") if path.is_file()
+    ]
+
+
+def test_inputs_stay_as_they_are(plots: Plots, tmp_path: Path) -> None:
+    value, reference = IMAGE.copy(), IMAGE + 1
+    plots.error_plots("name", value, reference, folder=str(tmp_path), show=False)
+    np.testing.assert_array_equal(value, IMAGE)
+    np.testing.assert_array_equal(reference, IMAGE + 1)
+
+
+def test_the_fake_keeps_what_was_asked_for() -> None:
+    fake = RecordingPlots()
+    fake.heat_maps("y", IMAGE, IMAGE, folder="pictures", show=True)
+    assert fake.drawn == [DrawnPlot("heat maps", "y", "pictures", True)]
+    with pytest.raises(AssertionError):
+        fake.error_plots("y", IMAGE, IMAGE[0], folder="pictures", show=False)
+    with pytest.raises(AssertionError):
+        fake.error_plots("y", IMAGE, IMAGE, folder=None, show=False)
+    with pytest.raises(MissingDependencyError):
+        RecordingPlots(is_available=False).prepare()

@@ -1,0 +1,78 @@
+"""What everything that takes reports promises, asked of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.console.reports import LogReports
+from polygraphy.adapters.fake import RecordingReports
+from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare import L2Result, L2Threshold
+from polygraphy.domain.environment import Environment, Section
+from polygraphy.domain.inspection import DataReport, Detail, IterationReport, RunReport
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.reports import Reports
+
+DETAIL = Detail(statistics=True, histogram=True, values=True)
+
+
+@pytest.fixture(params=[LogReports, RecordingReports])
+def reports(request: pytest.FixtureRequest) -> Reports:
+    made: Reports = request.param()
+    return made
+
+
+def report(*arrays: np.ndarray) -> DataReport:
+    run = RunReport(None, len(arrays))
+    run.reports.extend(
+        IterationReport.of(index, {"x [red]": array}, DETAIL) for index, array in enumerate(arrays)
+    )
+    return DataReport("inputs.json", (run,), DETAIL, True)
+
+
+def test_the_adapter_is_bound() -> None:
+    assert isinstance(resolve(Reports), LogReports)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([1.0, np.nan, np.inf], np.float32),
+        np.zeros((0, 3), np.float16),
+        np.array(7, np.int64),
+        np.array([True, False]),
+        np.array(["text"]),
+    ],
+)
+@pytest.mark.parametrize(("num_items", "line_width"), [(-1, -1), (1, 40)])
+def test_any_data_can_be_reported(
+    reports: Reports, array: np.ndarray, num_items: int, line_width: int
+) -> None:
+    reports.source("inputs.json")
+    reports.data(report(array, array), num_items=num_items, line_width=line_width)
+
+
+def test_data_without_iterations_can_be_reported(reports: Reports) -> None:
+    reports.data(report(), num_items=3, line_width=75)
+
+
+@pytest.mark.parametrize("value", [0.5, 2.0, None, float("nan")])
+def test_verdicts_can_be_reported(reports: Reports, value: float | None) -> None:
+    answers = {"y": L2Result(value, L2Threshold(1)), "z": True}
+    reports.accuracy(AccuracyResults([AccuracyResult([(("a", "b"), [answers, {}])])]))
+    reports.accuracy(AccuracyResults())
+
+
+def test_what_is_installed_can_be_reported(reports: Reports) -> None:
+    reports.environment(Environment((Section("Packages", (("numpy", "2.0"),), ("Fine.",)),)))
+    reports.environment(Environment(()))
+
+
+def test_the_fake_keeps_reports_in_order() -> None:
+    fake = RecordingReports()
+    fake.source("a.json")
+    fake.environment(Environment(()))
+    assert fake.reports == [("source", "a.json"), ("environment", Environment(()))]
+    with pytest.raises(AssertionError):
+        fake.data(report(), num_items=0, line_width=3)

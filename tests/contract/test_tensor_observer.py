@@ -1,0 +1,49 @@
+"""What everything that looks into a model promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.onnx.observing import OnnxTensorObserver
+from polygraphy.domain.datatype import DataType
+from polygraphy.domain.errors import BackendError, UnknownNameError
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.observation import TensorObserver
+from tests.support import g1, models
+
+FEED = {"image": np.full((2, 3, 4, 4), 0.5, np.float32), "mask": np.ones((2, 1, 4, 4), np.float32)}
+
+
+@pytest.fixture(params=[OnnxTensorObserver], ids=["onnx"])
+def observer(request: pytest.FixtureRequest) -> TensorObserver:
+    made: TensorObserver = request.param()
+    return made
+
+
+def test_one_is_bound() -> None:
+    assert isinstance(resolve(TensorObserver), OnnxTensorObserver)
+
+
+def test_inputs_and_outputs_are_described(observer: TensorObserver) -> None:
+    inputs = observer.inputs(g1.masked_mean())
+    assert list(inputs) == ["image", "mask"] and inputs["mask"].dtype == DataType.FLOAT32
+    assert inputs["mask"].shape == ["b", 1, 224, 224]
+    assert observer.outputs(g1.masked_mean()) == ["output"]
+
+
+def test_tensors_are_observed_wherever_they_are(observer: TensorObserver) -> None:
+    model = g1.masked_mean()
+    before = model.SerializeToString(deterministic=True)
+    found = observer.observe(model, FEED, ["output", "masked", "image"])
+    assert list(found) == ["output", "masked", "image"]
+    assert found["output"].shape == (2, 3, 1, 1) and (found["masked"] == 0.5).all()
+    assert found["image"] is FEED["image"]
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_what_cannot_be_observed_is_refused(observer: TensorObserver) -> None:
+    with pytest.raises(UnknownNameError, match="'nope'"):
+        observer.observe(g1.masked_mean(), FEED, ["nope"])
+    with pytest.raises(BackendError):
+        observer.observe(models.custom_op(), {"x": np.ones((1, 4), np.float32)}, ["y"])

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.domain.compare import SimpleCompareFunc, UncomparedResult
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.facts import ModelFacts
+from polygraphy.domain.results import IterationResult
+
+AUTO = {"rtol": "auto", "atol": "auto"}
+
+
+def run(array: Any, computed_in: str | None = None) -> IterationResult:
+    facts = ModelFacts({"": computed_in} if computed_in else {})
+    return IterationResult({"y": np.asarray(array)}, runner_name="a", facts=facts)
+
+
+def compare(first: IterationResult, second: IterationResult, **settings: Any) -> Any:
+    return SimpleCompareFunc(**(settings or AUTO))(first, second)["y"]
+
+
+VALUES = np.linspace(1, 2, 64, dtype=np.float32)
+
+
+def test_the_reported_data_type_decides_not_that_of_the_output() -> None:
+    off = VALUES * np.float32(1.005)
+    assert not compare(run(off), run(VALUES))
+    passed = compare(run(off, "float16"), run(VALUES))
+    assert passed
+    assert "float16, in which it was computed" in passed.thresholds.reason
+    assert passed.thresholds.rtol == pytest.approx(16 * 2.0**-10, rel=5e-3)
+    assert compare(run(off), run(VALUES, "tf32"))
+
+
+def test_without_a_report_it_is_the_data_type_of_the_output_and_it_says_so() -> None:
+    result = compare(run(VALUES), run(VALUES, "float32"))
+    assert "because it is not known in which one" in result.thresholds.reason
+    half = compare(run(VALUES.astype("f2"), "float32"), run(VALUES, "float32"))
+    assert half.thresholds.rtol == pytest.approx(16 * 2.0**-10, rel=5e-3)
+
+
+def test_the_absolute_tolerance_follows_the_magnitude_of_the_reference() -> None:
+    small, large = (compare(run(VALUES), run(VALUES * scale)) for scale in (1, 1000))
+    assert large.thresholds.atol == pytest.approx(1000 * small.thresholds.atol, rel=1e-2)
+
+
+def test_integers_are_compared_exactly() -> None:
+    whole = np.array([1, 2, 3])
+    assert compare(run(whole, "float16"), run(whole, "float16"))
+    result = compare(run(whole, "float16"), run(whole + 1, "float16"))
+    assert not result
+    assert (result.thresholds.rtol, result.thresholds.atol) == (0, 0)
+
+
+def test_one_of_the_two_may_be_a_number_and_outputs_may_differ() -> None:
+    function = SimpleCompareFunc(rtol={"": 0.5, "y": "auto"}, atol=0.25)
+    result: Any = function(run(VALUES), run(VALUES))["y"]
+    assert result.thresholds.atol == 0.25
+    assert result.thresholds.rtol < 1e-5
+    assert function.tolerance_for("z").rtol == 0.5
+    with pytest.raises(UsageError, match="follows from its values"):
+        function.thresholds_for("y")
+
+
+@pytest.mark.parametrize("word", ["sloppy", "Auto", ""])
+def test_other_words_are_no_tolerance(word: str) -> None:
+    with pytest.raises(UsageError, match="A tolerance is a number"):
+        SimpleCompareFunc(rtol=word)
+
+
+def test_what_has_no_precision_needs_a_tolerance() -> None:
+    result = compare(run(np.array([1 + 2j])), run(np.array([1 + 2j])))
+    assert isinstance(result, UncomparedResult)
+    assert "give its tolerance" in result.reason
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize(("factor", "explained"), [(1.005, True), (1.5, False)])
+def test_a_failure_knows_what_rounding_explains(
+    factor: float, explained: bool, settled: bool
+) -> None:
+    off = VALUES * np.float32(factor)
+    result = compare(run(off, "float16"), run(VALUES, "float16"), rtol=1e-5)
+    assert not result
+    if settled:
+        result.settle()
+    assert result.rounding.dtype == "float16"
+    assert result.is_rounding is explained
+
+
+def test_the_mean_may_be_explained_where_the_largest_difference_is_not() -> None:
+    off = VALUES.copy()
+    off[0] += 0.5
+    one = compare(run(off, "float16"), run(VALUES), rtol=1e-5, check_error_stat="mean")
+    assert not one
+    assert one.is_rounding
+    assert not compare(run(off, "float16"), run(VALUES), rtol=1e-5).is_rounding

@@ -1,0 +1,57 @@
+"""Rounding arrays to narrower types keeps what can be kept, and tells the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from polygraphy.domain import narrowing
+from polygraphy.domain.datatype import DataType
+from polygraphy.domain.narrowing import NarrowingLoss, narrowed
+
+floats = hnp.arrays(
+    np.float32, hnp.array_shapes(min_dims=0, min_side=0, max_side=5), elements=st.floats(width=32)
+)
+LARGEST = {DataType.FLOAT16: 65504.0, DataType.BFLOAT16: 3.3895313892515355e38}
+
+
+@pytest.mark.parametrize("dtype", LARGEST, ids=str)
+@given(array=floats)
+def test_finite_stays_finite_and_everything_else_is_kept(dtype: object, array: np.ndarray) -> None:
+    made, loss = narrowed(array, dtype)  # type: ignore[arg-type]
+    wide = made.astype(np.float32)
+    assert made.shape == array.shape and loss.elements == array.size
+    finite = np.isfinite(array)
+    assert np.array_equal(np.isfinite(wide), finite)
+    assert np.array_equal(wide[~finite], array[~finite], equal_nan=True)
+    largest = LARGEST[dtype]  # type: ignore[index]
+    assert loss.clamped == np.count_nonzero(finite & (np.abs(array) > largest))
+    assert loss.flushed == np.count_nonzero((array != 0) & (wide == 0))
+    with np.errstate(over="ignore"):
+        moved = np.abs(array[finite] - wide[finite])
+    assert loss.error == moved.max(initial=0)
+    kept = finite & (np.abs(array) <= largest)
+    with np.errstate(over="ignore"):
+        nearest = array.astype(made.dtype).astype(np.float32)
+    assert np.array_equal(wide[kept & np.isfinite(nearest)], nearest[kept & np.isfinite(nearest)])
+
+
+def test_subnormal_numbers_are_counted_apart_from_those_that_vanish() -> None:
+    array = np.array([1e-5, -1e-9, 0.0, 1.0, 1e6, -1e6, np.inf], np.float32)
+    made, loss = narrowed(array, DataType.FLOAT16)
+    assert loss == NarrowingLoss(
+        7, clamped=2, flushed=1, subnormal=1, largest=1e6, error=1e6 - 65504
+    )
+    assert made.tolist()[4:] == [65504.0, -65504.0, np.inf]
+    assert not loss.is_harmless and NarrowingLoss(7, subnormal=1).is_harmless
+
+
+def test_blocks_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.linspace(-1e5, 1e5, 101, dtype=np.float32)
+    whole = narrowed(array, DataType.FLOAT16)
+    monkeypatch.setattr(narrowing, "_BLOCK", 7)
+    parts = narrowed(array, DataType.FLOAT16)
+    assert parts[1] == whole[1] and np.array_equal(parts[0], whole[0])

@@ -1,0 +1,61 @@
+"""2:4 pruning keeps the two largest of every four."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from polygraphy.domain import pruning
+from polygraphy.domain.datatype import DataType
+from polygraphy.domain.pruning import pruned
+from polygraphy.domain.sparsity import dense_groups
+from polygraphy.domain.substitution import substitute
+
+
+@given(data=st.data(), axis=st.integers(0, 2))
+def test_two_of_every_four_are_zero_and_the_larger_two_are_kept(
+    data: st.DataObject, axis: int
+) -> None:
+    shape = [data.draw(st.integers(1, 3)) for _ in range(3)]
+    shape[axis] *= 4
+    array = data.draw(hnp.arrays(np.float32, shape, elements=st.floats(-9, 9, width=16)))
+    made = pruned(array, axis)
+    assert made.dtype == array.dtype and dense_groups(made, axis) == 0
+    kept = made != 0
+    assert np.array_equal(made[kept], array[kept])
+    before, after = (np.moveaxis(np.abs(each), axis, -1).reshape(-1, 4) for each in (array, made))
+    assert np.array_equal(np.sort(before)[:, 2:], np.sort(after)[:, 2:])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_every_type_of_weights_is_pruned_by_magnitude(dtype: type) -> None:
+    array = np.array([[1, -4, 3, 2, -0.5, 0.25, 0, 8]], dtype)
+    given_before = array.copy()
+    assert pruned(array, 1).tolist() == [[0, -4, 3, 0, -0.5, 0, 0, 8]]
+    assert np.array_equal(array, given_before)
+
+
+def test_nan_is_kept_and_the_earlier_of_equals_goes() -> None:
+    made = pruned(np.array([np.nan, 1, 1, 1], np.float32), 0)
+    assert np.isnan(made[0]) and made[1:].tolist() == [0, 0, 1]
+
+
+def test_blocks_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.random.default_rng(0).random((16, 3), np.float32)
+    whole = pruned(array, 0)
+    monkeypatch.setattr(pruning, "_BLOCK", 5)
+    assert np.array_equal(pruned(array, 0), whole)
+
+
+@pytest.mark.parametrize(
+    "dtype", [DataType.FLOAT32, DataType.BFLOAT16, DataType.INT8, DataType.INT4]
+)
+def test_substitutes_are_of_the_type_and_the_same_each_time(dtype: object) -> None:
+    made = substitute((8, 16), dtype, 5)  # type: ignore[arg-type]
+    assert made.dtype == dtype.numpy() and made.shape == (8, 16)  # type: ignore[attr-defined]
+    again, other = (substitute((8, 16), dtype, seed) for seed in (5, 6))  # type: ignore[arg-type]
+    assert made.tobytes() == again.tobytes() != other.tobytes()

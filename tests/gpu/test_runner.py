@@ -1,0 +1,234 @@
+"""The runner on a real GPU, with a real TensorRT."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.tensorrt.gpu import has_gpu
+from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.cuda import DeviceArray, wrapper
+from polygraphy.domain.errors import BackendError, InputError
+from tests.gpu import engines
+from tests.gpu.engines import engine, is_loaded
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu() or not is_installed(), reason="needs a GPU and TensorRT"),
+]
+
+X = np.random.default_rng(0).standard_normal((3, 16), dtype=np.float32)
+MODES = ["auto", "on", "off"]
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_shapes_change_and_repeat(mode: str) -> None:
+    rng = np.random.default_rng(1)
+    with TrtRunner(engine(engines.identity), cuda_graph=mode) as runner:
+        for rows in (3, 3, 3, 3, 64, 1, 1, 1, 1, 3, 3, 3):
+            feed = rng.standard_normal((rows, 16), dtype=np.float32)
+            np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+            assert 0 < (runner.last_inference_time() or 0) < 10
+
+
+def test_a_graph_is_used_when_things_repeat() -> None:
+    with TrtRunner(engine(engines.identity)) as runner:
+        for _ in range(3):
+            runner.infer({"X": X})
+        assert runner._session is not None
+        assert runner._session._graphs.graph is not None
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_several_inputs_and_outputs(mode: str) -> None:
+    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.full((2, 3), 10, np.float32)
+    with TrtRunner(engine(engines.total), cuda_graph=mode) as runner:
+        for factor in range(5):
+            outputs = runner.infer({"b": b, "a": a * factor})
+            np.testing.assert_array_equal(outputs["sum"], a * factor + b)
+            np.testing.assert_array_equal(outputs["difference"], a * factor - b)
+
+
+@pytest.mark.skipif(is_loaded(), reason="an output allocator ends the process here")
+def test_shapes_that_depend_on_data() -> None:
+    with TrtRunner(engine(engines.nonzero)) as runner:
+        for values in ([0, 1, 2], [0, 0], [5], [1] * 3000, [3, 0]):
+            feed = np.array(values, np.float32)
+            outputs = runner.infer({"X": feed})
+            np.testing.assert_array_equal(outputs["indices"], np.stack(np.nonzero(feed)))
+            np.testing.assert_array_equal(outputs["square"], feed * feed)
+
+
+def test_values_that_are_shapes() -> None:
+    with TrtRunner(engine(engines.reshaped)) as runner:
+        for shape in ((2, 3), (2, 3), (2, 3), (3, 2), (6, 1), (4, 6)):
+            x = np.arange(np.prod(shape), dtype=np.float32)
+            outputs = runner.infer({"x": x, "shape": np.array(shape, np.int32)})
+            np.testing.assert_array_equal(outputs["y"], x.reshape(shape))
+
+
+def test_a_format_with_channels_side_by_side() -> None:
+    feed = np.random.default_rng(2).random((1, 5, 2, 3)).astype(np.float16)
+    with TrtRunner(engine(engines.halved)) as runner:
+        for factor in (1, -1, 1, 2):
+            given = feed * np.float16(factor)
+            np.testing.assert_array_equal(runner.infer({"X": given})["Y"], np.maximum(given, 0))
+
+
+def test_profiles() -> None:
+    feed = np.random.default_rng(3).standard_normal((1 << 15, 16), dtype=np.float32)
+    with TrtRunner(engine(engines.identity)) as runner:
+        runner.infer({"X": X})
+        with pytest.raises(InputError, match="Profile 1 takes it"):
+            runner.infer({"X": feed})
+        runner.set_profile(1)
+        for size in (1 << 15, 1 << 15, 1 << 15, 100):
+            np.testing.assert_array_equal(runner.infer({"X": feed[:size]})["Y"], feed[:size])
+        runner.set_profile(0)
+        np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+    with TrtRunner(engine(engines.identity), optimization_profile=1) as runner:
+        np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+
+
+def test_one_profile_for_one_context_is_explained_or_works() -> None:
+    made = engine(engines.total)
+    feed = {"a": np.ones((2, 3), np.float32), "b": np.ones((2, 3), np.float32)}
+    with TrtRunner(made) as first:
+        first.infer(feed)
+        try:
+            with TrtRunner(made) as second:
+                np.testing.assert_array_equal(second.infer(feed)["sum"], 2)
+        except BackendError as error:
+            assert "profile" in str(error)
+        np.testing.assert_array_equal(first.infer(feed)["sum"], 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_inputs_and_outputs_on_the_device(mode: str) -> None:
+    with (
+        TrtRunner(engine(engines.identity), cuda_graph=mode) as runner,
+        DeviceArray(dtype=np.float32) as array,
+    ):
+        for factor in range(5):
+            array.copy_from(X * factor)
+            outputs = runner.infer({"X": array}, copy_outputs_to_host=False)
+            np.testing.assert_array_equal(outputs["Y"].numpy(), X * factor)
+        np.testing.assert_array_equal(runner.infer({"X": array.ptr})["Y"], X * 4)
+        np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+
+
+def test_tensors_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    with TrtRunner(engine(engines.identity)) as runner, torch.cuda.stream(torch.cuda.Stream()):
+        for factor in range(4):
+            given = torch.from_numpy(X).cuda() * factor
+            output = runner.infer({"X": given})["Y"]
+            assert output.device.type == "cpu"
+            torch.testing.assert_close(output, given.cpu())
+            there = runner.infer({"X": given.T.contiguous().T}, copy_outputs_to_host=False)["Y"]
+            assert there.is_cuda
+            torch.testing.assert_close(there, given)
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_ten_thousand_inferences_need_no_more_memory(mode: str) -> None:
+    with TrtRunner(engine(engines.identity), cuda_graph=mode) as runner:
+        feeds = [np.full((rows, 16), rows, np.float32) for rows in (64, 1, 1, 1, 7, 7, 7, 7)]
+        for feed in feeds * 100:
+            runner.infer({"X": feed})
+        free, resident = wrapper().memory_info()[0], resident_bytes()
+        for feed in feeds * 1250:
+            assert runner.infer({"X": feed})["Y"][0, 0] == feed[0, 0]
+        assert free - wrapper().memory_info()[0] <= 4 << 20
+        assert resident_bytes() - resident <= 8 << 20
+
+
+@pytest.mark.skipif(is_loaded(), reason="an output allocator ends the process here")
+def test_an_allocator_does_not_grow() -> None:
+    with TrtRunner(engine(engines.nonzero)) as runner:
+        feeds = [np.ones(size, np.float32) for size in (4096, 1, 100)]
+        for feed in feeds * 100:
+            runner.infer({"X": feed})
+        free, resident = wrapper().memory_info()[0], resident_bytes()
+        for feed in feeds * 1000:
+            assert runner.infer({"X": feed})["indices"].shape == (1, feed.size)
+        assert free - wrapper().memory_info()[0] <= 4 << 20
+        assert resident_bytes() - resident <= 8 << 20
+
+
+def test_two_runners_in_two_threads() -> None:
+    errors: list[Any] = []
+
+    def work(runner: TrtRunner, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(500):
+                feed = rng.standard_normal((int(rng.integers(1, 4)), 16), dtype=np.float32)
+                for _ in range(4):
+                    np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+        except BaseException as error:
+            errors.append(error)
+
+    with TrtRunner(engine(engines.identity)) as one, TrtRunner(engine(engines.identity)) as two:
+        threads = [threading.Thread(target=work, args=args) for args in ((one, 1), (two, 2))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+def test_a_large_array_that_comes_again_is_pinned() -> None:
+    with TrtRunner(engine(engines.identity), optimization_profile=1) as runner:
+        feed = np.zeros((1 << 15, 16), np.float32)
+        for value in range(5):
+            feed[:] = value
+            np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+        assert not wrapper().host_register(feed.ctypes.data, feed.nbytes)
+        address, nbytes = feed.ctypes.data, feed.nbytes
+        del feed
+        fresh = (ctypes.c_char * nbytes)()
+        if ctypes.addressof(fresh) == address:  # The memory came back, and is not pinned any more.
+            assert wrapper().host_register(address, nbytes)
+            wrapper().host_unregister(address)
+
+
+@pytest.mark.parametrize("strategy", ["static", "profile", "runtime"])
+def test_allocation_strategies(strategy: str) -> None:
+    runner = TrtRunner(engine(engines.identity), allocation_strategy=strategy)
+    try:
+        runner.activate()
+    except BackendError as error:
+        assert strategy == "runtime"
+        assert "'runtime' needs" in str(error)
+        return
+    for rows in (3, 64, 1, 1, 1):
+        feed = np.full((rows, 16), rows, np.float32)
+        np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+    runner.deactivate()
+
+
+def test_times_of_the_device_are_within_those_of_the_clock() -> None:
+    with TrtRunner(engine(engines.identity), device_times=True) as runner:
+        for _ in range(5):
+            np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+            times = runner.last_device_times()
+            assert times is not None
+            assert 0 < times.compute < times.total < (runner.last_inference_time() or 0)
+
+
+def test_out_of_memory_is_told_in_bytes() -> None:
+    with pytest.raises(BackendError, match=r"allocate \d+ bytes.*are free"):
+        wrapper().malloc(1 << 46)
+    with TrtRunner(engine(engines.identity)) as runner:  # And everything goes on.
+        np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)

@@ -1,0 +1,59 @@
+"""Scripts that users have, run unchanged on a real GPU, in the order in which they need each other.
+
+POLYGRAPHY_USER_SCRIPTS names the folder that they are in.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from polygraphy.adapters.tensorrt.gpu import has_gpu
+from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.logger import G_LOGGER
+from tests.support import g2, g4
+
+FOLDER = Path(os.environ.get("POLYGRAPHY_USER_SCRIPTS", "there-is-none"))
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="the users' scripts are not here"),
+    pytest.mark.skipif(not has_gpu() or not is_installed(), reason="needs a GPU and TensorRT"),
+]
+
+SCRIPTS = ("S01", "S02", "S03", "S04", "S05", "S06", "S07", "S08", "S09", "S10")
+FRAGMENTS = ("N01", "N02", "N03", "N04", "N07", "N11")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("scripts")
+    g2.build(made)
+    g4.build(made)
+    shutil.copy(made / "identity.onnx", made / "model.onnx")
+    return made
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    before = dict(vars(G_LOGGER))
+    yield
+    vars(G_LOGGER).update(before)
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, *FRAGMENTS])
+def test_a_script_runs_as_it_is(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [path] = FOLDER.glob(f"{name}_*.py")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    runpy.run_path(str(path), run_name="__main__")
+    said = capsys.readouterr().out
+    assert "[E]" not in said

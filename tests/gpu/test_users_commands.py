@@ -1,0 +1,133 @@
+"""The command lines of users, run for real: in the order in which their files come about."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from polygraphy.adapters.tensorrt.capabilities import capabilities
+from polygraphy.adapters.tensorrt.gpu import has_gpu
+from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.cli.main import main
+from polygraphy.logger import G_LOGGER
+from tests.acceptance.users_commands import COMMANDS
+from tests.support import g1, g2, g3, g4
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_gpu() or not is_installed(), reason="needs a GPU and TensorRT"),
+]
+
+COARSE = {"C012", "C016", "C018", "C022 fp16", "C022 int8", "C028", "C037", "C038"}
+"""Reduced precision under tolerances that it may or may not meet."""
+
+NEEDS = {
+    "C017": "weight_streaming",
+    "C034": "weight_streaming",
+    "C033": "allocation_strategies",
+}
+"""Commands for features that not every TensorRT has: without, they say so."""
+
+PACKAGES = {"C021": "matplotlib", "C024": "torch"}
+"""Commands that an optional package does a part of."""
+
+FIRST = {
+    "C098 check": (
+        "convert identity.onnx -o polygraphy_debug.engine",
+        "run identity.onnx --onnxrt --save-outputs golden.json",
+    ),
+    "C105": (
+        "run dynamic_identity.onnx --onnxrt --input-shapes X:[1,2,28,28]"
+        " --save-inputs custom_inputs.json",
+    ),
+    **dict.fromkeys(
+        ("C006", "C013"),
+        tuple(
+            f"run model.onnx --onnxrt --save-inputs {name}"
+            for name in ("inputs.json", "real_data.json")
+        ),
+    ),
+}
+"""What makes the files that a command reads, where no earlier one does."""
+
+MORE = {
+    "C042": "inspect model clean.onnx --convert-to trt --verbose",
+    "C066": "inspect model model.onnx --convert-to trt --verbose",
+    "C079": "inspect model identity.engine",
+    "C081": "inspect model example.py --trt-network-func load_network --show layers attrs weights",
+    "C083": "inspect model dynamic_identity.engine",
+    "C089": "inspect tactics replay.json",
+}
+ORDER = [*COMMANDS, *MORE]
+
+
+def group_of(name: str) -> str:
+    """Return the group of files that a command is about."""
+    if name in ("C083", "C091"):
+        return "G4"
+    number = int(name[1:4])
+    return "G1" if number < 79 else "G2" if number < 102 else "G3"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {}
+    for name, group in {"G1": g1, "G2": g2, "G3": g3, "G4": g4}.items():
+        root = tmp_path_factory.mktemp(name)
+        made[name] = root / "examples" / "cli" / "convert"
+        made[name].mkdir(parents=True)
+        group.build(made[name])
+        if group is g2:
+            calibration = root / "api" / "04_int8_calibration_in_tensorrt"
+            calibration.mkdir(parents=True)
+            g2.build_calibration_example(calibration)
+    (made["G2"] / "identity_fp16.onnx").unlink()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    before = dict(vars(G_LOGGER))
+    yield
+    vars(G_LOGGER).update(before)
+
+
+def run(line: str) -> int:
+    """Run a command line in this process and return its exit code."""
+    try:
+        return main(shlex.split(line))
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_a_command_does_what_it_says(
+    name: str,
+    folders: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = COMMANDS[name][0] if name in COMMANDS else MORE[name]
+    folder = folders[group_of(name)]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["polygraphy", *shlex.split(line)])
+    for preparation in FIRST.get(name, ()):
+        assert run(preparation) == 0
+    code = run(line)
+    said = capsys.readouterr()
+    assert "Traceback" not in said.out + said.err
+    feature = NEEDS.get(name)
+    if feature is not None and not capabilities().has(feature):
+        assert code in (2, 3), said.out[-2000:]
+        return
+    package = PACKAGES.get(name)
+    if package is not None and find_spec(package) is None:
+        assert code == 3, said.out[-2000:]
+        return
+    allowed = (0, 1) if name in COARSE else (0,)
+    assert code in allowed, f"{line}\n{said.out[-3000:]}\n{said.err[-2000:]}"

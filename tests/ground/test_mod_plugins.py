@@ -1,0 +1,70 @@
+"""Entry points are found without importing what they name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polygraphy.mod.plugins import Plugin, are_installed, installed
+from tests.support.distributions import install
+
+GROUP = "polygraphy.tests"
+ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def test_nothing_is_found_where_nothing_is_installed() -> None:
+    assert installed(GROUP) == []
+    assert not are_installed(GROUP)
+
+
+def test_what_is_installed_is_found_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, {GROUP: {"b": "not_there:B", "a": "json:dumps"}, "others": {"c": "x:y"}})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert are_installed(GROUP)
+    found = installed(GROUP)
+    assert [(plugin.name, plugin.value, plugin.package) for plugin in found] == [
+        ("a", "json:dumps", "mine 1.0"),
+        ("b", "not_there:B", "mine 1.0"),
+    ]
+    assert found[0].load()([1]) == "[1]"
+    with pytest.raises(ModuleNotFoundError, match="not_there"):
+        found[1].load()
+
+
+def test_of_two_with_the_same_name_the_first_on_the_path_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("second", "first"):
+        install(tmp_path / name, {GROUP: {"a": f"{name}:A"}}, name=name)
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+    assert [plugin.value for plugin in installed(GROUP)] == ["first:A"]
+
+
+def test_what_cannot_be_read_is_no_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
+    (tmp_path / "b-1.0.dist-info").write_bytes(b"")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path / "missing"))
+    assert installed(GROUP) == []
+
+
+def test_a_name_within_a_module_may_have_dots() -> None:
+    plugin = Plugin("a", "polygraphy.mod.plugins : Plugin.load", "x 1")
+    assert plugin.load() is Plugin.load
+
+
+def test_looking_in_vain_imports_nothing_costly() -> None:
+    program = (
+        f"import sys; sys.path.append({ROOT!r})\n"
+        "from polygraphy.mod.plugins import installed; installed('polygraphy.tests')\n"
+        "print('importlib.metadata' in sys.modules, 'attr' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "False"]

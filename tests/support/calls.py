@@ -1,0 +1,57 @@
+"""Looks for calls in a program, whatever the program is formatted like."""
+
+from __future__ import annotations
+
+import ast
+
+__all__ = ["calls_of", "holds_call"]
+
+
+def holds_call(program: str, expected: str) -> bool:
+    """Tell whether a program holds a call, given as source, with exactly these arguments; ``_``
+    stands for any argument.
+    """
+    wanted = ast.parse(expected, mode="eval").body
+    return any(_matches(node, wanted) for node in ast.walk(ast.parse(program)))
+
+
+def calls_of(program: str) -> set[str]:
+    """Return the names of all functions and classes that a program calls."""
+    called = (node.func for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Call))
+    return {ast.unparse(function) for function in called}
+
+
+def _matches(found: ast.AST | None, wanted: ast.AST | None) -> bool:
+    if isinstance(wanted, ast.Name) and wanted.id == "_":
+        return True
+    if not (isinstance(found, ast.Call) and isinstance(wanted, ast.Call)):
+        return type(found) is type(wanted) and _same_fields(found, wanted)
+    named, expected = _keywords(found), _keywords(wanted)
+    return (
+        _matches(found.func, wanted.func)
+        and _all_match(found.args, wanted.args)
+        and named.keys() == expected.keys()
+        and all(_matches(named[name], expected[name]) for name in named)
+    )
+
+
+def _same_fields(found: ast.AST | None, wanted: ast.AST | None) -> bool:
+    for field in getattr(wanted, "_fields", ()):
+        left, right = getattr(found, field), getattr(wanted, field)
+        if isinstance(right, list):
+            if not _all_match(left, right):
+                return False
+        elif isinstance(right, ast.AST):
+            if not _matches(left, right):
+                return False
+        elif left != right:
+            return False
+    return True
+
+
+def _all_match(found: list[ast.expr], wanted: list[ast.expr]) -> bool:
+    return len(found) == len(wanted) and all(map(_matches, found, wanted))
+
+
+def _keywords(call: ast.Call) -> dict[str | None, ast.expr]:
+    return {keyword.arg: keyword.value for keyword in call.keywords}

@@ -1,0 +1,85 @@
+"""A fake machine with a GPU and a TensorRT, and small engines on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.cuda import module as cuda_module
+from polygraphy.adapters.tensorrt import module as tensorrt_module
+from polygraphy.adapters.tensorrt.inputs import STAGING_LIMIT
+from polygraphy.adapters.tensorrt.runner import TrtRunner
+from tests.support.fake_cuda import FakeCudart
+from tests.support.fake_tensorrt import FakeTensorRT, Tensor
+
+__all__ = ["any_trt", "calls_of", "fake_machine", "identity", "large", "nonzero", "trt"]
+
+Feed = Mapping[str, Any]
+
+
+@contextmanager
+def fake_machine(generation: int = 10, memory: int = 1 << 30) -> Iterator[FakeTensorRT]:
+    """Put fakes in the place of CUDA and TensorRT, of an older (8) or newer (10) generation."""
+    from polygraphy.adapters.tensorrt.logger import get_trt_logger
+
+    cuda = FakeCudart(memory)
+    trt = FakeTensorRT(cuda, generation)
+    with cuda_module.using(cuda), tensorrt_module.using(trt):
+        trt.loggers.append(get_trt_logger())
+        yield trt
+
+
+def identity(trt: FakeTensorRT, dtype: str = "FLOAT", **facts: Any) -> Any:
+    """Return an engine of Y = X; X is [n, 2] with n in 0 to 64, or 32 to 4096 in profile 1."""
+    profiles = [((0, 2), (8, 2), (64, 2)), ((32, 2), (64, 2), (1 << 19, 2))]
+    return trt.engine(
+        [Tensor("X", dtype, (-1, 2), profiles=profiles), Tensor("Y", dtype, (-1, 2))],
+        lambda feed: {"Y": feed["X"]},
+        outputs=["Y"],
+        **facts,
+    )
+
+
+def nonzero(trt: FakeTensorRT) -> Any:
+    """Return an engine of the indices of elements that are not zero, and of X + 1; X is [n]."""
+    return trt.engine(
+        [
+            Tensor("X", "FLOAT", (-1,), profiles=[((1,), (8,), (4096,))]),
+            Tensor("indices", "INT32", (1, -1), data_dependent=True),
+            Tensor("more", "FLOAT", (-1,)),
+        ],
+        lambda feed: {"indices": np.stack(np.nonzero(feed["X"])), "more": feed["X"] + 1},
+        outputs=["indices", "more"],
+    )
+
+
+def calls_of(runner: TrtRunner) -> list[str]:
+    """Return what was asked of the context since the last time, apart from questions."""
+    calls = [call for call in runner.context.calls if call != "infer_shapes"]
+    runner.context.calls.clear()
+    return calls
+
+
+def large(rows: int = STAGING_LIMIT // 8 + 1, value: float = 1) -> np.ndarray[Any, Any]:
+    """Return an array that is too large to be staged; it fits profile 1 of `identity`."""
+    return np.full((rows, 2), value, np.float32)
+
+
+@pytest.fixture(params=[8, 10])
+def any_trt(request: pytest.FixtureRequest) -> Iterator[FakeTensorRT]:
+    """Give a machine of each generation, and check that everything is given back."""
+    with fake_machine(request.param) as module:
+        yield module
+    assert module.cuda.outstanding == {}
+
+
+@pytest.fixture
+def trt() -> Iterator[FakeTensorRT]:
+    """Give a machine of the newer generation, and check that everything is given back."""
+    with fake_machine() as module:
+        yield module
+    assert module.cuda.outstanding == {}

@@ -1,0 +1,408 @@
+"""A CUDA runtime without a GPU, with the functions and the answers of cuda-python.
+
+Device memory is host memory, at its real address, so that whoever pretends to be a kernel can work
+on it. Faithful where mistakes hide: work on a stream is done when the stream is synchronised and
+not before (copies from pageable memory are read at once, copies to it wait, as CUDA does both);
+memory that was freed, or never allocated, is refused; new memory holds garbage; what cannot be
+captured ends the capture.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FakeCudart"]
+
+Work = Callable[[], None]
+
+
+class cudaError_t(IntEnum):
+    cudaSuccess = 0
+    cudaErrorInvalidValue = 1
+    cudaErrorMemoryAllocation = 2
+    cudaErrorInsufficientDriver = 35
+    cudaErrorNoDevice = 100
+    cudaErrorInvalidDevice = 101
+    cudaErrorInvalidResourceHandle = 400
+    cudaErrorNotReady = 600
+    cudaErrorIllegalAddress = 700
+    cudaErrorHostMemoryAlreadyRegistered = 712
+    cudaErrorHostMemoryNotRegistered = 713
+    cudaErrorLaunchFailure = 719
+    cudaErrorStreamCaptureUnsupported = 900
+    cudaErrorStreamCaptureInvalidated = 901
+
+
+TEXTS = {
+    2: "out of memory",
+    35: "CUDA driver version is insufficient for CUDA runtime version",
+    100: "no CUDA-capable device is detected",
+}
+
+
+class cudaMemcpyKind(IntEnum):
+    cudaMemcpyHostToHost = 0
+    cudaMemcpyHostToDevice = 1
+    cudaMemcpyDeviceToHost = 2
+    cudaMemcpyDeviceToDevice = 3
+    cudaMemcpyDefault = 4
+
+
+class cudaStreamCaptureMode(IntEnum):
+    cudaStreamCaptureModeGlobal = 0
+    cudaStreamCaptureModeThreadLocal = 1
+    cudaStreamCaptureModeRelaxed = 2
+
+
+OK = cudaError_t.cudaSuccess
+
+
+class FakeStream:
+    def __init__(self) -> None:
+        self.queue: list[Work] = []
+        self.captured: list[Work] | None = None
+        self.is_invalid = False
+
+
+class FakeCudart:
+    """Stands for the module.
+
+    Attributes:
+        calls: names of the functions that were called, in order.
+        total: how many bytes of device memory there are.
+        driver: the code that every call answers with; success for a machine with a GPU.
+        fail: codes that the next call of a function answers with, by name.
+        clock: milliseconds that have passed on the device; each piece of work takes one.
+    """
+
+    def __init__(self, total: int = 1 << 30) -> None:
+        self.calls: list[str] = []
+        self.total = total
+        self.driver = OK
+        self.fail: dict[str, int] = {}
+        self.clock = 0.0
+        self.device_count = 1
+        self.cudaError_t = cudaError_t
+        self.cudaMemcpyKind = cudaMemcpyKind
+        self.cudaStreamCaptureMode = cudaStreamCaptureMode
+        self.cudaStream_t = int
+        self._device: dict[int, np.ndarray[Any, Any]] = {}
+        self._pinned: dict[int, np.ndarray[Any, Any]] = {}
+        self._registered: dict[int, int] = {}
+        self._streams: dict[int, FakeStream] = {0: FakeStream()}
+        self._events: dict[int, float | None] = {}
+        self._graphs: dict[int, list[Work]] = {}
+        self._handles = itertools.count(0x1000, 16)
+        self._sticky: Any = OK
+        self._device_index = 0
+        self._at_work = threading.RLock()
+
+    # What tests look at.
+
+    @property
+    def outstanding(self) -> dict[str, int]:
+        """How many things of each kind are not given back."""
+        counts = {
+            "device": len(self._device),
+            "pinned": len(self._pinned),
+            "registered": len(self._registered),
+            "streams": len(self._streams) - 1,
+            "events": len(self._events),
+            "graphs": len(self._graphs),
+        }
+        return {kind: count for kind, count in counts.items() if count}
+
+    @property
+    def allocated(self) -> int:
+        return sum(buffer.nbytes for buffer in self._device.values())
+
+    def array(self, address: int, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
+        """Return device memory as an array, for kernels; KeyError for what is not allocated."""
+        count = int(np.prod(shape, dtype=np.int64))
+        span = self._span(address, count * np.dtype(dtype).itemsize)
+        if span is None:
+            raise KeyError(hex(address))
+        return span.view(dtype).reshape(shape)
+
+    def enqueue(self, stream: int, work: Work) -> None:
+        """Do work when the stream gets to it."""
+        target = self._streams[int(stream)]
+        (target.queue if target.captured is None else target.captured).append(work)
+
+    def is_capturing(self, stream: int) -> bool:
+        return self._streams[int(stream)].captured is not None
+
+    def invalidate(self, stream: int) -> None:
+        """Say that something on the stream cannot be captured."""
+        self._streams[int(stream)].is_invalid = True
+
+    def drain(self, stream: int) -> None:
+        """Do the work on a stream now."""
+        queue = self._streams[int(stream)].queue
+        with self._at_work:  # Who waits for a stream waits for what another thread does for it.
+            while queue:
+                queue.pop(0)()
+                self.clock += 1.0
+
+    # Answers.
+
+    def _answer(self, name: str, *values: Any) -> tuple[Any, ...]:
+        self.calls.append(name)
+        code = self.driver or self.fail.pop(name, 0)
+        if code:
+            self._sticky = cudaError_t(code)
+            return (self._sticky, *(None for _ in values))
+        return (OK, *values)
+
+    def _refuse(self, code: cudaError_t, values: int = 0) -> tuple[Any, ...]:
+        self._sticky = code
+        return (code, *([None] * values))
+
+    def cudaGetErrorName(self, code: Any) -> tuple[Any, bytes]:
+        return OK, cudaError_t(code).name.encode()
+
+    def cudaGetErrorString(self, code: Any) -> tuple[Any, bytes]:
+        return OK, TEXTS.get(int(code), "something failed").encode()
+
+    def cudaGetLastError(self) -> tuple[Any]:
+        code, self._sticky = self._sticky, OK
+        return (code,)
+
+    # Devices.
+
+    def cudaGetDeviceCount(self) -> tuple[Any, ...]:
+        return self._answer("cudaGetDeviceCount", self.device_count)
+
+    def cudaGetDevice(self) -> tuple[Any, ...]:
+        return self._answer("cudaGetDevice", self._device_index)
+
+    def cudaSetDevice(self, index: int) -> tuple[Any, ...]:
+        if not 0 <= index < self.device_count:
+            return self._refuse(cudaError_t.cudaErrorInvalidDevice)
+        self._device_index = index
+        return self._answer("cudaSetDevice")
+
+    def cudaMemGetInfo(self) -> tuple[Any, ...]:
+        return self._answer("cudaMemGetInfo", self.total - self.allocated, self.total)
+
+    def cudaDeviceSynchronize(self) -> tuple[Any, ...]:
+        for stream in list(self._streams):
+            self.drain(stream)
+        return self._answer("cudaDeviceSynchronize")
+
+    # Memory.
+
+    def cudaMalloc(self, size: int) -> tuple[Any, ...]:
+        answer = self._answer("cudaMalloc", 0)
+        if answer[0]:
+            return answer
+        if size > self.total - self.allocated:
+            return self._refuse(cudaError_t.cudaErrorMemoryAllocation, 1)
+        return OK, self._new(self._device, size)
+
+    def _new(self, table: dict[int, np.ndarray[Any, Any]], size: int) -> int:
+        buffer = np.full(size + 256, 0xA5, dtype=np.uint8)
+        address = buffer.__array_interface__["data"][0]
+        offset = -address % 256
+        table[address + offset] = buffer[offset : offset + size]
+        return int(address + offset)
+
+    def cudaFree(self, address: int) -> tuple[Any, ...]:
+        if address not in self._device:
+            return self._refuse(cudaError_t.cudaErrorInvalidValue)
+        for stream in list(self._streams):  # It waits for work that may use the memory.
+            self.drain(stream)
+        del self._device[address]
+        return self._answer("cudaFree")
+
+    def cudaHostAlloc(self, size: int, flags: int) -> tuple[Any, ...]:
+        answer = self._answer("cudaHostAlloc", 0)
+        return answer if answer[0] else (OK, self._new(self._pinned, size))
+
+    def cudaFreeHost(self, address: int) -> tuple[Any, ...]:
+        if address not in self._pinned:
+            return self._refuse(cudaError_t.cudaErrorInvalidValue)
+        del self._pinned[address]
+        return self._answer("cudaFreeHost")
+
+    def cudaHostRegister(self, address: int, size: int, flags: int) -> tuple[Any, ...]:
+        for start, length in self._registered.items():
+            if start < address + size and address < start + length:
+                return self._refuse(cudaError_t.cudaErrorHostMemoryAlreadyRegistered)
+        answer = self._answer("cudaHostRegister")
+        if not answer[0]:
+            self._registered[address] = size
+        return answer
+
+    def cudaHostUnregister(self, address: int) -> tuple[Any, ...]:
+        if self._registered.pop(address, None) is None:
+            return self._refuse(cudaError_t.cudaErrorHostMemoryNotRegistered)
+        return self._answer("cudaHostUnregister")
+
+    def _span(self, address: int, size: int) -> np.ndarray[Any, Any] | None:
+        for start, buffer in self._device.items():
+            if start <= address and address + size <= start + max(buffer.nbytes, 1):
+                return buffer[address - start : address - start + size]
+        return None
+
+    def _is_pinned(self, address: int, size: int) -> bool:
+        spans = [(start, buffer.nbytes) for start, buffer in self._pinned.items()]
+        spans += list(self._registered.items())
+        return any(start <= address and address + size <= start + length for start, length in spans)
+
+    def cudaMemcpy(self, dst: int, src: int, size: int, kind: Any) -> tuple[Any, ...]:
+        if any(stream.captured is not None for stream in self._streams.values()):
+            return self._refuse(cudaError_t.cudaErrorStreamCaptureUnsupported)
+        for stream in list(self._streams):
+            self.drain(stream)
+        code = self._copy(dst, src, size, kind)
+        return self._answer("cudaMemcpy") if not code else self._refuse(code)
+
+    def cudaMemcpyAsync(
+        self, dst: int, src: int, size: int, kind: Any, stream: int
+    ) -> tuple[Any, ...]:
+        assert isinstance(kind, cudaMemcpyKind)
+        device = dst if kind == 1 else src
+        if kind in (1, 2) and self._span(device, size) is None:
+            return self._refuse(cudaError_t.cudaErrorInvalidValue)
+        answer = self._answer("cudaMemcpyAsync")
+        if answer[0]:
+            return answer
+        host = src if kind == 1 else dst
+        if kind in (1, 2) and not self._is_pinned(host, size):
+            if self.is_capturing(stream):
+                self.invalidate(stream)
+                return self._refuse(cudaError_t.cudaErrorStreamCaptureUnsupported)
+            if kind == 1:  # The driver reads pageable memory before it returns.
+                content = ctypes.string_at(src, size)
+                self.enqueue(stream, lambda: self._write(dst, content))
+                return answer
+            self.drain(stream)  # It returns when pageable memory is written.
+            self._copy(dst, src, size, kind)
+            return answer
+        self.enqueue(stream, lambda: self._must_copy(dst, src, size, kind))
+        return answer
+
+    def _write(self, dst: int, content: bytes) -> None:
+        span = self._span(dst, len(content))
+        assert span is not None
+        span[...] = np.frombuffer(content, dtype=np.uint8)
+
+    def _must_copy(self, dst: int, src: int, size: int, kind: Any) -> None:
+        code = self._copy(dst, src, size, kind)
+        assert not code, code
+
+    def _copy(self, dst: int, src: int, size: int, kind: Any) -> Any:
+        for address, is_device in ((dst, kind in (1, 3)), (src, kind in (2, 3))):
+            if is_device and self._span(address, size) is None:
+                return cudaError_t.cudaErrorInvalidValue
+        ctypes.memmove(dst, src, size)
+        return OK
+
+    # Streams, events, graphs.
+
+    def cudaStreamCreate(self) -> tuple[Any, ...]:
+        answer = self._answer("cudaStreamCreate", 0)
+        return answer if answer[0] else (OK, self._new_stream())
+
+    def cudaStreamCreateWithFlags(self, flags: int) -> tuple[Any, ...]:
+        answer = self._answer("cudaStreamCreateWithFlags", 0)
+        return answer if answer[0] else (OK, self._new_stream())
+
+    def _new_stream(self) -> int:
+        handle = next(self._handles)
+        self._streams[handle] = FakeStream()
+        return handle
+
+    def cudaStreamDestroy(self, stream: int) -> tuple[Any, ...]:
+        if int(stream) not in self._streams:
+            return self._refuse(cudaError_t.cudaErrorInvalidResourceHandle)
+        self.drain(stream)
+        del self._streams[int(stream)]
+        return self._answer("cudaStreamDestroy")
+
+    def cudaStreamSynchronize(self, stream: int) -> tuple[Any, ...]:
+        if int(stream) not in self._streams:
+            return self._refuse(cudaError_t.cudaErrorInvalidResourceHandle)
+        if self.is_capturing(stream):
+            self.invalidate(stream)
+            return self._refuse(cudaError_t.cudaErrorStreamCaptureUnsupported)
+        self.drain(stream)
+        return self._answer("cudaStreamSynchronize")
+
+    def cudaStreamWaitEvent(self, stream: int, event: int, flags: int) -> tuple[Any, ...]:
+        return self._answer("cudaStreamWaitEvent")
+
+    def cudaEventCreate(self) -> tuple[Any, ...]:
+        answer = self._answer("cudaEventCreate", 0)
+        if answer[0]:
+            return answer
+        handle = next(self._handles)
+        self._events[handle] = None
+        return OK, handle
+
+    def cudaEventRecord(self, event: int, stream: int) -> tuple[Any, ...]:
+        if int(stream) not in self._streams:
+            return self._refuse(cudaError_t.cudaErrorInvalidResourceHandle)
+
+        def record() -> None:
+            if event in self._events:
+                self._events[event] = self.clock
+
+        self.enqueue(stream, record)
+        return self._answer("cudaEventRecord")
+
+    def cudaEventElapsedTime(self, start: int, end: int) -> tuple[Any, ...]:
+        first, last = self._events[start], self._events[end]
+        if first is None or last is None:
+            return self._refuse(cudaError_t.cudaErrorNotReady, 1)
+        return self._answer("cudaEventElapsedTime", last - first)
+
+    def cudaEventDestroy(self, event: int) -> tuple[Any, ...]:
+        del self._events[event]
+        return self._answer("cudaEventDestroy")
+
+    def cudaStreamBeginCapture(self, stream: int, mode: Any) -> tuple[Any, ...]:
+        assert isinstance(mode, cudaStreamCaptureMode)
+        answer = self._answer("cudaStreamBeginCapture")
+        if not answer[0]:
+            self._streams[int(stream)].captured = []
+        return answer
+
+    def cudaStreamEndCapture(self, stream: int) -> tuple[Any, ...]:
+        target = self._streams[int(stream)]
+        captured, target.captured = target.captured, None
+        if target.is_invalid or captured is None:
+            target.is_invalid = False
+            return self._refuse(cudaError_t.cudaErrorStreamCaptureInvalidated, 1)
+        handle = next(self._handles)
+        self._graphs[handle] = captured
+        return self._answer("cudaStreamEndCapture", handle)
+
+    def cudaGraphInstantiate(self, graph: int, flags: int) -> tuple[Any, ...]:
+        answer = self._answer("cudaGraphInstantiate", 0)
+        if answer[0]:
+            return answer
+        handle = next(self._handles)
+        self._graphs[handle] = list(self._graphs[graph])
+        return OK, handle
+
+    def cudaGraphDestroy(self, graph: int) -> tuple[Any, ...]:
+        del self._graphs[graph]
+        return self._answer("cudaGraphDestroy")
+
+    def cudaGraphExecDestroy(self, graph: int) -> tuple[Any, ...]:
+        del self._graphs[graph]
+        return self._answer("cudaGraphExecDestroy")
+
+    def cudaGraphLaunch(self, graph: int, stream: int) -> tuple[Any, ...]:
+        for work in self._graphs[graph]:
+            self.enqueue(stream, work)
+        return self._answer("cudaGraphLaunch")

@@ -1,0 +1,159 @@
+"""Engines of either generation: functions of NumPy with a description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.support.fake_tensorrt.names import (
+    COMPONENTS,
+    DataType,
+    Dims,
+    ExecutionContextAllocationStrategy,
+    Tensor,
+    TensorFormat,
+    TensorIOMode,
+    TensorLocation,
+)
+
+if TYPE_CHECKING:
+    from tests.support.fake_tensorrt.module import FakeTensorRT
+
+Function = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+class CommonEngine:
+    """Facts: `outputs` names outputs; `debug` maps debug tensors to functions of the inputs."""
+
+    def __init__(
+        self,
+        module: FakeTensorRT,
+        tensors: Sequence[Tensor],
+        function: Function,
+        *,
+        outputs: Sequence[str],
+        debug: Mapping[str, Function] | None = None,
+        memory: int = 1024,
+        streamable: int = 0,
+        can_capture: bool = True,
+        contexts: int = 99,
+        is_old_plan: bool = False,
+    ) -> None:
+        self.module, self.function = module, function
+        self.tensors = {tensor.name: tensor for tensor in tensors}
+        self.output_names = tuple(outputs)
+        self.debug = dict(debug or {})
+        self.memory = memory
+        self.streamable_weights_size = streamable
+        self.can_capture = can_capture
+        self.contexts_left = contexts
+        self.is_old_plan = is_old_plan
+        self.profiles_in_use: set[int] = set()
+        self.num_io_tensors = len(tensors)
+        counts = [len(tensor.profiles) for tensor in tensors if tensor.profiles]
+        self.num_optimization_profiles = max(counts, default=1)
+
+    def _of(self, name: str) -> Tensor | None:
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            self.module.error(f"Given invalid tensor name: {name}")
+        return tensor
+
+    def get_tensor_name(self, index: int) -> str:
+        return list(self.tensors)[index]
+
+    def get_tensor_mode(self, name: str) -> TensorIOMode:
+        if self._of(name) is None:
+            return TensorIOMode.NONE
+        return TensorIOMode.OUTPUT if name in self.output_names else TensorIOMode.INPUT
+
+    def get_tensor_location(self, name: str) -> TensorLocation:
+        return TensorLocation(self.tensors[name].on_host)
+
+    def get_tensor_shape(self, name: str) -> Dims:
+        tensor = self._of(name)
+        return Dims((81,) if tensor is None else tensor.shape)
+
+    def get_tensor_dtype(self, name: str) -> DataType:
+        return DataType[self.tensors[name].dtype]
+
+    def get_tensor_profile_shape(self, name: str, profile: int) -> list[Dims]:
+        return [Dims(part) for part in self.tensors[name].profiles[profile]]
+
+    def get_tensor_format(self, name: str) -> TensorFormat:
+        return TensorFormat[self.tensors[name].format]
+
+    def get_tensor_vectorized_dim(self, name: str) -> int:
+        self._refuse_linear(name)
+        return 1 if COMPONENTS[self.tensors[name].format] > 1 else -1
+
+    def get_tensor_components_per_element(self, name: str) -> int:
+        self._refuse_linear(name)
+        return COMPONENTS[self.tensors[name].format]
+
+    def _refuse_linear(self, name: str) -> None:
+        if self.tensors[name].format == "LINEAR":
+            self.module.error(f"{name} is not vectorized")
+
+    def _context(self) -> Any:
+        if not self.contexts_left:
+            self.module.error("Requested amount of GPU memory could not be allocated")
+            return None
+        self.contexts_left -= 1
+        return self.module.IExecutionContext(self)
+
+
+class OldEngine(CommonEngine):
+    @property
+    def device_memory_size(self) -> int:
+        return self.memory
+
+    def create_execution_context(self) -> Any:
+        return self._context()
+
+    def create_execution_context_without_device_memory(self) -> Any:
+        context = self._context()
+        context.needs_memory = True
+        return context
+
+
+class Engine(CommonEngine):
+    budget = 0
+
+    def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
+        return TensorFormat[self.tensors[name].format]
+
+    @property
+    def device_memory_size_v2(self) -> int:
+        return self.memory
+
+    def get_device_memory_size_for_profile_v2(self, profile_index: int) -> int:
+        return self.memory * (profile_index + 1)
+
+    def create_execution_context(
+        self, strategy: Any = ExecutionContextAllocationStrategy.STATIC
+    ) -> Any:
+        context = self._context()
+        if context is not None:
+            context.needs_memory = strategy == ExecutionContextAllocationStrategy.USER_MANAGED
+        return context
+
+    def get_aliased_input_tensor(self, name: str) -> str | None:
+        if self.is_old_plan:
+            self.module.error("this engine does not support aliased tensors")
+            return None
+        return self.tensors[name].aliased
+
+    def get_weight_streaming_automatic_budget(self) -> int:
+        return self.streamable_weights_size // 4
+
+    @property
+    def weight_streaming_budget_v2(self) -> int:
+        return self.budget
+
+    @weight_streaming_budget_v2.setter
+    def weight_streaming_budget_v2(self, value: int) -> None:
+        if 0 <= value <= self.streamable_weights_size:
+            self.budget = value
+        else:
+            self.module.error(f"Invalid budget {value}")
