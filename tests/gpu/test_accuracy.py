@@ -106,7 +106,7 @@ def test_an_encoder_of_any_length(encoder_path: str, config: dict[str, Any], lim
         dtype = runner.get_input_metadata()["tokens"].dtype
         for shape in ((1, 1), (2, 17), (8, 128)):
             tokens = np.random.default_rng(1).integers(0, 1000, shape)
-            found = runner.infer({"tokens": tokens.astype(dtype.numpy())})["y"]
+            found = runner.infer({"tokens": tokens.astype(dtype)})["y"]
             error = relative_error(found, expected(encoder_path, {"tokens": tokens}))
             print(f"Encoder {config} {shape}: relative error {error:.2e}")
             assert error < limit

@@ -50,7 +50,7 @@ def page_server(page: str, port: int) -> ThreadingHTTPServer:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"The page cannot be served on port {port}: {reason}.",
+            f"The page cannot be served on port {port}: {reason.rstrip('.')}.",
             hint="Choose another with --visual-port; 0 is any that is free.",
         ) from error
     server.daemon_threads = True

@@ -97,7 +97,8 @@ def test_a_loop_that_keeps_the_last_result_takes_two_blocks(any_trt: FakeTensorR
             result = runner.infer({"X": feed})["Y"]
             assert result[-1, 1] == value
             addresses.add(result.ctypes.data)
-        assert len(addresses) == 3  # An ordinary one first, then two that take turns.
+        # An ordinary one first, whose address may come again, then two that take turns.
+        assert len(addresses) in (2, 3)
         assert any_trt.cuda.outstanding["pinned"] == 2
         del result
 
