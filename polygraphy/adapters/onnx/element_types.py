@@ -86,7 +86,7 @@ def signature_of(op_type: str, domain: str, version: int) -> Signature | None:
     """Return how the standard declares an operator; None for one that it does not know."""
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # A name that is no UTF-8 comes as bytes.
         return None
     return Signature(
         tuple(map(_parameter, range(len(schema.inputs)), schema.inputs)),

@@ -20,10 +20,15 @@ _askers: list[object] = []
 
 
 class Reasons:
-    """The errors that TensorRT logged while something was done."""
+    """The errors that TensorRT logged while something was done.
+
+    Attributes:
+        raised: what came up while a line was logged, such as ctrl-C; TensorRT does not hand it on.
+    """
 
     def __init__(self) -> None:
         self._messages: list[str] = []
+        self.raised: BaseException | None = None
 
     def add(self, message: str) -> None:
         """Keep one message; what was said before is not kept twice."""
@@ -46,13 +51,18 @@ class Reasons:
 
 @contextmanager
 def watching() -> Iterator[Reasons]:
-    """Collect the errors that TensorRT logs inside the block, from whichever thread."""
+    """Collect the errors that TensorRT logs inside the block, from whichever thread.
+
+    What a logging call raised, such as KeyboardInterrupt, is raised when the block ends.
+    """
     reasons = Reasons()
     _watchers.append(reasons)
     try:
         yield reasons
     finally:
         _watchers.remove(reasons)
+    if reasons.raised is not None:
+        raise reasons.raised
 
 
 @contextmanager
@@ -93,7 +103,13 @@ def _make_logger(key: ModuleKey) -> Any:
 
         def log(self, severity: Any, msg: str) -> None:
             """Write a line; called by TensorRT, from any thread."""
-            _log(str(severity.name), msg)
+            try:
+                _log(str(severity.name), msg)
+            except BaseException as error:  # TensorRT would print it and go on.
+                if not _watchers:
+                    raise
+                for watcher in tuple(_watchers):
+                    watcher.raised = watcher.raised or error
 
     return TrtLogger()
 

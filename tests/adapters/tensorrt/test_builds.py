@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from polygraphy import func
-from polygraphy.adapters.tensorrt import gpu, provenance
+from polygraphy.adapters.tensorrt import gpu, logger, provenance
 from polygraphy.adapters.tensorrt.provenance import record_of
 from polygraphy.backend.tensorrt_rtx import CreateConfigRTX, create_config_rtx
 from polygraphy.backend.trt import (
@@ -61,6 +61,18 @@ def built(network: Any, **settings: Any) -> Any:
 
 
 # Profiles
+
+
+def test_ctrl_c_while_tensorrt_logs_ends_the_build(
+    mlp_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(severity: str, message: str) -> None:
+        raise KeyboardInterrupt
+
+    network = NetworkFromOnnxPath(mlp_path)()
+    monkeypatch.setattr(logger, "_log", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        built(network)
 
 
 def test_a_profile_reaches_tensorrt(mlp_path: str) -> None:
