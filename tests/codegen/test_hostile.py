@@ -131,6 +131,11 @@ hostile = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)
 )
 
 
+def is_no_model(text: str) -> bool:
+    """Tell whether a file of this name is no ONNX model: models are compared by another program."""
+    return not text.lower().endswith(".onnx")
+
+
 def nothing_is_checked(*args: Any) -> None:
     """Stand for the check of paths: here any two texts may name the same file."""
 
@@ -291,7 +296,7 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(hostile, min_size=5, max_size=5, unique=True))
+@given(st.lists(hostile.filter(is_no_model), min_size=5, max_size=5, unique=True))
 @example(["-", '"""', "\\", "{{ x }}", "\n"])
 def test_programs_about_saved_data_keep_text_as_constants(texts: list[str]) -> None:
     plain = programs_about_saved_data([f"text{index}" for index in range(5)])
