@@ -24,7 +24,7 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
 
-settings.register_profile("quick", max_examples=15)
+settings.register_profile("quick", max_examples=15, derandomize=True)
 
 
 @pytest.fixture(scope="session")
