@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import frozen
 
@@ -19,6 +20,9 @@ __all__ = [
     "OutputOptions",
     "Outputs",
     "TextOrNothing",
+    "external_data_name",
+    "external_data_threshold",
+    "one_file_per_weight",
 ]
 
 EVERY_TENSOR = ("*",)
@@ -169,14 +173,9 @@ class OnnxShapeOptions(Options):
     )
 
 
-@frozen
-class OnnxSaveOptions(Options):
-    """ONNX Model Saving: the ONNX model as it is run, with all changes."""
-
-    save_onnx: str | None = option(
-        "--save-onnx", kind=Text("PATH"), help="Save the ONNX model that is run."
-    )
-    save_external_data: str | None = option(
+def external_data_name() -> Any:
+    """Return the option that names the file of the large weights of a model that is saved."""
+    return option(
         "--save-external-data",
         "--external-data-path",
         kind=TextOrNothing("NAME"),
@@ -185,13 +184,33 @@ class OnnxSaveOptions(Options):
             " model with .data appended. Models of 2 GB or more always are saved so."
         ),
     )
-    external_data_size_threshold: int | None = option(
+
+
+def external_data_threshold() -> Any:
+    """Return the option that says which weights are large."""
+    return option(
         "--external-data-size-threshold",
         kind=ByteSize(),
         help="Weights of more bytes go to that file, as in 16e6, 512K, 4M; 1024 unless given.",
     )
-    no_save_all_tensors_to_one_file: bool = option(
+
+
+def one_file_per_weight() -> Any:
+    """Return the option that gives each large weight a file."""
+    return option(
         "--no-save-all-tensors-to-one-file",
         kind=Flag(),
         help="Save each of those weights in a file of its own.",
     )
+
+
+@frozen
+class OnnxSaveOptions(Options):
+    """ONNX Model Saving: the ONNX model as it is run, with all changes."""
+
+    save_onnx: str | None = option(
+        "--save-onnx", kind=Text("PATH"), help="Save the ONNX model that is run."
+    )
+    save_external_data: str | None = external_data_name()
+    external_data_size_threshold: int | None = external_data_threshold()
+    no_save_all_tensors_to_one_file: bool = one_file_per_weight()

@@ -9,7 +9,12 @@ from attrs import frozen
 
 from polygraphy.cli.kinds import Choice, Flag, Integer, PerName, Shapes, Text, Texts
 from polygraphy.cli.option import Options, option
-from polygraphy.cli.options.onnx import Outputs, TextOrNothing
+from polygraphy.cli.options.onnx import (
+    Outputs,
+    external_data_name,
+    external_data_threshold,
+    one_file_per_weight,
+)
 from polygraphy.cli.size import ByteSize
 from polygraphy.cli.tensor_kinds import Attributes, NamedShapes, Tensors
 
@@ -58,25 +63,9 @@ class EditSaveOptions(Options):
         kind=Text("PATH"),
         help="Where to save it; named after the model, in the current folder, unless given.",
     )
-    save_external_data: str | None = option(
-        "--save-external-data",
-        "--external-data-path",
-        kind=TextOrNothing("NAME"),
-        help=(
-            "Save its large weights in a file of this name beside it; without a name, that of the"
-            " model with .data appended. Models of 2 GB or more always are saved so."
-        ),
-    )
-    external_data_size_threshold: int | None = option(
-        "--external-data-size-threshold",
-        kind=ByteSize(),
-        help="Weights of more bytes go to that file, as in 16e6, 512K, 4M; 1024 unless given.",
-    )
-    no_save_all_tensors_to_one_file: bool = option(
-        "--no-save-all-tensors-to-one-file",
-        kind=Flag(),
-        help="Save each of those weights in a file of its own.",
-    )
+    save_external_data: str | None = external_data_name()
+    external_data_size_threshold: int | None = external_data_threshold()
+    no_save_all_tensors_to_one_file: bool = one_file_per_weight()
 
 
 @frozen
