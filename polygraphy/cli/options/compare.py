@@ -13,12 +13,16 @@ from polygraphy.cli.kinds import (
     NumberOrAuto,
     PerName,
     Script,
-    Statistics,
     Text,
     Texts,
 )
 from polygraphy.cli.option import Options, option
 from polygraphy.cli.options.functions import FUNCTIONS
+from polygraphy.cli.options.tolerances import (
+    absolute_tolerance,
+    checked_statistic,
+    relative_tolerance,
+)
 from polygraphy.cli.top_k import TopK
 
 __all__ = ["CompareOptions", "JudgeOptions", "SimpleOptions"]
@@ -108,29 +112,24 @@ class CompareOptions(Options):
 class SimpleOptions(Options):
     """Comparison Function `simple`: absolute and relative differences."""
 
-    rtol: Any = option(
-        "--rtol",
-        "--rel-tol",
-        kind=PerName(NumberOrAuto(minimum=0)),
-        help=(
-            "Largest difference relative to the second run's value, for all outputs or per output,"
-            " as in --rtol 1e-5 logits:1e-3. 1e-5 unless given; auto is what rounding explains, in"
-            " the data type in which the output was computed."
+    rtol: Any = relative_tolerance(
+        PerName(NumberOrAuto(minimum=0)),
+        of="the second run's value",
+        otherwise=(
+            "1e-5 unless given; auto is what rounding explains, in the data type in which the"
+            " output was computed."
         ),
     )
-    atol: Any = option(
-        "--atol",
-        "--abs-tol",
-        kind=PerName(NumberOrAuto(minimum=0)),
-        help="Largest absolute difference, likewise. 1e-5 unless given, or auto.",
+    atol: Any = absolute_tolerance(
+        PerName(NumberOrAuto(minimum=0)), otherwise="1e-5 unless given, or auto."
     )
-    check_error_stat: Any = option(
-        "--check-error-stat",
-        kind=Statistics("elemwise", "max", "mean", "median", "quantile"),
-        help=(
-            "Which statistic of the differences must be within tolerance; several must all be."
-            " elemwise, every single element, unless given."
-        ),
+    check_error_stat: Any = checked_statistic(
+        "elemwise",
+        "max",
+        "mean",
+        "median",
+        "quantile",
+        otherwise="elemwise, every single element, unless given.",
     )
     infinities_compare_equal: bool = option(
         "--infinities-compare-equal", kind=Flag(), help="Infinities of the same sign are equal."

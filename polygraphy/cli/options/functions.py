@@ -8,6 +8,7 @@ from attrs import frozen
 
 from polygraphy.cli.kinds import Integer, Number, PerName
 from polygraphy.cli.option import Options, option
+from polygraphy.cli.options.tolerances import threshold
 
 __all__ = ["FUNCTIONS", "GROUPS", "FunctionOptions", "TopKOptions"]
 
@@ -44,82 +45,82 @@ class FunctionOptions(Options):
     or per output. Each field is named after its function.
     """
 
-    indices: Any = option(
+    indices: Any = threshold(
+        "indices",
+        Integer(minimum=0),
+        "by how many places an entry of a list may be off; 0 unless given.",
         "--index-tolerance",
-        kind=PerName(Integer(minimum=0)),
-        help="indices: by how many places an entry of a list may be off; 0 unless given.",
     )
-    l2: Any = option(
+    l2: Any = threshold(
+        "l2",
+        Number(minimum=0),
+        "largest Euclidean length of the difference; 1e-5 unless given.",
         "--l2-threshold",
         "--l2-tolerance",
-        kind=PerName(Number(minimum=0)),
-        help="l2: largest Euclidean length of the difference; 1e-5 unless given.",
     )
-    normalized_l2: Any = option(
-        "--normalized-l2-threshold",
-        kind=PerName(Number(minimum=0)),
-        help="normalized_l2: the same, relative to the length of the second run's output; 1e-5"
-        " unless given.",
+    normalized_l2: Any = threshold(
+        "normalized_l2",
+        Number(minimum=0),
+        "the same, relative to the length of the second run's output; 1e-5 unless given.",
     )
-    cosine_similarity: Any = option(
-        "--cosine-similarity-threshold",
-        kind=PerName(Number(minimum=-1, maximum=1)),
-        help="cosine_similarity: smallest cosine of the angle between outputs; 0.997 unless given.",
+    cosine_similarity: Any = threshold(
+        "cosine_similarity",
+        Number(minimum=-1, maximum=1),
+        "smallest cosine of the angle between outputs; 0.997 unless given.",
     )
-    psnr: Any = option(
+    psnr: Any = threshold(
+        "psnr",
+        Number(),
+        "smallest peak signal to noise ratio in dB; 30 unless given.",
         "--psnr-threshold",
         "--psnr-tolerance",
-        kind=PerName(Number()),
-        help="psnr: smallest peak signal to noise ratio in dB; 30 unless given.",
     )
-    snr: Any = option(
+    snr: Any = threshold(
+        "snr",
+        Number(),
+        "smallest ratio of the first run's output to the difference in dB; 20 unless given.",
         "--snr-threshold",
         "--snr-tolerance",
-        kind=PerName(Number()),
-        help="snr: smallest ratio of the first run's output to the difference in dB; 20 unless"
-        " given.",
     )
-    sqnr: Any = option(
-        "--sqnr-threshold",
-        kind=PerName(Number()),
-        help="sqnr: smallest ratio of the second run's output to the difference in dB; 20 unless"
-        " given.",
+    sqnr: Any = threshold(
+        "sqnr",
+        Number(),
+        "smallest ratio of the second run's output to the difference in dB; 20 unless given.",
     )
-    perceptual_metrics: Any = option(
+    perceptual_metrics: Any = threshold(
+        "perceptual_metrics",
+        Number(minimum=0),
+        "largest perceptual distance (LPIPS) of images; 0.1 unless given.",
         "--lpips-threshold",
         "--lpips-tolerance",
-        kind=PerName(Number(minimum=0)),
-        help="perceptual_metrics: largest perceptual distance (LPIPS) of images; 0.1 unless given.",
     )
-    ulp: Any = option(
-        "--ulp-threshold",
-        kind=PerName(Number(minimum=0)),
-        help="ulp: largest distance in units in the last place, of the data type in which the"
-        " output was computed; 16 unless given.",
+    ulp: Any = threshold(
+        "ulp",
+        Number(minimum=0),
+        "largest distance in units in the last place, of the data type in which the output was"
+        " computed; 16 unless given.",
     )
-    top_k: Any = option(
-        "--top-k-threshold",
-        kind=PerName(Number(minimum=0, maximum=1)),
-        help="top_k: smallest share of lists (the last dimension) whose highest entries agree; 1"
-        " unless given.",
-    )
-    bias: Any = option(
-        "--bias-threshold",
-        kind=PerName(Number(minimum=0)),
-        help="bias: largest mean signed error in either direction, relative to the size of the"
-        " second run's values; 1e-5 unless given.",
-    )
-    non_finite: Any = option(
-        "--non-finite-threshold",
-        kind=PerName(Integer(minimum=0)),
-        help="non_finite: how many elements may be NaN or infinite on one side only; 0 unless"
+    top_k: Any = threshold(
+        "top_k",
+        Number(minimum=0, maximum=1),
+        "smallest share of lists (the last dimension) whose highest entries agree; 1 unless"
         " given.",
     )
-    error_distribution: Any = option(
-        "--error-distribution-threshold",
-        kind=PerName(Number(minimum=0)),
-        help="error_distribution: largest 99th percentile of the absolute error; 1e-5 unless"
-        " given.",
+    bias: Any = threshold(
+        "bias",
+        Number(minimum=0),
+        "largest mean signed error in either direction, relative to the size of the second"
+        " run's values; 1e-5 unless given.",
+    )
+    non_finite: Any = threshold(
+        "non_finite",
+        Integer(minimum=0),
+        "how many elements may be NaN or infinite on one side only; 0 unless given.",
+    )
+    error_distribution: Any = threshold(
+        "error_distribution",
+        Number(minimum=0),
+        "largest 99th percentile of the absolute error; 1e-5 unless given.",
     )
 
 

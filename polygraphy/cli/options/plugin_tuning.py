@@ -8,6 +8,7 @@ from attrs import frozen
 
 from polygraphy.cli.kinds import Choice, Flag, Integer, Number, Text, Texts
 from polygraphy.cli.option import Options, option
+from polygraphy.cli.options.tolerances import absolute_tolerance, relative_tolerance
 
 __all__ = ["TuningConfigOptions", "TuningOptions", "TuningPluginOptions"]
 
@@ -89,18 +90,10 @@ class TuningOptions(Options):
             " 0.1 unless given."
         ),
     )
-    rtol: float | None = option(
-        "--rtol",
-        "--rel-tol",
-        kind=Number(minimum=0),
-        help="Largest relative difference to the model without plugins; 1e-3 unless given.",
+    rtol: float | None = relative_tolerance(
+        Number(minimum=0), of="the model without plugins", otherwise="1e-3 unless given."
     )
-    atol: float | None = option(
-        "--atol",
-        "--abs-tol",
-        kind=Number(minimum=0),
-        help="Largest absolute difference to the model without plugins; 1e-3 unless given.",
-    )
+    atol: float | None = absolute_tolerance(Number(minimum=0), otherwise="1e-3 unless given.")
     timing_cache: str | None = option(
         "--timing-cache",
         kind=Text("PATH"),

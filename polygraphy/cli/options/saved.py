@@ -6,8 +6,13 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.kinds import Number, PerName, Statistics, Text, Texts
+from polygraphy.cli.kinds import Number, PerName, Text, Texts
 from polygraphy.cli.option import Options, option
+from polygraphy.cli.options.tolerances import (
+    absolute_tolerance,
+    checked_statistic,
+    relative_tolerance,
+)
 
 __all__ = ["ConvertOptions", "JoinOptions", "RejudgeOptions"]
 
@@ -49,26 +54,18 @@ class RejudgeOptions(Options):
     """Tolerances: what is not given stays as it was when the results were saved."""
 
     path: str = option(kind=Text("PATH"), default="", help="A file of accuracy results.")
-    rtol: Any = option(
-        "--rtol",
-        "--rel-tol",
-        kind=PerName(Number(minimum=0)),
-        help=(
-            "Largest relative difference, for all outputs or per output, as in --rtol 1e-5"
-            " logits:1e-3."
-        ),
+    rtol: Any = relative_tolerance(
+        PerName(Number(minimum=0)),
+        of="the second run's value",
+        otherwise="As it was saved unless given.",
     )
-    atol: Any = option(
-        "--atol",
-        "--abs-tol",
-        kind=PerName(Number(minimum=0)),
-        help="Largest absolute difference, likewise.",
+    atol: Any = absolute_tolerance(
+        PerName(Number(minimum=0)), otherwise="As it was saved unless given."
     )
-    check_error_stat: Any = option(
-        "--check-error-stat",
-        kind=Statistics("max", "mean", "median", "quantile"),
-        help=(
-            "Which statistic of the differences must be within tolerance; several must all be."
-            " Single elements cannot be checked anew: they are not saved."
-        ),
+    check_error_stat: Any = checked_statistic(
+        "max",
+        "mean",
+        "median",
+        "quantile",
+        otherwise="Single elements cannot be checked anew: they are not saved.",
     )
