@@ -1,7 +1,8 @@
 """Device memory, streams, and the CUDA runtime."""
 
 from polygraphy.adapters.cuda.array import DeviceArray, DeviceView
+from polygraphy.adapters.cuda.selection import use_device
 from polygraphy.adapters.cuda.stream import Stream
 from polygraphy.adapters.cuda.wrapper import Cuda, MemcpyKind, wrapper
 
-__all__ = ["Cuda", "DeviceArray", "DeviceView", "MemcpyKind", "Stream", "wrapper"]
+__all__ = ["Cuda", "DeviceArray", "DeviceView", "MemcpyKind", "Stream", "use_device", "wrapper"]

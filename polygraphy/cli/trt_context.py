@@ -251,6 +251,7 @@ def running_of(options: TrtRunnerOptions) -> dict[str, Any]:
         "weight_streaming_budget": budget if isinstance(budget, int) else None,
         "weight_streaming_percent": budget if isinstance(budget, float) else None,
         "cuda_graph": options.cuda_graph,
+        "device": options.device,
         "device_times": options.device_times or None,
     }
     return {name: value for name, value in given.items() if value is not None}

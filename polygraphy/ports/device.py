@@ -8,6 +8,7 @@ that asks for it: what is still in use by a stream must not be freed or changed 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from polygraphy.ports.memory import DeviceMemory
@@ -23,9 +24,11 @@ class DeviceStream(Protocol):
 
     Attributes:
         ptr: the address by which libraries know the stream.
+        device: the index of the GPU whose queue it is.
     """
 
     ptr: int
+    device: int
 
     def synchronize(self) -> None:
         """Wait until all work is done; BackendError when some of it failed."""
@@ -92,6 +95,14 @@ class Device(DeviceMemory, Protocol):
 
         Raises:
             BackendError: there is none, or no driver, or no package to reach it; says which.
+        """
+
+    def use(self, index: int | None) -> AbstractContextManager[None]:
+        """Make GPU `index` the current one of the calling thread inside a block, and the one before
+        after it; None to change nothing.
+
+        Raises:
+            UsageError: there is no such GPU.
         """
 
     def free_memory(self) -> int:

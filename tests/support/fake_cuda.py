@@ -79,11 +79,13 @@ class FakeCudart:
         total: how many bytes of device memory there are.
         driver: the code that every call answers with; success for a machine with a GPU.
         fail: codes that the next call of a function answers with, by name.
+        used: the functions that were called while a GPU was current, by its index.
         clock: milliseconds that have passed on the device; each piece of work takes one.
     """
 
     def __init__(self, total: int = 1 << 30) -> None:
         self.calls: list[str] = []
+        self.used: dict[int, set[str]] = {}
         self.total = total
         self.driver = OK
         self.fail: dict[str, int] = {}
@@ -139,6 +141,11 @@ class FakeCudart:
     def is_capturing(self, stream: int) -> bool:
         return self._streams[int(stream)].captured is not None
 
+    def note(self, name: str) -> None:
+        """Write down that something is called."""
+        self.calls.append(name)
+        self.used.setdefault(self._device_index, set()).add(name)
+
     def invalidate(self, stream: int) -> None:
         """Say that something on the stream cannot be captured."""
         self._streams[int(stream)].is_invalid = True
@@ -154,7 +161,7 @@ class FakeCudart:
     # Answers.
 
     def _answer(self, name: str, *values: Any) -> tuple[Any, ...]:
-        self.calls.append(name)
+        self.note(name)
         code = self.driver or self.fail.pop(name, 0)
         if code:
             self._sticky = cudaError_t(code)

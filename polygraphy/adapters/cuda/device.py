@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from math import prod
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from polygraphy.adapters.cuda.array import DeviceView
 from polygraphy.adapters.cuda.graph import Graph
+from polygraphy.adapters.cuda.selection import use_device
 from polygraphy.adapters.cuda.stream import Event, Stream
 from polygraphy.adapters.cuda.wrapper import MemcpyKind, wrapper
 from polygraphy.domain.errors import BackendError
@@ -28,6 +30,10 @@ class CudaDevice:
             raise BackendError(
                 "There is no GPU.", backend="cuda", hint="See nvidia-smi and CUDA_VISIBLE_DEVICES."
             )
+
+    def use(self, index: int | None) -> AbstractContextManager[None]:
+        """Make GPU `index` the current one inside a block; see `polygraphy.cuda.use_device`."""
+        return use_device(index)
 
     def free_memory(self) -> int:
         """Return how many bytes could be allocated at best."""

@@ -22,6 +22,7 @@ class Stream:
 
     Attributes:
         ptr: the address by which libraries know the stream; 0 once it is freed.
+        device: the index of the GPU whose queue it is.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class Stream:
     def _take(self, ptr: int) -> None:
         module = cudart()
         self.ptr = ptr
+        self.device = wrapper().get_device()
         self._handle = module.cudaStream_t(ptr)
         # Looked up once: these are called for every inference.
         self._synchronize = module.cudaStreamSynchronize

@@ -34,7 +34,8 @@ def place(array: Any, stream: DeviceStream) -> Place | None:
     Work that is still to be done on the array is done before what is queued on `stream` next.
 
     Raises:
-        InputError: its elements do not lie side by side and cannot be brought together.
+        InputError: its elements do not lie side by side and cannot be brought together, or it lies
+            on another GPU than the stream.
     """
     kind = type(array)
     reader = _readers.get(kind)
@@ -109,11 +110,22 @@ def _of_view(view: Any, stream: DeviceStream) -> Place:
 def _of_torch(tensor: Any, stream: DeviceStream) -> Place | None:
     if not tensor.is_cuda:
         return None
+    _check_gpu(tensor, tensor.get_device(), stream)
     tensor = tensor.contiguous()
     producer = _module_of(tensor).cuda.current_stream(tensor.device).cuda_stream
     if producer:
         stream.wait_for(producer)
     return tensor.data_ptr(), tuple(tensor.shape), tensor
+
+
+def _check_gpu(array: Any, gpu: int, stream: DeviceStream) -> None:
+    """Refuse what the GPU of the stream cannot read: it would end all work of this process."""
+    if gpu != stream.device:
+        raise InputError(
+            f"A {type(array).__name__} lies on GPU {gpu}, but the engine runs on GPU"
+            f" {stream.device}.",
+            hint=f"Move it there, or run the engine with device={gpu}.",
+        )
 
 
 def _of_interface(array: Any, stream: DeviceStream) -> Place:
@@ -171,8 +183,10 @@ class _DLTensor(ctypes.Structure):
 
 
 def _of_dlpack(array: Any, stream: DeviceStream) -> Place | None:
-    if array.__dlpack_device__()[0] not in _DLPACK_DEVICES:
+    kind, gpu = array.__dlpack_device__()
+    if kind not in _DLPACK_DEVICES:
         return None
+    _check_gpu(array, gpu, stream)
     # The producer makes the consumer's stream wait for it.
     capsule = array.__dlpack__(stream=stream.ptr)
     pointer = ctypes.pythonapi.PyCapsule_GetPointer

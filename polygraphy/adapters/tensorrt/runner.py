@@ -56,6 +56,7 @@ class TrtRunner(BaseRunner):
         *,
         cuda_graph: str = "auto",
         device_times: bool = False,
+        device: int | None = None,
     ) -> None:
         """Choose what to run and how; nothing is loaded yet.
 
@@ -75,6 +76,10 @@ class TrtRunner(BaseRunner):
                 repeat and the engine allows it; ``on`` to insist on that; ``off`` not to.
             device_times: whether the GPU measures copies and computation of each inference; see
                 `last_device_times`.
+            device: index of the GPU to run on, where engines that a loader makes are built and
+                loaded, too; unless given, the one that the calling thread uses. An engine or
+                context that exists stays where it is: name that GPU. The calling thread uses the
+                same GPU after each call as before.
 
         Raises:
             UsageError: a value has no meaning.
@@ -93,6 +98,7 @@ class TrtRunner(BaseRunner):
         self._debug_listener = debug_listener
         self._cuda_graph = cuda_graph
         self._device_times = device_times
+        self._gpu = device
         self._tensors: list[IoTensor] = []
         self._scratch: Scratch | None = None
         self._session: Session | None = None
@@ -107,11 +113,12 @@ class TrtRunner(BaseRunner):
         tensorrt_module()
         device = resolve(Device)
         device.require()
-        try:
-            self._acquire(device)
-        except BaseException:
-            self.deactivate_impl()
-            raise
+        with device.use(self._gpu):
+            try:
+                self._acquire(device)
+            except BaseException:
+                self._release()
+                raise
 
     def _acquire(self, device: Device) -> None:
         made = evaluate(self._engine_or_context)
@@ -135,6 +142,10 @@ class TrtRunner(BaseRunner):
 
     def deactivate_impl(self) -> None:
         """Let go of everything that was made here."""
+        with resolve(Device).use(self._gpu):
+            self._release()
+
+    def _release(self) -> None:
         self._end_session()
         self.context = None  # Before the memory that it uses.
         self.engine = None
@@ -164,7 +175,8 @@ class TrtRunner(BaseRunner):
             BackendError: TensorRT refuses; with TensorRT 8, another context may be using it.
         """
         self._require_active("a profile is chosen")
-        self._use_profile(index)
+        with resolve(Device).use(self._gpu):
+            self._use_profile(index)
         self._forget()
 
     def _use_profile(self, index: int) -> None:
@@ -230,7 +242,9 @@ class TrtRunner(BaseRunner):
             raise UsageError(
                 f"Input {name!r} has a dynamic shape, {wanted}.", hint="Say which shape to take."
             )
-        return resolve(Device).pinned_array(wanted, inputs[name].dtype)
+        device = resolve(Device)
+        with device.use(self._gpu):
+            return device.pinned_array(wanted, inputs[name].dtype)
 
     def set_debug_listener(self, listener: Any) -> None:
         """Show debug tensors to an `IDebugListener` from now on; None to add them to the outputs.
@@ -293,9 +307,12 @@ class TrtRunner(BaseRunner):
                 " first one when its own was made.",
                 hint="Call set_profile(index), or give optimization_profile=index.",
             )
-        outputs = session.run(
-            feed_dict, copy_outputs_to_host is not False, return_raw_buffers is True
-        )
+        to_host, raw = copy_outputs_to_host is not False, return_raw_buffers is True
+        if self._gpu is None:  # Which every inference needs not be asked.
+            outputs = session.run(feed_dict, to_host, raw)
+        else:
+            with resolve(Device).use(self._gpu):
+                outputs = session.run(feed_dict, to_host, raw)
         self.inference_time = session.seconds
         return outputs
 

@@ -68,6 +68,11 @@ class TrtRunnerOptions(Options):
         kind=Choice("auto", "on", "off"),
         help="Whether repeated shapes are replayed from a CUDA graph; auto unless given.",
     )
+    device: int | None = option(
+        "--device",
+        kind=Integer(minimum=0),
+        help="Index of the GPU to build, load and run on; 0 unless given.",
+    )
     device_times: bool = option(
         "--device-times",
         kind=Flag(),

@@ -14,7 +14,7 @@ from polygraphy.adapters.cuda import module as cuda_module
 from polygraphy.adapters.cuda.device import CudaDevice
 from polygraphy.adapters.cuda.graph import Graph
 from polygraphy.adapters.cuda.stream import Event
-from polygraphy.cuda import DeviceArray, DeviceView, MemcpyKind, Stream, wrapper
+from polygraphy.cuda import DeviceArray, DeviceView, MemcpyKind, Stream, use_device, wrapper
 from polygraphy.datatype import DataType
 from polygraphy.domain.errors import BackendError, MissingDependencyError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -120,6 +120,23 @@ def test_devices_are_chosen(cuda: FakeCudart) -> None:
     assert wrapper().get_device() == 2
     with pytest.raises(BackendError, match="use GPU 5"):
         wrapper().set_device(5)
+
+
+def test_another_device_is_used_for_a_while(cuda: FakeCudart) -> None:
+    cuda.device_count = 3
+    wrapper().set_device(1)
+    with use_device(2), use_device(None):
+        assert wrapper().get_device() == 2
+        with Stream() as stream:
+            assert stream.device == 2
+    assert wrapper().get_device() == 1
+    with pytest.raises(ValueError, match="inside"), use_device(0):
+        raise ValueError("inside")
+    assert wrapper().get_device() == 1
+    for index in (3, -1):
+        with pytest.raises(UsageError, match=rf"no GPU {index}.*there are 3"), use_device(index):
+            pass
+    assert wrapper().get_device() == 1
 
 
 def test_memory_goes_there_and_back(cuda: FakeCudart) -> None:

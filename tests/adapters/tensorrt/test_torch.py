@@ -40,6 +40,9 @@ class Tensor:
         self.shape = array.shape
         self.dtype = dtype or getattr(sys.modules["torch"], array.dtype.name)
 
+    def get_device(self) -> int:
+        return 0
+
     def data_ptr(self) -> int:
         return int(self.array.ptr)
 

@@ -142,6 +142,7 @@ class CommonContext:
     def execute_async_v3(self, stream_handle: int) -> bool:
         self.calls.append("execute_async_v3")
         module = self.engine.module
+        module.cuda.note("execute_async_v3")
         reason = self._why_not()
         if reason:
             module.error(reason)

@@ -100,6 +100,7 @@ class CommonEngine:
             self.module.error("Requested amount of GPU memory could not be allocated")
             return None
         self.contexts_left -= 1
+        self.module.cuda.note("create_execution_context")
         return self.module.IExecutionContext(self)
 
 
