@@ -92,6 +92,16 @@ class FormattedInput:
         elif data is not None:
             self._staged[...] = self._layout.pack(np.ascontiguousarray(data).reshape(data.shape))
 
+    @property
+    def identity(self) -> object:
+        """What tells these data from others: their shape."""
+        return self.shape
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that `enqueue` and the engine use."""
+        return (self.address, self._pinned.address)
+
     def enqueue(self, stream: DeviceStream) -> None:
         """Copy what is staged to the device."""
         if self._layout is not None and self._layout.nbytes:

@@ -24,6 +24,7 @@ class GraphPolicy:
 
     Attributes:
         graph: what to launch instead of doing the work; None where there is nothing.
+        is_possible: whether work is captured at all.
     """
 
     def __init__(self, mode: str, device: Device, stream: DeviceStream) -> None:
@@ -35,11 +36,11 @@ class GraphPolicy:
         self._device = device
         self._stream = stream
         self._runs = 0
-        self._is_possible = mode != "off"
+        self.is_possible = mode != "off"
 
     def was_done(self, work: Callable[[DeviceStream], None]) -> None:
         """Take note that work was done step by step, and capture it if it is time to."""
-        if not self._is_possible:
+        if not self.is_possible:
             return
         self._runs += 1
         if self._runs < _RUNS_BEFORE_CAPTURE[self._mode]:
@@ -51,7 +52,7 @@ class GraphPolicy:
 
     def refuse(self, reason: str) -> None:
         """Never capture, because of a reason; BackendError where graphs were insisted on."""
-        if not self._is_possible:
+        if not self.is_possible:
             return
         self.drop()
         if self._mode == "on":
@@ -60,7 +61,7 @@ class GraphPolicy:
                 backend="tensorrt",
                 hint="Use cuda_graph='auto', which does without where it must.",
             )
-        self._is_possible = False
+        self.is_possible = False
         G_LOGGER.verbose(f"Running without a CUDA graph: {reason}")
 
     def drop(self) -> None:

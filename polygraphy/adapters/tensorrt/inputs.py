@@ -135,6 +135,17 @@ class DeviceInput:
         self.shape, self.address, self.is_staged = shape, address, is_staged
         return before != (shape, address, is_staged)
 
+    @property
+    def identity(self) -> object:
+        """What tells these data from others: their shape and way, and where the caller has them."""
+        is_own = self.address == self._block.address
+        return self.shape, self.is_staged, 0 if is_own else self.address
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that `enqueue` and the engine use."""
+        return (self.address, self._pinned.address if self.is_staged else 0)
+
     def enqueue(self, stream: DeviceStream) -> None:
         """Copy what is staged to the device."""
         if self._nbytes:
@@ -191,6 +202,16 @@ class HostInput:
         elif hasattr(type(array), "__cuda_array_interface__") and hasattr(array, "get"):
             array = array.get()
         return host_array(array)
+
+    @property
+    def identity(self) -> object:
+        """What tells these data from others."""
+        return self.shape
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that the engine uses."""
+        return (self.address,)
 
     def enqueue(self, stream: DeviceStream) -> None:
         """Do nothing: the engine reads the values itself."""

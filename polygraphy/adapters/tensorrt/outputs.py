@@ -66,6 +66,11 @@ class FixedOutput:
         view = self._device.view(self.address, stored, kind)
         self.view = view if layout is None else FormattedArray(view, shape)
 
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that the engine and `enqueue` use."""
+        return (self.address, self._pinned.address if self.is_staged else 0)
+
     def enqueue(self, stream: DeviceStream) -> None:
         """Copy it to pinned memory."""
         if self._nbytes:
@@ -116,6 +121,7 @@ class DataDependentOutput:
     """
 
     is_staged = False
+    addresses: tuple[int, ...] = ()  # It asks for memory in every inference.
 
     def __init__(self, tensor: IoTensor, device: Device) -> None:
         """Acquire nothing yet."""
@@ -191,6 +197,11 @@ class HostOutput:
     def shape(self) -> Shape:
         """Its shape."""
         return () if self._values is None else self._values.shape
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that the engine uses."""
+        return (self.address,)
 
     def begin(self, stream: DeviceStream) -> None:
         """Do nothing: the values are on the host."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.tensorrt.capabilities import require
-from polygraphy.adapters.tensorrt.logger import Reasons, watching
+from polygraphy.adapters.tensorrt.logger import Reasons, asking, watching
 from polygraphy.adapters.tensorrt.memory import DeviceBlock
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.domain.errors import BackendError, UnknownNameError
-from polygraphy.ports.device import Device
+from polygraphy.ports.device import Device, DeviceStream
 
 __all__ = ["STRATEGIES", "Scratch"]
 
@@ -42,19 +42,45 @@ class Scratch:
 
     def create_context(self) -> Any:
         """Return a new execution context; BackendError when it cannot be made, with the reason."""
-        engine = self._engine
         with watching() as reasons:
             if self._strategy == "static":
-                context = engine.create_execution_context()
-            elif hasattr(trt, "ExecutionContextAllocationStrategy"):
-                context = engine.create_execution_context(
-                    trt.ExecutionContextAllocationStrategy.USER_MANAGED
-                )
+                context = self._engine.create_execution_context()
             else:
-                context = engine.create_execution_context_without_device_memory()
+                context = self._without_memory()
         if context is None:
             raise self._no_context(reasons)
         return context
+
+    def _without_memory(self) -> Any:
+        """Return a context that is going to be given its memory; None where there is none."""
+        if not hasattr(trt, "ExecutionContextAllocationStrategy"):
+            return self._engine.create_execution_context_without_device_memory()
+        strategy = trt.ExecutionContextAllocationStrategy.USER_MANAGED
+        return self._engine.create_execution_context(strategy)
+
+    def create_another(self, profile: int, stream: DeviceStream) -> Any:
+        """Return one more context, for a profile that another one uses; None where there can be no
+        two. All that are made here use the same memory, one after another.
+
+        Raises:
+            BackendError: there is not enough memory.
+        """
+        with asking():
+            context = self._without_memory()
+            if context is None:
+                return None
+            if context.active_optimization_profile != profile:
+                if not context.set_optimization_profile_async(profile, stream.ptr):
+                    return None
+                stream.synchronize()
+        if not self.follows_shapes:
+            self._give(context, self._size_for(profile))
+        return context
+
+    @property
+    def address(self) -> int:
+        """Where the memory is that is ours; 0 for none."""
+        return self._block.address
 
     def _no_context(self, reasons: Reasons) -> BackendError:
         needed, free = self._size_at_most(), self._device.free_memory()

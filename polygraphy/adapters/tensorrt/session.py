@@ -1,8 +1,9 @@
-"""An engine at work: one context, its inputs and outputs, and the shortest way through them.
+"""An engine at work: its contexts, inputs and outputs, and the shortest way through them.
 
 What does not change from one inference to the next is done once: shapes and addresses are given to
 the context when they are others than before, and when everything stays the same, what an inference
-queues is captured in a CUDA graph, so that an inference is one launch.
+queues is captured in a CUDA graph, so that an inference is one launch. A graph does not outlive a
+change of its context, so shapes and addresses that come back have a context of their own.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import Any, Union
 
 from attrs import frozen
 
+from polygraphy.adapters.tensorrt.contexts import Contexts
 from polygraphy.adapters.tensorrt.debug_tensors import DebugTensors, listen
 from polygraphy.adapters.tensorrt.formatted_input import FormattedInput
-from polygraphy.adapters.tensorrt.graphs import GraphPolicy
 from polygraphy.adapters.tensorrt.inputs import DeviceInput, HostInput
 from polygraphy.adapters.tensorrt.layout import Layout, contiguous_strides
 from polygraphy.adapters.tensorrt.logger import Reasons, watching
 from polygraphy.adapters.tensorrt.memory import ReusedArrays
 from polygraphy.adapters.tensorrt.outputs import DataDependentOutput, FixedOutput, HostOutput
-from polygraphy.adapters.tensorrt.refusals import check_shape, refused
+from polygraphy.adapters.tensorrt.refusals import refused
 from polygraphy.adapters.tensorrt.scratch import Scratch
 from polygraphy.adapters.tensorrt.tensors import IoTensor
 from polygraphy.adapters.tensorrt.timing import DeviceTimes, Stopwatch
@@ -54,7 +55,7 @@ class SessionOptions:
 
 
 class Session:
-    """Runs a context in one optimisation profile.
+    """Runs an engine in one optimisation profile.
 
     Attributes:
         seconds: how long the last inference took, copies included.
@@ -73,11 +74,13 @@ class Session:
         """Acquire what does not depend on shapes; `scratch` is None for a context of the caller."""
         self.seconds = 0.0
         self.device_times: DeviceTimes | None = None
-        self._context = context
         self._device = device
         self._stream = stream
         self._scratch = scratch
-        self._profile = options.profile
+        self._contexts = Contexts(
+            context, scratch, options.profile, device, stream, options.cuda_graph
+        )
+        self._bound = self._contexts.main
         self._reused = ReusedArrays(device)
         self._inputs = [self._input(tensor) for tensor in tensors if tensor.is_input]
         self._feeds = [(item.tensor.name, item.feed) for item in self._inputs]
@@ -85,11 +88,8 @@ class Session:
         self._has_shape_values = any(isinstance(item, HostInput) for item in self._inputs)
         self._output_tensors = [tensor for tensor in tensors if not tensor.is_input]
         self._outputs: dict[str, Output] = {}
-        self._shapes: dict[str, Any] = {}  # What the context was told.
-        self._addresses: dict[str, int] = {}
         self._is_arranged = False
         self._to_host = True
-        self._graphs = GraphPolicy(options.cuda_graph, device, stream)
         self._debug: DebugTensors | None = None
         self._stopwatch = Stopwatch(device) if options.is_timed else None
 
@@ -102,14 +102,17 @@ class Session:
 
     def show_debug_tensors(self, listener: Any = None) -> None:
         """Add debug tensors to the outputs, or show them to an `IDebugListener` instead."""
-        self._graphs.drop()
+        self._contexts.keep_main_only()
+        self._bound = self._contexts.main
+        self._is_arranged = False
         self._debug = None
+        context = self._bound.native
         if listener is not None:
-            if listen(self._context, listener):
-                self._graphs.refuse("a debug listener is called in every inference")
-        elif hasattr(self._context, "set_debug_listener"):
+            if listen(context, listener):
+                self._contexts.refuse("a debug listener is called in every inference")
+        elif hasattr(context, "set_debug_listener"):
             collector = DebugTensors(self._device)
-            if listen(self._context, collector.native):
+            if listen(context, collector.native):
                 self._debug = collector
 
     # One inference.
@@ -148,12 +151,28 @@ class Session:
         self._stream.synchronize()
         outputs = self._collect(raw)
         self.seconds = _now() - start
-        if self._graphs.graph is None:
-            self._graphs.was_done(self._work if self._stopwatch is None else self._execute)
+        graphs = self._bound.graphs
+        if graphs.graph is None:
+            graphs.was_done(self._work if self._stopwatch is None else self._execute)
         return as_torch(outputs) if has_torch(feed_dict.values()) else outputs
 
     def _queue(self) -> None:
-        graph = self._graphs.graph
+        if self._bound.is_proven:
+            self._queue_all()
+            return
+        try:
+            with self._contexts.trying(self._bound):
+                self._queue_all()
+        except BackendError:
+            if self._bound is self._contexts.main:
+                raise
+            self._contexts.share_no_more()
+            self._arrange(self._to_host)
+            self._queue()
+        self._bound.is_proven = True
+
+    def _queue_all(self) -> None:
+        graph = self._bound.graphs.graph
         if self._stopwatch is not None:
             self._queue_timed(self._stopwatch)
         elif graph is not None:
@@ -164,7 +183,7 @@ class Session:
             output.begin(self._stream)
 
     def _queue_timed(self, stopwatch: Stopwatch) -> None:
-        stream, graph = self._stream, self._graphs.graph
+        stream, graph = self._stream, self._bound.graphs.graph
         stopwatch.mark(0, stream)
         for item in self._staged_inputs:
             item.enqueue(stream)
@@ -186,7 +205,7 @@ class Session:
 
     def _execute(self, stream: DeviceStream) -> None:
         with watching() as reasons:
-            done = self._context.execute_async_v3(stream.ptr)
+            done = self._bound.native.execute_async_v3(stream.ptr)
         if not done:
             raise self._not_run(reasons)
 
@@ -215,68 +234,44 @@ class Session:
         else:
             outputs = {name: output.view for name, output in self._outputs.items()}
         if self._debug is not None and (self._debug.arrays or self._debug.error):
-            self._graphs.refuse("debug tensors are read in every inference")
+            self._contexts.refuse("debug tensors are read in every inference")
             outputs.update(self._debug.taken())
         return outputs
 
     # When something is different.
 
     def _arrange(self, to_host: bool) -> None:
-        """Tell the context the shapes and addresses of the data at hand."""
-        self._graphs.drop()
+        """Choose a context, and tell it the shapes and addresses of the data at hand."""
         self._to_host = to_host
+        visitor = (to_host, *(item.identity for item in self._inputs))
+        bound = self._bound = self._contexts.chosen(visitor)
         if self._has_shape_values:  # TensorRT 8 crashes unless all is told anew with new values.
-            self._shapes.clear()
-            self._addresses.clear()
+            bound.forget()
         for item in self._inputs:
-            self._tell_shape(item)
+            assert item.shape is not None
+            bound.tell_shape(item.tensor, item.shape)
         for item in self._inputs:
             if not isinstance(item, FormattedInput):
-                self._tell_address(item.tensor.name, item.address)
-        self._require_shapes()
+                bound.tell_address(item.tensor.name, item.address)
+        bound.require_shapes()
         for formatted in self._formatted:
             formatted.arrange(self._layout(formatted.tensor, formatted.shape or ()))
-            self._tell_address(formatted.tensor.name, formatted.address)
+            bound.tell_address(formatted.tensor.name, formatted.address)
         if self._scratch is not None:
-            self._scratch.shapes_changed(self._context)
+            self._scratch.shapes_changed(bound.native)
         for tensor in self._output_tensors:
             self._arrange_output(tensor)
         self._sort_out()
+        bound.arranged(self._arrangement(visitor))
 
-    def _tell_shape(self, item: Input) -> None:
-        name, shape = item.tensor.name, item.shape
-        assert shape is not None
-        if self._shapes.get(name) == shape:
-            return
-        check_shape(item.tensor, shape, self._profile)
-        self._shapes.pop(name, None)
-        with watching() as reasons:
-            accepted = self._context.set_input_shape(name, shape)
-        if not accepted:
-            raise refused(f"shape {shape} for input {name!r}", reasons)
-        self._shapes[name] = shape
-
-    def _tell_address(self, name: str, address: int) -> None:
-        if self._addresses.get(name) == address:
-            return
-        with watching() as reasons:
-            accepted = self._context.set_tensor_address(name, address)
-        if not accepted:
-            raise refused(f"the address of {name!r}", reasons)
-        self._addresses[name] = address
-
-    def _require_shapes(self) -> None:
-        with watching() as reasons:
-            try:
-                missing = self._context.infer_shapes()
-            except RuntimeError as error:
-                reasons.add(str(error))
-                raise refused("these shapes, or these values of shapes", reasons) from error
-        if missing:
-            raise InputError(f"TensorRT does not know the shapes of {', '.join(missing)} yet.")
+    def _arrangement(self, visitor: Any) -> Any:
+        """Return everything that a graph of an inference depends on."""
+        items = (*self._inputs, *self._outputs.values())
+        scratch = 0 if self._scratch is None else self._scratch.address
+        return visitor, scratch, tuple(item.addresses for item in items)
 
     def _arrange_output(self, tensor: IoTensor) -> None:
-        shape = tuple(self._context.get_tensor_shape(tensor.name))
+        shape = self._bound.shape_of(tensor.name)
         output = self._outputs.get(tensor.name)
         if output is None:
             output = self._outputs[tensor.name] = self._output(tensor, shape)
@@ -291,8 +286,12 @@ class Session:
             output.arrange(shape)
         else:
             layout = None if tensor.is_plain else self._layout(tensor, shape)
-            output.arrange(shape, layout, self._addresses.get(tensor.aliased, 0))
-        self._tell_address(tensor.name, output.address)
+            output.arrange(shape, layout, self._address_of(tensor.aliased))
+        self._bound.tell_address(tensor.name, output.address)
+
+    def _address_of(self, name: str) -> int:
+        """Return where an input is; 0 for no name."""
+        return next((item.address for item in self._inputs if item.tensor.name == name), 0)
 
     def _output(self, tensor: IoTensor, shape: tuple[int, ...]) -> Output:
         if tensor.is_on_host:
@@ -307,7 +306,7 @@ class Session:
                 hint="Build the engine with the linear format for that output.",
             )
         output = DataDependentOutput(tensor, self._device)
-        if not self._context.set_output_allocator(tensor.name, output.allocator.native):
+        if not self._bound.native.set_output_allocator(tensor.name, output.allocator.native):
             output.free()
             raise refused(f"an allocator for output {tensor.name!r}", "")
         return output
@@ -316,7 +315,7 @@ class Session:
         if tensor.is_linear:
             strides = contiguous_strides(shape)
         else:
-            strides = tuple(self._context.get_tensor_strides(tensor.name))
+            strides = self._bound.strides_of(tensor.name)
         bits = int(tensor.entry.itemsize * 8)
         return Layout(shape, tensor.dtype, strides, tensor.components, tensor.vectorized_dim, bits)
 
@@ -330,15 +329,15 @@ class Session:
         self._direct = [item for item in fixed if not item.is_staged and self._to_host]
         self._takes = [(name, output.take) for name, output in self._outputs.items()]
         if self._late:
-            self._graphs.refuse("the shapes of some outputs depend on the data")
+            self._contexts.refuse("the shapes of some outputs depend on the data")
         elif any(isinstance(output, HostOutput) for output in outputs):
-            self._graphs.refuse("some outputs are written on the host")
+            self._contexts.refuse("some outputs are written on the host")
         elif self._has_shape_values:  # TensorRT 8 crashes in the run after a capture with them.
-            self._graphs.refuse("values of inputs are shapes, which are read on the host")
+            self._contexts.refuse("values of inputs are shapes, which are read on the host")
 
     def free(self) -> None:
         """Give everything back; the context must not run any more."""
-        self._graphs.drop()
+        self._contexts.free()
         for item in (*self._inputs, *self._outputs.values()):
             item.free()
         self._reused.free()

@@ -23,6 +23,7 @@ from tests.support.fake_tensorrt.names import (
 
 class CommonContext:
     needs_memory = False
+    is_refused = False
     memory: tuple[int, int] | None = None
 
     def __init__(self, engine: CommonEngine) -> None:
@@ -31,6 +32,7 @@ class CommonContext:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.addresses: dict[str, int] = {}
         self.allocators: dict[str, Any] = {}
+        self.changes = 0  # A graph must not be launched after one.
         self.profile = self._first_profile()
 
     def _first_profile(self) -> int:
@@ -47,6 +49,7 @@ class CommonContext:
             return False
         self.profile = index
         self.shapes.clear()
+        self.changes += 1
         return True
 
     def set_input_shape(self, name: str, shape: Any) -> bool:
@@ -66,6 +69,7 @@ class CommonContext:
             self.engine.module.error(f"Static dimension mismatch or shape out of range: {name}")
             return False
         self.shapes[name] = shape
+        self.changes += 1
         return True
 
     def set_tensor_address(self, name: str, address: int) -> bool:
@@ -76,6 +80,7 @@ class CommonContext:
             self.engine.module.error(f"Null address for {name}")
             return False
         self.addresses[name] = int(address)
+        self.changes += 1
         return True
 
     def set_output_allocator(self, name: str, allocator: Any) -> bool:
@@ -161,7 +166,13 @@ class CommonContext:
             for t in self._inputs()
             if t.on_host
         }
-        module.cuda.enqueue(stream_handle, lambda: self._work(addresses, shapes, hosts))
+        is_captured, changes = module.cuda.is_capturing(stream_handle), self.changes
+
+        def work() -> None:
+            assert not is_captured or changes == self.changes, "a graph of another state"
+            self._work(addresses, shapes, hosts)
+
+        module.cuda.enqueue(stream_handle, work)
         self._show_debug_tensors(stream_handle)
         return True
 
@@ -170,6 +181,8 @@ class CommonContext:
             return f"Not all shapes are specified: {self.infer_shapes()}"
         if self.needs_memory and self.memory is None:
             return "No device memory was set"
+        if self.is_refused:
+            return "The profile is used by another context"
         for name in self.engine.tensors:
             if name not in self.addresses and name not in self.allocators:
                 return f"Neither address or allocator is set for tensor {name}"
@@ -255,6 +268,8 @@ class CommonContext:
 
 class OldContext(CommonContext):
     def _first_profile(self) -> int:
+        if self.engine.shares_profiles:
+            return 0
         free = set(range(self.engine.num_optimization_profiles)) - self.engine.profiles_in_use
         if 0 not in free:
             return -1
@@ -262,9 +277,12 @@ class OldContext(CommonContext):
         return 0
 
     def set_optimization_profile_async(self, index: int, stream: int) -> bool:
-        if index in self.engine.profiles_in_use and index != self.profile:
+        is_taken = index in self.engine.profiles_in_use
+        if not self.engine.shares_profiles and is_taken and index != self.profile:
             self.engine.module.error(f"Profile {index} has been chosen for another context")
             return False
+        if self.engine.shares_profiles:
+            return super().set_optimization_profile_async(index, stream)
         self.engine.profiles_in_use -= {self.profile}
         if not super().set_optimization_profile_async(index, stream):
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ Function = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class CommonEngine:
-    """Facts: `outputs` names outputs; `debug` maps debug tensors to functions of the inputs."""
+    """Facts: `outputs` names outputs; `debug` maps debug tensors to functions of the inputs;
+    `made` refers to the contexts that live.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,8 @@ class CommonEngine:
         can_capture: bool = True,
         contexts: int = 99,
         is_old_plan: bool = False,
+        shares_profiles: bool = False,
+        refuses_others: bool = False,
     ) -> None:
         self.module, self.function = module, function
         self.tensors = {tensor.name: tensor for tensor in tensors}
@@ -48,6 +53,9 @@ class CommonEngine:
         self.can_capture = can_capture
         self.contexts_left = contexts
         self.is_old_plan = is_old_plan
+        self.shares_profiles = shares_profiles
+        self.refuses_others = refuses_others
+        self.made: list[Any] = []
         self.profiles_in_use: set[int] = set()
         self.num_io_tensors = len(tensors)
         counts = [len(tensor.profiles) for tensor in tensors if tensor.profiles]
@@ -101,7 +109,10 @@ class CommonEngine:
             return None
         self.contexts_left -= 1
         self.module.cuda.note("create_execution_context")
-        return self.module.IExecutionContext(self)
+        context = self.module.IExecutionContext(self)
+        context.is_refused = self.refuses_others and bool(self.made)
+        self.made = [one for one in self.made if one() is not None] + [weakref.ref(context)]
+        return context
 
 
 class OldEngine(CommonEngine):
