@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx.datatype import OnnxDataTypes
-from polygraphy.adapters.onnx.elements import elements
+from polygraphy.adapters.onnx.elements import elements, from_stored, plain_dtype
 from polygraphy.adapters.onnx.external import located_weight, location_of
 from polygraphy.adapters.onnx.weights import is_external
 
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from onnx import TensorProto
 
 __all__ = ["WeightArrays"]
-
-_TYPES = OnnxDataTypes()
 
 
 class WeightArrays:
@@ -39,31 +36,12 @@ class WeightArrays:
         """
         if is_external(tensor):
             path, offset, length = self._place(tensor)
-            dtype = _plain_dtype(tensor)
             if length == 0:
-                return np.zeros(tuple(tensor.dims), dtype or np.uint8)
-            stored = np.memmap(path, np.uint8, "r", offset, (length,))
-            if dtype is not None:
-                return stored.view(dtype).reshape(tuple(tensor.dims))
-            tensor = _filled(tensor, stored.tobytes())
+                return np.zeros(tuple(tensor.dims), plain_dtype(tensor) or np.uint8)
+            return from_stored(tensor, np.memmap(path, np.uint8, "r", offset, (length,)))
         return elements(tensor)
 
     def _place(self, tensor: TensorProto) -> tuple[Path, int, int]:
         if location_of(tensor) == self._path.name:
             return located_weight(tensor, self._path.parent, (self._path.resolve().parent,))
         return located_weight(tensor, self._folder, self._trusted)
-
-
-def _plain_dtype(tensor: TensorProto) -> np.dtype[Any] | None:
-    """Return the data type of elements that take whole bytes; None for packed ones and texts."""
-    entry = _TYPES.from_native(tensor.data_type)
-    if entry is None or entry.itemsize < 1:
-        return None
-    dtype: np.dtype[Any] = entry.numpy().newbyteorder("<")
-    return dtype
-
-
-def _filled(tensor: TensorProto, content: bytes) -> TensorProto:
-    made = type(tensor)(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-    made.raw_data = content
-    return made

@@ -16,6 +16,7 @@ from polygraphy.adapters.onnx.element_types import (
 )
 from polygraphy.adapters.onnx.elements import elements
 from polygraphy.adapters.onnx.graph import delete_where, used_by
+from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.weights import byte_size
 from polygraphy.domain.datatype import DataType
 
@@ -209,7 +210,9 @@ class ConstantNodes:
         made.graph.name = "constants"
         made.graph.node.extend(self._nodes[index] for index in sorted(needed))
         for name in weights:
-            made.graph.initializer.add().CopyFrom(self._tensor(name))
+            weight = made.graph.initializer.add()
+            weight.CopyFrom(self._tensor(name))
+            load_stored(weight)
         for name in names:
             made.graph.output.add(name=name)
         return made

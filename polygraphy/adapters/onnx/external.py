@@ -1,4 +1,4 @@
-"""Reads weights that an ONNX model keeps in files beside it.
+"""Finds and reads weights that an ONNX model keeps in files beside it.
 
 A model names those files itself, so what it names is not trusted: a file outside the model's folder
 is not read.
@@ -11,16 +11,25 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.common.paths import translated_os_errors
+from polygraphy.adapters.onnx.stored import StoredFile, is_stored, refer
 from polygraphy.adapters.onnx.texts import text
-from polygraphy.adapters.onnx.weights import all_tensors, byte_size, is_external
+from polygraphy.adapters.onnx.weights import all_graphs, all_tensors, byte_size, is_external
 from polygraphy.domain.errors import FileError, ModelError
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
-__all__ = ["external_files", "load_external_data", "located_weight", "location_of"]
+__all__ = [
+    "external_files",
+    "load_external_data",
+    "located_weight",
+    "location_of",
+    "store_external_data",
+]
 
 _LISTED = 3
+_LARGE = 4096
+"""Weights of more bytes than this are not loaded when they may stay where they are."""
 
 
 def external_files(model: ModelProto) -> list[str]:
@@ -42,7 +51,46 @@ def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Pat
             shape of the weight asks for.
     """
     named = _by_location(model)
-    files = {location: _located(location, folder, list(trusted)) for location in named}
+    files = _existing(named, folder, list(trusted))
+    for location, tensors in named.items():
+        _fill(tensors, files[location])
+
+
+def store_external_data(
+    model: ModelProto, path: Path, folder: Path | None, *, trusted: Iterable[Path] = ()
+) -> None:
+    """Let the large initialisers of a model refer to the files that they are in, and load the other
+    tensors that are in files.
+
+    Args:
+        model: the structure of a model; weights in its own file refer to that by name.
+        path: the file of the model.
+        folder: where the other files are; None leaves alone what is in them.
+        trusted: as for `load_external_data`.
+
+    Raises:
+        FileError, ModelError: as for `load_external_data`.
+    """
+    named = _by_location(model)
+    others = [location for location in named if location != path.name]
+    files = {path.name: path}
+    if folder is not None:
+        files.update(_existing(others, folder, list(trusted)))
+    sources = {location: StoredFile.of(files[location]) for location in named if location in files}
+    for graph in all_graphs(model.graph):
+        for tensor in graph.initializer:
+            source = sources.get(location_of(tensor)) if is_external(tensor) else None
+            if source is not None and byte_size(tensor) > _LARGE:
+                size = source.size
+                refer(tensor, source, *_extent(tensor, size, files[location_of(tensor)]))
+    for location, tensors in _by_location(model).items():
+        if location in files:
+            _fill(tensors, files[location])
+
+
+def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -> dict[str, Path]:
+    """Return the files that a model names; FileError where one is missing or outside the folder."""
+    files = {location: _located(location, folder, trusted) for location in locations}
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
         more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
@@ -52,8 +100,7 @@ def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Pat
             path=missing[0],
             hint="Put them beside the model, or name their folder (--external-data-dir).",
         )
-    for location, tensors in named.items():
-        _fill(tensors, files[location])
+    return files
 
 
 def located_weight(
@@ -81,7 +128,7 @@ def location_of(tensor: TensorProto) -> str:
 def _by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
     named: dict[str, list[TensorProto]] = {}
     for tensor in all_tensors(model):
-        if is_external(tensor):
+        if is_external(tensor) and not is_stored(tensor):
             named.setdefault(location_of(tensor), []).append(tensor)
     return named
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import readable_file
-from polygraphy.adapters.onnx.external import load_external_data
+from polygraphy.adapters.onnx.external import load_external_data, store_external_data
+from polygraphy.adapters.onnx.mapped import load_structure
+from polygraphy.adapters.onnx.parsing import check_graph, translated_errors
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
 
@@ -34,11 +34,6 @@ onnx_from_path: Callable[..., ModelProto]
 
 onnx = mod.lazy_import("onnx")
 
-# What protobuf raises; which one follows from the form that the onnx package takes a file for, by
-# its extension.
-_UNREADABLE = ("DecodeError", "ParseError", "UnicodeDecodeError")
-_REASON_WIDTH = 200
-
 
 @mod.export(funcify=True)
 class OnnxFromPath(BaseLoader):
@@ -49,17 +44,22 @@ class OnnxFromPath(BaseLoader):
         path: str,
         external_data_dir: str | None = None,
         ignore_external_data: bool | None = None,
+        map_weights: bool | None = None,
     ) -> None:
         """Name the file.
 
         Args:
             path: the model.
             external_data_dir: where the files with its weights are, if not beside it.
-            ignore_external_data: whether only the structure is loaded.
+            ignore_external_data: whether weights in other files are left out.
+            map_weights: whether large weights stay in the files that they are in, which must not
+                change, until something needs their elements. Only what this package offers to
+                change, check and save models can handle such a model, which takes far less memory.
         """
         self._path = path
         self._external_data_dir = external_data_dir
         self._ignore_external_data = bool(ignore_external_data)
+        self._map_weights = bool(map_weights)
 
     def call_impl(self) -> ModelProto:
         """Load the model.
@@ -71,20 +71,26 @@ class OnnxFromPath(BaseLoader):
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.info(f"Loading model: {path.absolute()}")
-        with translated_errors(path):
-            model: ModelProto = onnx.load(str(path), load_external_data=False)
-        _check_graph(model, path)
-        if not self._ignore_external_data:
-            # A model in a cache may be a link, as its weights are, to where both really lie.
-            trusted = [] if self._external_data_dir else [path.resolve().parent]
-            folder = Path(self._external_data_dir or path.parent)
-            load_external_data(model, folder, trusted=trusted)
+        # A model in a cache may be a link, as its weights are, to where both really lie.
+        trusted = [] if self._external_data_dir else [path.resolve().parent]
+        folder = Path(self._external_data_dir or path.parent)
+        if self._map_weights and _is_binary(path):
+            model = load_structure(path)
+            others = None if self._ignore_external_data else folder
+            store_external_data(model, path, others, trusted=trusted)
+        else:
+            with translated_errors(path):
+                model = onnx.load(str(path), load_external_data=False)
+            if not self._ignore_external_data:
+                load_external_data(model, folder, trusted=trusted)
+        check_graph(model, path)
         return model
 
 
-def _check_graph(model: ModelProto, source: object) -> None:
-    if not model.graph.node and not model.graph.output:
-        raise ModelError(f"ONNX model is invalid: {source} holds no graph.", path=source)
+def _is_binary(path: Path) -> bool:
+    """Tell whether the onnx package takes a file for a binary one, by its extension."""
+    form = onnx.serialization.registry.get_format_from_file_extension(path.suffix)
+    return form in (None, "protobuf")
 
 
 @mod.export(funcify=True)
@@ -99,7 +105,7 @@ class OnnxFromBytes(BaseLoader):
         """Return the model; ModelError when the bytes are none."""
         with translated_errors("the given bytes"):
             model: ModelProto = onnx.load_from_string(evaluate(self._serialized))
-        _check_graph(model, "the given bytes")
+        check_graph(model, "the given bytes")
         return model
 
 
@@ -126,20 +132,3 @@ def serialized(model: ModelProto) -> bytes:
             hint="Above 2 GiB, save it with external weights.",
         ) from error
     return made
-
-
-@contextmanager
-def translated_errors(source: object) -> Iterator[None]:
-    """Turn an error of protobuf inside the block into a ModelError that names the source."""
-    try:
-        yield
-    except Exception as error:
-        if type(error).__name__ not in _UNREADABLE:
-            raise
-        reason = shorten(str(error), _REASON_WIDTH)  # It may quote the whole file.
-        raise ModelError(
-            f"ONNX model is invalid: {source} is truncated, damaged, or no ONNX model at all."
-            f" ({reason})",
-            path=source,
-            hint="Export or download it again.",
-        ) from error

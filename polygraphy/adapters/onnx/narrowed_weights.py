@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polygraphy.adapters.onnx.elements import elements
+from polygraphy.adapters.onnx.elements import elements, put
+from polygraphy.adapters.onnx.stored import is_stored
 from polygraphy.adapters.onnx.weights import is_external
 from polygraphy.domain.datatype import DataTypeEntry
 from polygraphy.domain.narrowing import NarrowingLoss, narrowed
@@ -35,14 +35,16 @@ class NarrowedWeights:
 
     def convert(self, tensor: TensorProto, made: TensorProto, name: str) -> None:
         """Fill `made`, which may be the tensor itself, with the converted elements."""
-        source = original(tensor, self._weights) if is_external(tensor) else tensor
+        is_placeholder = is_external(tensor) and not is_stored(tensor)
+        source = original(tensor, self._weights) if is_placeholder else tensor
+        in_file = is_stored(source)
         array, loss = narrowed(elements(source), self._dtype)
-        content = (array if sys.byteorder == "little" else array.byteswap()).tobytes()
         kept = made.name or tensor.name
         dims, doc, props = list(tensor.dims), tensor.doc_string, list(tensor.metadata_props)
         made.Clear()
-        made.name, made.data_type, made.raw_data = kept, self._dtype.onnx(), content
+        made.name, made.data_type = kept, self._dtype.onnx()
         made.dims.extend(dims)
+        put(made, array, in_file=in_file)
         made.metadata_props.extend(props)
         if doc:
             made.doc_string = doc

@@ -13,7 +13,9 @@ from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.element_types import TypeInference
 from polygraphy.adapters.onnx.graph import clean, delete_where
 from polygraphy.adapters.onnx.shapes import value_infos
+from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.value_infos import input_metadata, set_shape, value_info
+from polygraphy.adapters.onnx.weights import all_graphs
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.synthesis import DataLoader
@@ -74,6 +76,9 @@ class OnnxTensorObserver:
             if value.type.WhichOneof("value") == "tensor_type":
                 value.type.tensor_type.ClearField("shape")
         clean(graph)
+        for inner in all_graphs(graph):
+            for tensor in inner.initializer:
+                load_stored(tensor)
         values = _evaluated(fixed, wanted)
         return {name: given[name] if name in given else values[name] for name in names}
 

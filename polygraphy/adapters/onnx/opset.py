@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
+from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.weights import all_graphs, byte_size, is_external, skeleton
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -83,6 +84,10 @@ def _convert(model: ModelProto, opset: int) -> None:
         weights[location] = tensor
         return location, 0, byte_size(tensor)
 
+    for graph in all_graphs(model.graph):
+        for tensor in graph.initializer:
+            if byte_size(tensor) <= _LARGE:
+                load_stored(tensor)
     bare = skeleton(model, place)
     try:
         made = version_converter.convert_version(bare, opset)
@@ -95,7 +100,7 @@ def _convert(model: ModelProto, opset: int) -> None:
         for tensor in graph.initializer:
             if is_external(tensor):
                 [location] = [one.value for one in tensor.external_data if one.key == "location"]
-                tensor.CopyFrom(weights[location])
+                tensor.CopyFrom(weights.get(location, tensor))
     model.graph.CopyFrom(made.graph)
     for entry in model.opset_import:
         if entry.domain in _STANDARD:

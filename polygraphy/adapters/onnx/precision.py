@@ -11,6 +11,7 @@ from polygraphy.adapters.onnx.cast_selection import CastSelection
 from polygraphy.adapters.onnx.editing import faults_of
 from polygraphy.adapters.onnx.lowered_model import check_castable, lower
 from polygraphy.adapters.onnx.narrowed_weights import original
+from polygraphy.adapters.onnx.stored import is_stored
 from polygraphy.adapters.onnx.weights import all_graphs, byte_size, is_external, skeleton
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 
@@ -149,6 +150,6 @@ def _cast_copy(
         lower(made, dtype, selection, weights, casts_io=casts_io)
         for graph in all_graphs(made.graph):
             for tensor in graph.initializer:
-                if is_external(tensor):
+                if is_external(tensor) and not is_stored(tensor):
                     tensor.CopyFrom(original(tensor, weights))
         return made

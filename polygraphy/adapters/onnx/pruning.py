@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
-from polygraphy.adapters.onnx.elements import elements
+from polygraphy.adapters.onnx.elements import elements, put
+from polygraphy.adapters.onnx.stored import is_stored
 from polygraphy.adapters.onnx.weight_roles import prunable_axes
-from polygraphy.adapters.onnx.weights import DATA_FIELDS, all_graphs
+from polygraphy.adapters.onnx.weights import all_graphs
 from polygraphy.domain.pruning import pruned
 from polygraphy.logger import G_LOGGER
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["PruneWeights", "prune_weights"]
 
 prune_weights: Callable[..., ModelProto]
-
-numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 
 @mod.export(funcify=True)
@@ -45,10 +44,7 @@ class PruneWeights(BaseLoader):
                 axis = axes.get(tensor.name)
                 if axis is None:
                     continue
-                made = numpy_helper.from_array(pruned(elements(tensor), axis))
-                for field in DATA_FIELDS:
-                    tensor.ClearField(field)
-                tensor.raw_data = made.raw_data
+                put(tensor, pruned(elements(tensor), axis), in_file=is_stored(tensor))
         if axes:
             G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")
         else:

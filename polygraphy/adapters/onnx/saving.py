@@ -11,15 +11,12 @@ from typing import IO, TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import atomic_file
+from polygraphy.adapters.onnx.elements import is_stripped
 from polygraphy.adapters.onnx.external import external_files
 from polygraphy.adapters.onnx.mapped import load_structure
-from polygraphy.adapters.onnx.model import serialized
-from polygraphy.adapters.onnx.weights import (
-    Place,
-    byte_size,
-    skeleton,
-    weights_size,
-)
+from polygraphy.adapters.onnx.stored import copy_stored, is_stored
+from polygraphy.adapters.onnx.weights import Place, all_tensors, byte_size, is_external, skeleton
+from polygraphy.adapters.onnx.writing import write_model
 from polygraphy.domain.errors import FileError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -82,7 +79,7 @@ class SaveOnnx(BaseLoader):
         path = Path(self._path)
         G_LOGGER.info(f"Saving ONNX model to: {path.absolute()}")
         external = self._external_data_path
-        if external is None and weights_size(model) >= _LIMIT:
+        if external is None and _saved_size(model) >= _LIMIT:
             external = ""
             G_LOGGER.warning(
                 f"The weights of the model take 2 GB or more: they are saved beside it, in"
@@ -90,7 +87,7 @@ class SaveOnnx(BaseLoader):
             )
         if external is None:
             with atomic_file(path) as stream:
-                stream.write(serialized(model))
+                write_model(model, stream)
             return model
         location = external or f"{path.name}.data"
         _check_location(model, path, location)
@@ -100,11 +97,15 @@ class SaveOnnx(BaseLoader):
             weights = _WeightFiles(path, location, files, one_file=self._one_file)
             bare = skeleton(
                 model,
-                lambda tensor: weights.add(tensor) if byte_size(tensor) > self._threshold else None,
+                lambda tensor: weights.add(tensor) if self._goes_out(tensor) else None,
             )
-            stream.write(serialized(bare))
+            write_model(bare, stream)
             stream.flush()
         return model
+
+    def _goes_out(self, tensor: TensorProto) -> bool:
+        """Tell whether a weight goes to a file of its own, or to that of all."""
+        return byte_size(tensor) > self._threshold and not is_stripped(tensor)
 
 
 class OnnxModelWriter:
@@ -141,11 +142,14 @@ class _WeightFiles:
             opened = atomic_file(path)
             self._streams[location] = self._files.enter_context(opened)
         stream = self._streams[location]
-        content = _content(tensor)
-        alignment = _PAGE if len(content) >= _LARGE else _WORD
-        stream.write(bytes(-stream.tell() % alignment))
-        place = (location, stream.tell(), len(content))
-        stream.write(content)
+        content = None if is_stored(tensor) else _content(tensor)
+        length = byte_size(tensor) if content is None else len(content)
+        stream.write(bytes(-stream.tell() % (_PAGE if length >= _LARGE else _WORD)))
+        place = (location, stream.tell(), length)
+        if content is None:
+            copy_stored(tensor, stream)
+        else:
+            stream.write(content)
         return place
 
     def _own_location(self, name: str) -> str:
@@ -154,6 +158,17 @@ class _WeightFiles:
         while location.lower() in map(str.lower, self._streams):
             location, count = f"{self._location}.{plain}.{count}", count + 1
         return location
+
+
+def _saved_size(model: ModelProto) -> int:
+    """Return how many bytes the constant tensors take that are saved with the model: those in
+    memory, and those that stay where they are stored while it is edited.
+    """
+    return sum(
+        byte_size(tensor)
+        for tensor in all_tensors(model)
+        if not is_stripped(tensor) and (not is_external(tensor) or is_stored(tensor))
+    )
 
 
 def _files_of(path: Path) -> set[Path]:

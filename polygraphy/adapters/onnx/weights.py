@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.stored import is_stored
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto
@@ -112,7 +113,7 @@ def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) ->
     Args:
         model: the model.
         place: says of an initialiser where its elements are, or None to keep them in the model.
-            Initialisers whose elements are in a file already are not asked about.
+            Initialisers whose elements have been left in another file are not asked about.
     """
     made: ModelProto = onnx.ModelProto()
     _copy_fields(model, made, "graph")
@@ -125,7 +126,7 @@ def _copy_graph(
 ) -> None:
     _copy_fields(graph, made, "initializer", "node")
     for tensor in graph.initializer:
-        where = None if is_external(tensor) else place(tensor)
+        where = None if is_external(tensor) and not is_stored(tensor) else place(tensor)
         copied = made.initializer.add()
         if where is None:
             copied.CopyFrom(tensor)
@@ -136,6 +137,9 @@ def _copy_graph(
                 copied.external_data.add(key=key, value=str(value))
     for node in graph.node:
         copied_node = made.node.add()
+        if not any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+            copied_node.CopyFrom(node)
+            continue
         _copy_fields(node, copied_node, "attribute")
         for attribute in node.attribute:
             copied_attribute = copied_node.attribute.add()

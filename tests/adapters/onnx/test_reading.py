@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx import mapped
+from polygraphy.adapters.onnx import mapped, wire
 from polygraphy.adapters.onnx.mapped import load_structure
 from polygraphy.adapters.onnx.reading import OnnxModelReader
 from polygraphy.domain.errors import FileError, ModelError
@@ -176,10 +176,10 @@ def test_deep_nesting_is_an_error_and_no_crash(tmp_path: Path) -> None:
     )
     content = graph.SerializeToString()
     for _ in range(200):
-        attribute = b"\x0a\x01b\xa0\x01\x05" + b"\x32" + mapped._as_varint(len(content)) + content
-        node = b"\x22\x02If" + b"\x2a" + mapped._as_varint(len(attribute)) + attribute
-        content = b"\x0a" + mapped._as_varint(len(node)) + node
+        attribute = b"\x0a\x01b\xa0\x01\x05" + b"\x32" + wire.as_varint(len(content)) + content
+        node = b"\x22\x02If" + b"\x2a" + wire.as_varint(len(attribute)) + attribute
+        content = b"\x0a" + wire.as_varint(len(node)) + node
     path = tmp_path / "deep.onnx"
-    path.write_bytes(b"\x08\x08\x3a" + mapped._as_varint(len(content)) + content)
+    path.write_bytes(b"\x08\x08\x3a" + wire.as_varint(len(content)) + content)
     with pytest.raises(ModelError, match=r"deep\.onnx"):
         read(path)

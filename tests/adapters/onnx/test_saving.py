@@ -16,6 +16,7 @@ from onnx import helper
 from polygraphy.adapters.onnx import saving
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.surgeon import strip_weights
 from tests.support import models
 
 
@@ -110,10 +111,10 @@ def test_nothing_is_harmed_when_writing_fails(
     save_onnx(large(), str(tmp_path / "m.onnx"), "w.bin")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
-    def fail(model: object) -> bytes:
+    def fail(model: object, stream: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saving, "serialized", fail)
+    monkeypatch.setattr(saving, "write_model", fail)
     with pytest.raises(FileError, match="No space left"):
         save_onnx(models.conv_net(), str(tmp_path / "m.onnx"), "w.bin", size_threshold=0)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -204,3 +205,25 @@ def test_every_weight_survives(
     save_onnx(helper.make_model(graph), str(folder / "m.onnx"), "", size_threshold=threshold)
     [loaded] = onnx_from_path(str(folder / "m.onnx")).graph.initializer
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(loaded), values)
+
+
+def test_weights_that_were_left_out_stay_in_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "_LIMIT", 1 << 20)
+    model = strip_weights(large_product())
+    save_onnx(model, str(tmp_path / "m.onnx"))
+    assert files(tmp_path) == ["m.onnx"], "it takes no 2 GB without them"
+    save_onnx(model, str(tmp_path / "n.onnx"), "n.data")
+    assert onnx_from_path(str(tmp_path / "n.onnx")) == model
+
+
+def large_product() -> onnx.ModelProto:
+    """Return y = x * w; w has 1 MiB."""
+    return models.make(
+        "product",
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [models.value("x", [1, 512])],
+        [models.value("y", [1, 512])],
+        weights={"w": np.ones((512, 512), np.float32)},
+    )
