@@ -9,12 +9,15 @@ from polygraphy.adapters.onnx.pruning import PruneWeights, prune_weights
 from polygraphy.adapters.onnx.removing import RemoveNodes, remove_nodes
 from polygraphy.adapters.onnx.stripping import (
     ReconstructWeights,
+    RestoreWeights,
     StripWeights,
     reconstruct_weights,
+    restore_weights,
     strip_weights,
 )
 from polygraphy.adapters.onnx.tidying import CleanUp, SortNodes, clean_up, sort_nodes
-from polygraphy.application.verification import verify
+from polygraphy.application.edit_reports import show_edited, show_original
+from polygraphy.application.verification import verify, verify_runs
 
 __all__ = [
     "CheckModel",
@@ -26,6 +29,7 @@ __all__ = [
     "PruneWeights",
     "ReconstructWeights",
     "RemoveNodes",
+    "RestoreWeights",
     "SortNodes",
     "StripWeights",
     "check_model",
@@ -37,7 +41,11 @@ __all__ = [
     "prune_weights",
     "reconstruct_weights",
     "remove_nodes",
+    "restore_weights",
+    "show_edited",
+    "show_original",
     "sort_nodes",
     "strip_weights",
     "verify",
+    "verify_runs",
 ]

@@ -14,6 +14,7 @@ __all__ = ["resolve"]
 _ADAPTERS: dict[str, str] = {
     "BlobFiles": "polygraphy.adapters.files.blobs:DiskBlobFiles",
     "BuildReports": "polygraphy.adapters.console.build_reports:LogBuildReports",
+    "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",
     "Console": "polygraphy.adapters.console.log:LogConsole",
     "ConstantEvaluator": "polygraphy.adapters.onnxruntime.constants:OnnxrtConstantEvaluator",
     "ConstantEvaluator/onnx": "polygraphy.adapters.onnx.reference:ReferenceConstantEvaluator",
@@ -25,6 +26,7 @@ _ADAPTERS: dict[str, str] = {
     "DataTypeConverter/tensorflow": "polygraphy.adapters.tensorflow.datatype:TensorFlowDataTypes",
     "DataTypeConverter/tensorrt": "polygraphy.adapters.tensorrt.datatype:TensorrtDataTypes",
     "DataTypeConverter/torch": "polygraphy.adapters.torch.datatype:TorchDataTypes",
+    "DebugReplays": "polygraphy.adapters.files.debug_replays:JsonDebugReplays",
     "Device": "polygraphy.adapters.cuda.device:CudaDevice",
     "DeviceMemory": "polygraphy.adapters.cuda.device:CudaDevice",
     "Diagnosis/machine": "polygraphy.adapters.machine.machine:ThisMachine",
@@ -42,9 +44,11 @@ _ADAPTERS: dict[str, str] = {
     "Machine": "polygraphy.adapters.machine.resources:ThisProcess",
     "ModelParts": "polygraphy.adapters.onnx.subgraph:OnnxModelParts",
     "ModelLinter/onnx": "polygraphy.adapters.onnx.linting:OnnxModelLinter",
+    "ModelOutlines": "polygraphy.adapters.onnx.outlining:OnnxModelOutlines",
     "ModelReader/onnx": "polygraphy.adapters.onnx.reading:OnnxModelReader",
     "ModelReader/tensorflow": "polygraphy.adapters.tensorflow.reading:TensorFlowModelReader",
     "ModelReader/tensorrt": "polygraphy.adapters.tensorrt.reader:TensorrtModelReader",
+    "ModelReducer": "polygraphy.adapters.onnx.reduction:OnnxModelReducer",
     "ModelReports": "polygraphy.adapters.console.models:LogModelReports",
     "ModelTrial/onnx": "polygraphy.adapters.onnx.reference_trial:ReferenceTrial",
     "ModelTrial/onnxrt": "polygraphy.adapters.onnxruntime.trial:OnnxrtTrial",
@@ -52,6 +56,7 @@ _ADAPTERS: dict[str, str] = {
     "PerceptualDistance": "polygraphy.adapters.lpips.distance:LpipsDistance",
     "Plots": "polygraphy.adapters.plots.matplotlib_plots:MatplotlibPlots",
     "Progress": "polygraphy.adapters.console.progress:TerminalProgress",
+    "Questions": "polygraphy.adapters.console.questions:TerminalQuestions",
     "Quantizer": "polygraphy.adapters.onnxruntime.quantizer:OnnxrtQuantizer",
     "ReplayFolders": "polygraphy.adapters.files.replays:DiskReplayFolders",
     "ResultStore": "polygraphy.adapters.files.store:FileResultStore",
@@ -63,6 +68,7 @@ _ADAPTERS: dict[str, str] = {
     "Tensors/torch": "polygraphy.adapters.torch.tensors:TorchTensors",
     "TensorFiles": "polygraphy.adapters.onnx.tensor_files:OnnxTensorFiles",
     "TextFiles": "polygraphy.adapters.files.text:DiskTextFiles",
+    "WorkFiles": "polygraphy.adapters.files.work_files:DiskWorkFiles",
 }
 
 _DATA_TYPES = "DataTypeConverter"

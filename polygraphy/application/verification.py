@@ -1,4 +1,4 @@
-"""Compares what a model computed before it was edited with what it computes afterwards."""
+"""Runs a model after it was edited, and compares what it computes with what it computed before."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 
 from polygraphy.application.accuracy import compare_accuracy
+from polygraphy.application.validation import validate
 from polygraphy.domain.accuracy import AccuracyResults
 from polygraphy.domain.errors import InputError
+from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.observation import TensorObserver
 
-__all__ = ["verify"]
+__all__ = ["verify", "verify_runs"]
+
+_ORIGINAL, _EDITED = "original", "edited"
 
 
 def verify(
@@ -40,15 +44,10 @@ def verify(
     """
     observer = resolve(TensorObserver)
     asked, then = observer.inputs(original), observer.inputs(edited)
-    loader = DataLoader() if data_loader is None else data_loader
-    if hasattr(loader, "input_metadata"):  # The edited model may have fixed some dimensions.
-        for name, meta in then.items():
-            if name in asked:
-                asked.add(name, asked[name].dtype, meta.shape)
-        loader.input_metadata = asked
-    feed_dict = next(iter(loader), None)
-    if feed_dict is None:
-        raise InputError("There are no input data to verify the model with.")
+    for name, meta in then.items():  # The edited model may have fixed some dimensions.
+        if name in asked:
+            asked.add(name, asked[name].dtype, meta.shape)
+    feed_dict = _one_feed(asked, data_loader)
     outputs = observer.outputs(edited)
     inside = [name for name in then if name not in feed_dict]
     before = observer.observe(original, feed_dict, [*outputs, *inside])
@@ -58,7 +57,39 @@ def verify(
             feed_after[name] = np.asarray(feed_after[name], meta.dtype.numpy())
     after = observer.observe(edited, feed_after, outputs)
     runs = RunResults()
-    for runner, values in (("original", before), ("edited", after)):
+    for runner, values in ((_ORIGINAL, before), (_EDITED, after)):
         chosen = {name: values[name] for name in outputs}
         runs.add([IterationResult(chosen, runner_name=runner)], runner_name=runner)
     return compare_accuracy(runs, compare_func=compare_func)
+
+
+def verify_runs(model: Any, data_loader: Any = None) -> bool:
+    """Run a model that there is nothing to compare with.
+
+    Args:
+        model: the model as it is.
+        data_loader: where the input data come from; generated unless given.
+
+    Returns:
+        Whether its outputs hold neither NaN nor infinity.
+
+    Raises:
+        InputError: there are no data.
+        BackendError: the model cannot be run.
+    """
+    observer = resolve(TensorObserver)
+    feed_dict = _one_feed(observer.inputs(model), data_loader)
+    values = observer.observe(model, feed_dict, observer.outputs(model))
+    runs = RunResults()
+    runs.add([IterationResult(values, runner_name=_EDITED)], runner_name=_EDITED)
+    return validate(runs, check_inf=True)
+
+
+def _one_feed(asked: TensorMetadata, data_loader: Any) -> dict[str, Any]:
+    loader = DataLoader() if data_loader is None else data_loader
+    if hasattr(loader, "input_metadata"):
+        loader.input_metadata = asked
+    feed_dict: dict[str, Any] | None = next(iter(loader), None)
+    if feed_dict is None:
+        raise InputError("There are no input data to verify the model with.")
+    return feed_dict

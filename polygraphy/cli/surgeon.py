@@ -26,6 +26,7 @@ from polygraphy.cli.options.surgeon import (
     SanitizeOutputOptions,
     SanitizeShapeOptions,
     StripOptions,
+    TrialShapeOptions,
     VerifyOptions,
 )
 from polygraphy.cli.surgeon_context import (
@@ -34,6 +35,7 @@ from polygraphy.cli.surgeon_context import (
     check_fallback,
     edit_of,
     inference_steps,
+    trial_of,
 )
 from polygraphy.codegen.script import Data
 from polygraphy.codegen.surgeon import Step
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 _SAVED = (EditSaveOptions, ScriptOptions, LogOptions)
+_TRIAL = (VerifyOptions, TrialShapeOptions, DataOptions)
 
 
 class SurgeonExtractCommand(Command):
@@ -61,8 +64,7 @@ class SurgeonExtractCommand(Command):
         OnnxShapeOptions,
         FallbackOptions,
         OnnxCastOptions,
-        DataOptions,
-        VerifyOptions,
+        *_TRIAL,
         *_SAVED,
     )
 
@@ -94,7 +96,7 @@ class SurgeonExtractCommand(Command):
             ending="_extracted.onnx",
             steps=steps,
             verifies=values[VerifyOptions].verify,
-            data=data_of(values[DataOptions], chosen.model_input_shapes, usage),
+            data=data_of(values[DataOptions], values[TrialShapeOptions].model_input_shapes, usage),
         ).render()
 
 
@@ -114,8 +116,7 @@ class SurgeonSanitizeCommand(Command):
         SanitizeShapeOptions,
         FallbackOptions,
         OnnxCastOptions,
-        DataOptions,
-        VerifyOptions,
+        *_TRIAL,
         *_SAVED,
     )
 
@@ -149,6 +150,7 @@ class SurgeonSanitizeCommand(Command):
         if tidying.upper_bounds is not None:
             steps.append(Step("set_upper_bound", {"upper_bounds": tidying.upper_bounds}))
         needs_data = runs or verifies
+        given = values[TrialShapeOptions].model_input_shapes
         return edit_of(
             values,
             words,
@@ -157,7 +159,7 @@ class SurgeonSanitizeCommand(Command):
             ending="_sanitized.onnx",
             steps=steps,
             verifies=verifies,
-            data=data_of(values[DataOptions], None, usage) if needs_data else Data(),
+            data=data_of(values[DataOptions], given, usage) if needs_data else Data(),
         ).render()
 
     def _check(self, values: Values, usage: str, *, needs_data: bool) -> None:
@@ -169,7 +171,7 @@ class SurgeonSanitizeCommand(Command):
                 " Choose one.",
                 usage,
             )
-        unused = [] if needs_data else flags_given(values, [DataOptions])
+        unused = [] if needs_data else flags_given(values, [DataOptions, TrialShapeOptions])
         if unused:
             warn(
                 f"{', '.join(unused)}: without effect, because the model is not run: see --verify"
@@ -222,7 +224,7 @@ class SurgeonInsertCommand(Command):
     description = (
         "Put a node into an ONNX model, in the place of what is between its operands and results."
     )
-    groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_SAVED)
+    groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that puts the node in."""
@@ -240,6 +242,7 @@ class SurgeonInsertCommand(Command):
             "name": node.name,
             "attrs": node.attrs,
         }
+        verifies, data = trial_of(values, usage)
         return edit_of(
             values,
             words,
@@ -251,6 +254,8 @@ class SurgeonInsertCommand(Command):
                 Step("insert_node", arguments),
                 *cast_steps(cast_of(values[OnnxCastOptions], usage)),
             ],
+            verifies=verifies,
+            data=data,
         ).render()
 
 
@@ -262,13 +267,14 @@ class SurgeonPruneCommand(Command):
         "Set two of every four weights that products sum over to zero, which tensor cores compute"
         " with faster; or take nodes of some types out of an ONNX model."
     )
-    groups = (*LOADED, PruneOptions, OnnxCastOptions, *_SAVED)
+    groups = (*LOADED, PruneOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that prunes the model."""
         usage = f"polygraphy {self.name}"
         types = values[PruneOptions].remove_node_types
         step = Step("remove_nodes", {"types": list(types)}) if types else Step("prune_weights")
+        verifies, data = trial_of(values, usage)
         return edit_of(
             values,
             words,
@@ -276,6 +282,8 @@ class SurgeonPruneCommand(Command):
             summary="Take nodes out of {}." if types else "Make the weights of {} 2:4 sparse.",
             ending="_pruned.onnx",
             steps=[*cast_steps(cast_of(values[OnnxCastOptions], usage)), step],
+            verifies=verifies,
+            data=data,
         ).render()
 
 
@@ -284,11 +292,12 @@ class _WeightsCommand(Command):
 
     ending: ClassVar[str]
     summary: ClassVar[str]
-    groups: tuple[type[Options], ...] = (*LOADED, OnnxCastOptions, *_SAVED)
+    groups: tuple[type[Options], ...] = (*LOADED, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program."""
         usage = f"polygraphy {self.name}"
+        verifies, data = trial_of(values, usage)
         return edit_of(
             values,
             words,
@@ -296,6 +305,8 @@ class _WeightsCommand(Command):
             summary=self.summary,
             ending=self.ending,
             steps=[*cast_steps(cast_of(values[OnnxCastOptions], usage)), self._step(values)],
+            verifies=verifies,
+            data=data,
             read=self._read(values),
         ).render()
 
@@ -316,7 +327,7 @@ class SurgeonWeightStripCommand(_WeightsCommand):
     )
     summary = "Take the weights out of {}."
     ending = "_stripped.onnx"
-    groups = (*LOADED, StripOptions, OnnxCastOptions, *_SAVED)
+    groups = (*LOADED, StripOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def _step(self, values: Values) -> Step:
         return Step("strip_weights", {"exclude_list": values[StripOptions].exclude_list})

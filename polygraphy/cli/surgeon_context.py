@@ -6,19 +6,27 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from polygraphy.cli.command import Values
+from polygraphy.cli.data_context import data_of
 from polygraphy.cli.errors import CommandLineError, inform, warn
+from polygraphy.cli.given import flags_given
 from polygraphy.cli.options.data import DataOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.onnx import OnnxShapeOptions
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.options.surgeon import EditedModelOptions, EditSaveOptions, FallbackOptions
+from polygraphy.cli.options.surgeon import (
+    EditedModelOptions,
+    EditSaveOptions,
+    FallbackOptions,
+    TrialShapeOptions,
+    VerifyOptions,
+)
 from polygraphy.cli.paths import check_paths
 from polygraphy.cli.run import log_of
 from polygraphy.codegen.onnx_model import Cast
 from polygraphy.codegen.script import Data
 from polygraphy.codegen.surgeon import Step, SurgeonScript
 
-__all__ = ["LOADED", "cast_steps", "check_fallback", "edit_of", "inference_steps"]
+__all__ = ["LOADED", "cast_steps", "check_fallback", "edit_of", "inference_steps", "trial_of"]
 
 LOADED = (EditedModelOptions,)
 """The groups about the model that is edited."""
@@ -68,6 +76,7 @@ def edit_of(
         load={
             "external_data_dir": model.external_data_dir,
             "ignore_external_data": model.ignore_external_data or None,
+            "map_weights": True,
         },
         save={
             "external_data_path": save.save_external_data,
@@ -111,6 +120,20 @@ def _warn_about_unused(save: EditSaveOptions) -> None:
             f"{', '.join(flags)}: only matters with --save-external-data, or for models of 2 GB or"
             " more."
         )
+
+
+def trial_of(values: Values, usage: str) -> tuple[bool, Data]:
+    """Return whether the model is run to verify the edit, and with which data.
+
+    Raises:
+        CommandLineError: the data have two sources.
+    """
+    if values[VerifyOptions].verify:
+        shapes = values[TrialShapeOptions].model_input_shapes
+        return True, data_of(values[DataOptions], shapes, usage)
+    if unused := flags_given(values, [DataOptions, TrialShapeOptions]):
+        warn(f"{', '.join(unused)}: without effect, because the model is not run: see --verify.")
+    return False, Data()
 
 
 def inference_steps(options: OnnxShapeOptions) -> list[Step]:

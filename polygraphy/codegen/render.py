@@ -103,6 +103,7 @@ _WORDS = frozenset(
         "load_network",
         "make_runners",
         "model",
+        "original",
         "results",
         "runners",
         "runs",

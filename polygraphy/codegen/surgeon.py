@@ -16,6 +16,8 @@ __all__ = ["Step", "SurgeonScript", "Tensor"]
 
 _SURGEON = "polygraphy.surgeon"
 _ONNX = "polygraphy.backend.onnx"
+_RECONSTRUCTS = "reconstruct_weights"
+_STRIPS = "strip_weights"
 _MODULES = {
     "clean_up": _SURGEON,
     "convert_to_bf16": _ONNX,
@@ -28,11 +30,11 @@ _MODULES = {
     "observe_shapes": _SURGEON,
     "override_input_shapes": _SURGEON,
     "prune_weights": _SURGEON,
-    "reconstruct_weights": _SURGEON,
+    _RECONSTRUCTS: _SURGEON,
     "remove_nodes": _SURGEON,
     "set_upper_bound": _ONNX,
     "sort_nodes": _SURGEON,
-    "strip_weights": _SURGEON,
+    _STRIPS: _SURGEON,
 }
 """The functions that a program may call, and where they are published."""
 
@@ -99,6 +101,21 @@ class SurgeonScript:
         """How much outputs may differ when the data type is narrowed; None for the usual."""
         casts = [_CASTS[step.function] for step in self.steps if step.function in _CASTS]
         return max(casts, default=None)
+
+    @property
+    def leaves_out_weights(self) -> bool:
+        """Whether the result cannot be run before its weights are put back."""
+        return any(step.function == _STRIPS for step in self.steps)
+
+    @property
+    def steps_with_weights(self) -> Sequence[Step]:
+        """What is done apart from leaving weights out."""
+        return [step for step in self.steps if step.function != _STRIPS]
+
+    @property
+    def makes_up_weights(self) -> bool:
+        """Whether the model cannot be run as it was, so that there is nothing to compare with."""
+        return any(step.function == _RECONSTRUCTS for step in self.steps)
 
     @property
     def loads_data(self) -> bool:

@@ -10,10 +10,22 @@ if TYPE_CHECKING:
     from polygraphy.domain.lint import LintReport
     from polygraphy.domain.model import Detail, ModelSource
     from polygraphy.domain.model.difference import Difference
+    from polygraphy.domain.model.edits import Edit, Outline
     from polygraphy.domain.model.tensors import TensorUse
     from polygraphy.domain.sparsity import WeightSparsity
 
-__all__ = ["ModelReader", "ModelReports"]
+__all__ = ["ModelOutlines", "ModelReader", "ModelReports"]
+
+
+class ModelOutlines(Protocol):
+    """Tells in brief what an ``onnx.ModelProto`` consists of."""
+
+    def outline(self, model: Any) -> Outline:
+        """Return its parts; it stays as it is.
+
+        Raises:
+            ModelError: a name in it is no text.
+        """
 
 
 class ModelReader(Protocol):
@@ -54,6 +66,12 @@ class ModelReports(Protocol):
 
     def differences(self, found: Sequence[Difference]) -> None:
         """In what two models differ; nothing where they are the same."""
+
+    def outline(self, title: str, outline: Outline) -> None:
+        """What a model consists of in brief, under a title, before or after an edit."""
+
+    def edit(self, edit: Edit) -> None:
+        """Which parts an edit took out of a model, and which it put in."""
 
     def lint(self, report: LintReport) -> None:
         """What is wrong with a model."""

@@ -64,6 +64,57 @@ def test_weights_are_taken_out_and_replaced(folder: Path, polygraphy: Run) -> No
     assert polygraphy("polygraphy run full.onnx --onnxrt").code == 0
 
 
+def test_a_model_is_shown_before_and_after(folder: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy surgeon sanitize model.onnx --fold-constants -o clean.onnx -v")
+    before, after = (done.lines.index(f"[I] {which} Model:") for which in ("Original", "New"))
+    assert done.lines[before + 1 : before + 12] == [
+        "    Name: classifier | ONNX Opset: 17",
+        "    ",
+        "    ---- 1 Graph Input(s) ----",
+        "    {input [dtype=float32, shape=('batch', 3, 224, 224)]}",
+        "    ",
+        "    ---- 2 Graph Output(s) ----",
+        "    {output [dtype=float32, shape=('batch', 10)],",
+        "     final_output [dtype=float32, shape=('batch', 4)]}",
+        "    ",
+        "    ---- 10 Initializer(s) ----",
+        "    ",
+    ]
+    assert "    ---- 12 Node(s) ----" in done.lines[after:]
+    assert (
+        "[I] Removed: 1 node(s) (1 Div), 2 initializer(s) | Added: 1 initializer(s)" in done.lines
+    )
+    assert "[V] Removed nodes: scale [Op: Div]" in done.lines
+
+
+VERIFIED = {
+    "insert model.onnx --inputs relu1_output --outputs relu1_output --op Identity": 0,
+    "insert model.onnx --inputs relu1_output --outputs relu1_output --op Neg": 1,
+    "prune model.onnx": 1,
+    "prune with_identity.onnx --remove-node-types Identity": 0,
+    "prune model.onnx --remove-node-types Sigmoid": 1,
+    "weight-strip model.onnx --fp-to-fp16": 0,
+    "weight-strip model.onnx --model-input-shapes input:[2,3,224,224]": 0,
+    "weight-reconstruct stripped.onnx --seed 3": 0,
+}
+
+
+def test_every_edit_can_be_verified(folder: Path, polygraphy: Run) -> None:
+    insert = "insert model.onnx --inputs relu1_output --outputs relu1_output --op Identity"
+    assert polygraphy(f"polygraphy surgeon {insert} -o with_identity.onnx").code == 0
+    assert polygraphy("polygraphy surgeon weight-strip model.onnx -o stripped.onnx").code == 0
+    for command, code in VERIFIED.items():
+        Path("new.onnx").write_text("old")
+        done = polygraphy(f"polygraphy surgeon {command} --verify -o new.onnx")
+        assert done.code == code, (command, done)
+        assert (Path("new.onnx").read_bytes() == b"old") == (code == 1), command
+
+
+def test_data_without_verification_are_of_no_use(folder: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy surgeon prune model.onnx -o p.onnx --seed 3")
+    assert done.code == 0 and "--seed: without effect" in done.err
+
+
 def test_large_weights_go_to_a_file(folder: Path, polygraphy: Run) -> None:
     done = polygraphy(
         "polygraphy surgeon prune model.onnx -o p.onnx --save-external-data w.bin"

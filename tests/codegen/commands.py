@@ -277,6 +277,15 @@ RENDERED: dict[str, str] = {
         " --save-tensorboard board --save-timeline traces --tftrt --minimum-segment-size 3"
         " --dynamic-op"
     ),
+    "run_tf_session": (
+        "run saved --model-type saved-model --tf --tf-outputs * --freeze-graph --xla"
+        " --gpu-memory-fraction 0.5 --allow-growth --save-pb frozen.pb --save-tensorboard board"
+        " --save-timeline traces"
+    ),
+    "run_tf_tftrt": (
+        "run model.pb --tf --tftrt --minimum-segment-size 2 --dynamic-op --fp16 --workspace 1G"
+    ),
+    "check_compatibility_tf": "check compatibility saved --model-type saved-model --tf --onnxrt",
     "run_pluginref": "run model.onnx --pluginref --onnxrt",
     "run_pluginref_script": "run model.onnx --pluginref --plugin-references references.py",
     "run_torch": (
@@ -396,6 +405,13 @@ RENDERED: dict[str, str] = {
     "surgeon_prune_nodes": "surgeon prune model.onnx --remove-node-types CustomOp Dropout",
     "surgeon_weight_strip": "surgeon weight-strip model.onnx --exclude-list names.txt",
     "surgeon_weight_reconstruct": "surgeon weight-reconstruct model.onnx -o full.onnx",
+    "surgeon_weight_strip_verified": (
+        "surgeon weight-strip model.onnx --fp-to-fp16 --verify --model-input-shapes input:[1,3,8,8]"
+    ),
+    "surgeon_weight_reconstruct_verified": (
+        "surgeon weight-reconstruct model.onnx -o full.onnx --verify --load-inputs inputs.json"
+    ),
+    "surgeon_prune_verified": "surgeon prune model.onnx --remove-node-types Identity --verify",
 }
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.lint import LintEntry, LintReport
     from polygraphy.domain.model import Detail
     from polygraphy.domain.model.difference import Difference
+    from polygraphy.domain.model.edits import Edit, Outline
     from polygraphy.domain.model.tensors import TensorUse
     from polygraphy.domain.sparsity import WeightSparsity
 
@@ -91,6 +92,20 @@ class LogModelReports:
             G_LOGGER.info("The models are the same.")
             return
         G_LOGGER.error("\n".join((f"{len(found)} difference(s):", *map(_difference, found))))
+
+    def outline(self, title: str, outline: Outline) -> None:
+        """Write what a model consists of in brief."""
+        from polygraphy.adapters.console.edit_text import outline_lines
+
+        G_LOGGER.info("\n".join(outline_lines(title, outline)))
+
+    def edit(self, edit: Edit) -> None:
+        """Write how many parts came and went; at a lower level of the log, which ones."""
+        from polygraphy.adapters.console.edit_text import edit_line, part_lines
+
+        G_LOGGER.info(edit_line(edit))
+        for line in part_lines(edit):
+            G_LOGGER.verbose(line)
 
     def lint(self, report: LintReport) -> None:
         """Write what is wrong with a model, each finding in a line."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from polygraphy.domain.model import Attribute, Detail, Graph, Model, Node, Tensor, Weight
 
-__all__ = ["graph_lines", "onnx_lines", "tensor_text"]
+__all__ = ["graph_lines", "named_lines", "onnx_lines", "tensor_text"]
 
 _INDENT = "    "
 _SHOWN_TYPES = ("tensor", "tensors", "graph", "graphs")
@@ -18,6 +18,11 @@ _SHOWN_TYPES = ("tensor", "tensors", "graph", "graphs")
 def onnx_lines(model: Model, detail: Detail) -> Iterator[str]:
     """Yield the lines of the text about a model."""
     yield "==== ONNX Model ===="
+    yield from named_lines(model, detail)
+
+
+def named_lines(model: Model, detail: Detail) -> Iterator[str]:
+    """Yield these lines without the heading: from the model's name on."""
     others = {domain: version for domain, version in model.opsets.items() if domain}
     more = f" | Other Opsets: {others}" if others else ""
     opset = model.opsets.get("", model.opsets.get("ai.onnx", "unknown"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader, Deferred
+from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import readable_file, translated_os_errors
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.editing import edited
@@ -27,11 +27,20 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
-__all__ = ["ReconstructWeights", "StripWeights", "reconstruct_weights", "strip_weights"]
+__all__ = [
+    "ReconstructWeights",
+    "RestoreWeights",
+    "StripWeights",
+    "reconstruct_weights",
+    "restore_weights",
+    "strip_weights",
+]
 
 reconstruct_weights: Callable[..., ModelProto]
+restore_weights: Callable[..., ModelProto]
 strip_weights: Callable[..., ModelProto]
 
+onnx = mod.lazy_import("onnx")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 _SPARSE = "SPARSE_2_4"
@@ -108,6 +117,37 @@ def _strip(tensor: TensorProto, axis: int | None) -> None:
 
 def _dense(tensor: TensorProto, axis: int) -> int:
     return dense_groups(elements(tensor), axis)
+
+
+@mod.export(funcify=True)
+class RestoreWeights(BaseLoader):
+    """Puts the weights that were taken out of an ONNX model back, from a model that has them."""
+
+    def __init__(self, model: Deferred[ModelProto], original: Deferred[ModelProto]) -> None:
+        """Take the model without weights, which stays as it is, and the model with them; or loaders
+        that make these.
+        """
+        self._model = model
+        self._original = original
+
+    def call_impl(self) -> ModelProto:
+        """Return a new model with all weights.
+
+        Raises:
+            UnknownNameError: the original has no weight of a name.
+        """
+        restored: ModelProto = onnx.ModelProto()
+        restored.CopyFrom(evaluate(self._model))
+        original = evaluate(self._original)
+        pairs = zip(all_graphs(restored.graph), all_graphs(original.graph), strict=True)
+        for graph, before in pairs:
+            known = {tensor.name: tensor for tensor in before.initializer}
+            for tensor in graph.initializer:
+                if is_stripped(tensor):
+                    if tensor.name not in known:
+                        raise UnknownNameError("Weight", tensor.name, sorted(known))
+                    tensor.CopyFrom(known[tensor.name])
+        return restored
 
 
 @mod.export(funcify=True)

@@ -30,6 +30,7 @@ __all__ = [
     "SanitizeOutputOptions",
     "SanitizeShapeOptions",
     "StripOptions",
+    "TrialShapeOptions",
     "VerifyOptions",
 ]
 
@@ -77,8 +78,22 @@ class VerifyOptions(Options):
         kind=Flag(),
         help=(
             "Run the model before and after on the same data, and only save it when all outputs"
-            " match; otherwise the exit code is 1."
+            " match; otherwise the exit code is 1. What lacks weights is compared with the weights"
+            " put back; what has random ones is only run, and looked through for NaN and infinity."
         ),
+    )
+
+
+@frozen
+class TrialShapeOptions(Options):
+    """Trial Shapes: of the data with which the model is run, where it is."""
+
+    model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
+        "--model-input-shapes",
+        "--model-inputs",
+        kind=Shapes(),
+        help="Shapes of the data with which the model is run, as in image:[1,3,224,224]; 1 for each"
+        " open dimension unless given.",
     )
 
 
@@ -99,12 +114,6 @@ class ExtractOptions(Options):
         "--outputs",
         kind=Tensors(),
         help="Tensors that become the outputs, as in y:float32; the model's own unless given.",
-    )
-    model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
-        "--model-input-shapes",
-        "--model-inputs",
-        kind=Shapes(),
-        help="Shapes of the data with which the model is run for that, as in image:[1,3,224,224].",
     )
 
 

@@ -19,10 +19,10 @@ from polygraphy.adapters.onnx.observing import observe_shapes
 from polygraphy.adapters.onnx.overriding import override_input_shapes
 from polygraphy.adapters.onnx.pruning import prune_weights
 from polygraphy.adapters.onnx.removing import remove_nodes
-from polygraphy.adapters.onnx.stripping import reconstruct_weights, strip_weights
+from polygraphy.adapters.onnx.stripping import reconstruct_weights, restore_weights, strip_weights
 from polygraphy.adapters.onnx.tidying import clean_up, sort_nodes
-from polygraphy.application.verification import verify
-from polygraphy.domain.errors import FileError, ModelError, UnknownNameError, UsageError
+from polygraphy.application.verification import verify, verify_runs
+from polygraphy.domain.errors import FileError, InputError, ModelError, UnknownNameError, UsageError
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.synthesis import DataLoader
 from tests.adapters.onnx.running import alike, copied, run
@@ -281,3 +281,23 @@ def test_verification_tells_what_changed() -> None:
     assert not verify(model, parsed("y = Exp(x)"), DataLoader(val_range=(-1, -0.5)))
     part = parsed("y = Exp(a)", inputs="float[4] a")
     assert verify(model, part, DataLoader(val_range=(-1, -0.5)))
+
+
+def test_weights_that_were_taken_out_are_put_back_without_changing_the_model() -> None:
+    model = g1.classifier()
+    stripped = strip_weights(copied(model))
+    before = copied(stripped)
+    restored = restore_weights(stripped, model)
+    assert stripped == before
+    assert weights(restored).keys() == weights(model).keys()
+    assert all(np.array_equal(weights(restored)[name], w) for name, w in weights(model).items())
+    with pytest.raises(UnknownNameError, match=r"conv1\.weight"):
+        restore_weights(stripped, parsed("y = Abs(x)"))
+
+
+def test_a_model_that_gives_nan_or_infinity_does_not_pass() -> None:
+    assert verify_runs(parsed("y = Abs(x)"))
+    assert not verify_runs(parsed("y = Log(x)"), DataLoader(val_range=(-2, -1)))
+    assert not verify_runs(parsed("z = Sub(x, x)  y = Reciprocal(z)"))
+    with pytest.raises(InputError, match="no input data"):
+        verify_runs(parsed("y = Abs(x)"), [])

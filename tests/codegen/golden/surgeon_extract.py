@@ -8,7 +8,7 @@ from polygraphy import program
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.common import TensorMetadata
 from polygraphy.comparator import DataLoader
-from polygraphy.surgeon import check_model, extract, verify
+from polygraphy.surgeon import check_model, extract, show_edited, show_original, verify
 
 MODEL = "identity.onnx"
 
@@ -16,6 +16,7 @@ MODEL = "identity.onnx"
 def main() -> bool:
     data_loader = DataLoader(seed=2)
     model = onnx_from_path(MODEL)
+    original = show_original(model)
     model = extract(
         model,
         inputs=TensorMetadata().add("x", dtype=None, shape=None),
@@ -26,6 +27,7 @@ def main() -> bool:
     if not verify(onnx_from_path(MODEL), model, data_loader=data_loader):
         return False
     save_onnx(model, path="part.onnx")
+    show_edited(original, model)
     return True
 
 

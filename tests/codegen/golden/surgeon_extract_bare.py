@@ -7,13 +7,14 @@ polygraphy surgeon extract model.onnx --inputs input --outputs intermediate
 from polygraphy import program
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.common import TensorMetadata
-from polygraphy.surgeon import check_model, extract
+from polygraphy.surgeon import check_model, extract, show_edited, show_original
 
 MODEL = "model.onnx"
 
 
 def main() -> None:
     model = onnx_from_path(MODEL)
+    original = show_original(model)
     model = extract(
         model,
         inputs=TensorMetadata().add("input", dtype=None, shape=None),
@@ -21,6 +22,7 @@ def main() -> None:
     )
     check_model(model)
     save_onnx(model, path="model_extracted.onnx")
+    show_edited(original, model)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from polygraphy.backend.onnx import convert_to_fp16, onnx_from_path, save_onnx
 from polygraphy.common import TensorMetadata
 from polygraphy.comparator import DataLoader
 from polygraphy.datatype import DataType
-from polygraphy.surgeon import check_model, extract, observe_shapes
+from polygraphy.surgeon import check_model, extract, observe_shapes, show_edited, show_original
 
 MODEL = "model.onnx"
 
@@ -19,6 +19,7 @@ def main() -> None:
         input_metadata=TensorMetadata().add("input", dtype=None, shape=[1, 3, 224, 224])
     )
     model = onnx_from_path(MODEL)
+    original = show_original(model)
     model = observe_shapes(model, data_loader=data_loader)
     model = extract(
         model,
@@ -31,6 +32,7 @@ def main() -> None:
     model = convert_to_fp16(model)
     check_model(model)
     save_onnx(model, path="model_extracted.onnx")
+    show_edited(original, model)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,19 @@ polygraphy surgeon sanitize identity.onnx --fold-constants --output clean.onnx
 
 from polygraphy import program
 from polygraphy.backend.onnx import fold_constants, infer_shapes, onnx_from_path, save_onnx
-from polygraphy.surgeon import check_model
+from polygraphy.surgeon import check_model, show_edited, show_original
 
 MODEL = "identity.onnx"
 
 
 def main() -> None:
     model = onnx_from_path(MODEL)
+    original = show_original(model)
     model = fold_constants(model)
     model = infer_shapes(model)
     check_model(model)
     save_onnx(model, path="clean.onnx")
+    show_edited(original, model)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,15 @@ from polygraphy.backend.onnx import (
     set_upper_bound,
 )
 from polygraphy.comparator import DataLoader, SimpleCompareFunc
-from polygraphy.surgeon import check_model, clean_up, override_input_shapes, sort_nodes, verify
+from polygraphy.surgeon import (
+    check_model,
+    clean_up,
+    override_input_shapes,
+    show_edited,
+    show_original,
+    sort_nodes,
+    verify,
+)
 
 MODEL = "model.onnx"
 
@@ -23,6 +31,7 @@ MODEL = "model.onnx"
 def main() -> bool:
     data_loader = DataLoader(val_range=(0, 5))
     model = onnx_from_path(MODEL, external_data_dir="w")
+    original = show_original(model)
     model = modify_outputs(model, outputs=["a", "b*"], mark_types=["Conv"], exclude_outputs=["b2"])
     model = convert_to_bf16(model)
     model = override_input_shapes(model, shapes={"x": [1, "N"]})
@@ -53,6 +62,7 @@ def main() -> bool:
         size_threshold=16384,
         all_tensors_to_one_file=False,
     )
+    show_edited(original, model)
     return True
 
 

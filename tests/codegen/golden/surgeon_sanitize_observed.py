@@ -8,7 +8,7 @@ from polygraphy import program
 from polygraphy.backend.onnx import modify_outputs, onnx_from_path, save_onnx
 from polygraphy.comparator import StreamingDataLoader
 from polygraphy.constants import MARK_ALL
-from polygraphy.surgeon import check_model, observe_shapes
+from polygraphy.surgeon import check_model, observe_shapes, show_edited, show_original
 
 MODEL = "model.onnx"
 
@@ -16,10 +16,12 @@ MODEL = "model.onnx"
 def main() -> None:
     data_loader = StreamingDataLoader(["inputs.json"])
     model = onnx_from_path(MODEL)
+    original = show_original(model)
     model = modify_outputs(model, outputs=MARK_ALL)
     model = observe_shapes(model, data_loader=data_loader)
     check_model(model)
     save_onnx(model, path="clean.onnx")
+    show_edited(original, model)
 
 
 if __name__ == "__main__":

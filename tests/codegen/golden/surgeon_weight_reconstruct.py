@@ -6,16 +6,18 @@ polygraphy surgeon weight-reconstruct model.onnx -o full.onnx
 
 from polygraphy import program
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
-from polygraphy.surgeon import check_model, reconstruct_weights
+from polygraphy.surgeon import check_model, reconstruct_weights, show_edited, show_original
 
 MODEL = "model.onnx"
 
 
 def main() -> None:
     model = onnx_from_path(MODEL)
+    original = show_original(model)
     model = reconstruct_weights(model)
     check_model(model)
     save_onnx(model, path="full.onnx")
+    show_edited(original, model)
 
 
 if __name__ == "__main__":
