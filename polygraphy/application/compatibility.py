@@ -11,8 +11,10 @@ from polygraphy.domain.compatibility import Compatibility, UnsupportedNode
 from polygraphy.domain.errors import (
     FileError,
     InputError,
+    MissingDependencyError,
     ModelError,
     PolygraphyException,
+    UnknownNameError,
     UsageError,
 )
 from polygraphy.domain.lint import INFO, Source
@@ -46,6 +48,8 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         UsageError: there are no runners.
         InputError: the data do not fit the model.
         FileError: the model is missing or cannot be read.
+        UnknownNameError: it has no checkpoint or tensor of a name.
+        MissingDependencyError: a backend is not installed, which says nothing about the model.
     """
     if not runners:
         raise UsageError("No backend is there to be tried.")
@@ -67,7 +71,7 @@ def _failure(runner: Runner, data_loader: Any) -> str | None:
             feeds = Feeds(data_loader, console)
             feeds.describe_model_inputs([runner])
             runner.infer(FeedFitter(runner, console)(feeds.current))
-    except (InputError, FileError) as error:
+    except (InputError, FileError, UnknownNameError, MissingDependencyError) as error:
         if isinstance(error, ModelError):
             return str(error)
         raise

@@ -8,21 +8,30 @@ from importlib.util import find_spec
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.data_context import data_of
 from polygraphy.cli.errors import CommandLineError, warn
+from polygraphy.cli.given import flags_given
 from polygraphy.cli.log_context import log_of
+from polygraphy.cli.onnx_context import with_defaults
 from polygraphy.cli.options.data import DataOptions
 from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.model import ModelOptions
 from polygraphy.cli.options.model_checks import BackendOptions, CheckedModelOptions, LintOptions
 from polygraphy.cli.options.model_inspection import ExternalDataOptions
 from polygraphy.cli.options.runners import OnnxrtOptions
 from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.cli.options.tf import TfLoadOptions
 from polygraphy.cli.paths import check_paths
+from polygraphy.cli.run_backends import check_model_type, kind_of_model
+from polygraphy.cli.tf_context import TF_TYPES, graph_of
 from polygraphy.codegen.models import CheckCompatibilityScript, CheckLintScript
 from polygraphy.codegen.script import Data
+from polygraphy.codegen.tf_graph import TfGraph
 
 __all__ = ["CheckCompatibilityCommand", "CheckLintCommand"]
 
 _PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
 """The packages of the backends that run ONNX models."""
+_UNCHECKED = ("engine", "trt-network-script")
+"""Types of models that are TensorRT's already."""
 
 
 class CheckLintCommand(Command):
@@ -58,7 +67,7 @@ class CheckLintCommand(Command):
             command=words,
             path=path,
             output=output,
-            data=_data(values, usage),
+            data=_data(values, CheckedModelOptions, usage),
             external_data_dir=files.external_data_dir,
             ignore_external_data=files.ignore_external_data or None,
             providers=None if sessions.providers is None else list(sessions.providers),
@@ -72,13 +81,14 @@ class CheckCompatibilityCommand(Command):
 
     name = "check compatibility"
     description = (
-        "Load a model in one or more backends, run it once on synthetic data, and name the"
-        " operators that a backend lacks. Exits with 0 when every backend can run the model, and"
-        " with 1 when one cannot."
+        "Load a model, of ONNX or TensorFlow, in one or more backends, run it once on synthetic"
+        " data, and name the operators that a backend lacks. Exits with 0 when every backend can"
+        " run the model, and with 1 when one cannot."
     )
     groups = (
         BackendOptions,
-        CheckedModelOptions,
+        ModelOptions,
+        TfLoadOptions,
         DataOptions,
         OnnxrtOptions,
         ScriptOptions,
@@ -88,29 +98,73 @@ class CheckCompatibilityCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that tries the backends."""
         usage = f"polygraphy {self.name}"
-        backends = tuple(dict.fromkeys(values[BackendOptions].backends)) or _installed()
-        if not backends:
-            raise CommandLineError("no backend is installed. Install onnxruntime.", usage)
+        path = values[ModelOptions].model_file
+        if path is None:
+            raise CommandLineError("no model is given. Name its path.", usage)
+        backends = tuple(dict.fromkeys(values[BackendOptions].backends))
+        kind = kind_of_model(values, unknown="frozen" if backends == ("tf",) else "onnx")
+        _check_type(path, kind, backends, usage)
+        graph = _graph(values, kind, usage)
+        backends = backends or _installed(usage, is_tensorflow=graph is not None)
         sessions = values[OnnxrtOptions]
         if "onnxrt" not in backends and sessions != OnnxrtOptions():
             warn("--providers, --graph-optimization-level: only used by --onnxrt.")
         return CheckCompatibilityScript(
             command=words,
-            path=values[CheckedModelOptions].path,
+            path=path,
             backends=backends,
+            graph=graph,
             providers=None if sessions.providers is None else list(sessions.providers),
             graph_optimization_level=sessions.graph_optimization_level,
-            data=_data(values, usage),
+            data=_data(values, ModelOptions, usage),
             log=log_of(values[LogOptions]),
         ).render()
 
 
-def _installed() -> tuple[str, ...]:
-    return tuple(name for name, package in _PACKAGES.items() if find_spec(package) is not None)
+def _graph(values: Values, kind: str, usage: str) -> TfGraph | None:
+    """Return how a model of TensorFlow is loaded, None for another model."""
+    if kind in TF_TYPES:
+        return graph_of(with_defaults(values), kind, usage)
+    unused = flags_given(values, [TfLoadOptions])
+    if unused:
+        warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")
+    return None
 
 
-def _data(values: Values, usage: str) -> Data:
+def _check_type(path: str, kind: str, backends: Sequence[str], usage: str) -> None:
+    """Refuse a model that a backend takes in no form.
+
+    Raises:
+        CommandLineError: it does not.
+    """
+    if kind in _UNCHECKED:
+        raise CommandLineError(
+            f"{path} is a model of type {kind}, which belongs to TensorRT alone. Run it there:"
+            f" polygraphy run {path} --trt. --model-type tells if the type is another.",
+            usage,
+        )
+    check_model_type(path, kind, set(backends), usage, offered=(*_PACKAGES, "tf"))
+
+
+def _installed(usage: str, *, is_tensorflow: bool) -> tuple[str, ...]:
+    """Return the backends that are installed, and run the model; TensorFlow, for a model of its
+    own, wherever it may be.
+
+    Raises:
+        CommandLineError: there is none.
+    """
+    takers = tuple(name for name, package in _PACKAGES.items() if find_spec(package) is not None)
+    if is_tensorflow:
+        return ("tf", *takers) if find_spec("tf2onnx") is not None else ("tf",)
+    if not takers:
+        raise CommandLineError("no backend is installed. Install onnxruntime.", usage)
+    return takers
+
+
+def _data(
+    values: Values, model: type[CheckedModelOptions] | type[ModelOptions], usage: str
+) -> Data:
     options = values[DataOptions]
     if options.iterations is not None:
         warn("--iterations: has no effect, because the model is run once.")
-    return data_of(options, values[CheckedModelOptions].input_shapes, usage)
+    return data_of(options, values[model].input_shapes, usage)

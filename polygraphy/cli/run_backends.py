@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
@@ -116,8 +116,10 @@ def kind_of_model(values: Values, *, unknown: str = "onnx") -> str:
     return kind or unknown
 
 
-def check_model_type(path: str, kind: str, names: set[str], usage: str) -> None:
-    """Refuse a model that a backend cannot run.
+def check_model_type(
+    path: str, kind: str, names: set[str], usage: str, offered: Iterable[str] = _RUNS
+) -> None:
+    """Refuse a model that a backend cannot run; `offered` are the backends of the command.
 
     Raises:
         CommandLineError: it cannot.
@@ -131,7 +133,7 @@ def check_model_type(path: str, kind: str, names: set[str], usage: str) -> None:
     flags = {name: flag for flag, name in RUNNERS.items()}
     unable = [name for name in flags if name in names and kind not in _RUNS.get(name, (kind,))]
     if unable:
-        able = [flags[name] for name, kinds in _RUNS.items() if kind in kinds]
+        able = [flags[name] for name in offered if kind in _RUNS[name]]
         raise CommandLineError(
             f"{path} is a model of type {kind}, which {' and '.join(flags[n] for n in unable)}"
             f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another.",

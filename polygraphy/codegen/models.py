@@ -10,8 +10,10 @@ from typing import Any
 from attrs import Factory, frozen
 
 from polygraphy.codegen.docstring import listed_paths, quoted
+from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
 from polygraphy.codegen.script import BACKEND_NAMES, Data, Log, RunScript
+from polygraphy.codegen.tf_graph import TfGraph
 from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = [
@@ -132,11 +134,14 @@ class CheckLintScript:
 
 @frozen
 class CheckCompatibilityScript:
-    """A program that tries a model in some backends."""
+    """A program that tries a model in some backends; `graph` says how one of TensorFlow is
+    loaded.
+    """
 
     command: Sequence[str]
     path: str
     backends: Sequence[str]
+    graph: TfGraph | None = None
     providers: Sequence[str] | None = None
     graph_optimization_level: str | None = None
     data: Data = Data()
@@ -151,7 +156,14 @@ class CheckCompatibilityScript:
             runners=self.backends,
             providers=self.providers,
             graph_optimization_level=self.graph_optimization_level,
+            onnx=OnnxModel(graph=self.graph),
+            tf=self.graph or TfGraph(),
         )
+
+    @property
+    def converts(self) -> bool:
+        """Whether a backend runs what a model of TensorFlow is converted to."""
+        return self.graph is not None and any(name != "tf" for name in self.backends)
 
     def render(self) -> str:
         """Return the program."""

@@ -6,6 +6,7 @@ They run in this process: importing a framework takes seconds.
 from __future__ import annotations
 
 import json
+import runpy
 import shlex
 import sys
 from collections.abc import Callable
@@ -138,7 +139,7 @@ def test_the_graph_is_saved_as_it_is_run(polygraphy: Any, tf_models: Path, folde
 def test_tensorrt_in_tensorflow(polygraphy: Any, tf_models: Path) -> None:
     import tensorflow as tf
 
-    if tf.sysconfig.get_build_info().get("is_tensorrt_build"):
+    if has_tensorrt(tf):
         pytest.skip("it has TensorRT")
     done = polygraphy(
         "polygraphy run model.pb --tf --tftrt --minimum-segment-size 2 --dynamic-op", cwd=tf_models
@@ -159,6 +160,109 @@ def test_models_of_tensorflow_are_converted(
     assert made.opset_import[0].version == 15
     assert [value.name for value in made.graph.input] == ["x:0"]
     assert polygraphy("polygraphy run made.onnx --onnxrt --onnx").code == 0
+
+
+@has_tensorflow
+@pytest.mark.parametrize("model", ["model.pb", "model.keras", "saved", "checkpoints"])
+def test_models_of_tensorflow_are_tried_in_every_backend(
+    polygraphy: Any, tf_models: Path, model: str
+) -> None:
+    done = polygraphy(f"polygraphy check compatibility {model} --tf", cwd=tf_models)
+    assert done.code == 0, done.err
+    assert "PASSED | tf runs the model." in done.out
+    pytest.importorskip("tf2onnx")
+    done = polygraphy(f"polygraphy check compatibility {model}")
+    assert done.code == 0, done.err
+    for backend in ("tf", "onnxrt", "onnx"):
+        assert f"PASSED | {backend} runs the model." in done.out
+
+
+@pytest.fixture(scope="module")
+def golden_tf_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the models that the golden programs about TensorFlow run."""
+    from tests.adapters.tensorflow import graphs
+
+    made = tmp_path_factory.mktemp("golden")
+    (made / "folder").mkdir()
+
+    def build(tf: Any, v1: Any, weight: Any) -> None:
+        x = v1.placeholder(tf.float32, [None, 4], name="x")
+        tf.nn.relu(tf.matmul(x, weight, name="a"), name="b")
+
+    def save_checkpoint(tf: Any, v1: Any) -> None:
+        build(tf, v1, v1.get_variable("weight", initializer=graphs.WEIGHT))
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            v1.train.Saver().save(session, str(made / "folder" / "name"))
+
+    graphs.in_graph(save_checkpoint)
+    graph = graphs.in_graph(lambda tf, v1: build(tf, v1, tf.constant(graphs.WEIGHT)))
+    (made / "model.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    graphs.write_keras(made / "model.keras")
+    graphs.write_saved_model(made / "saved")
+    return made
+
+
+GOLDEN_TF = {
+    "run_tf": (),
+    "run_tf_ckpt": ("a.pb",),
+    "run_tf_flags": (),
+    "run_tf_session": ("frozen.pb", "board", "traces/run-0.json"),
+    "run_tf_tftrt": (),
+    "inspect_model_tf": (),
+    "convert_tf": ("model.onnx",),
+    "check_compatibility_tf": (),
+}
+"""The golden programs that use TensorFlow, and what they write."""
+
+
+def test_every_golden_program_about_tensorflow_is_executed() -> None:
+    programs = (Path(__file__).parents[1] / "codegen" / "golden").glob("*.py")
+    about = {path.stem for path in programs if "backend.tf import" in path.read_text("utf-8")}
+    assert about | {"inspect_model_tf"} == set(GOLDEN_TF)
+
+
+@has_tensorflow
+@pytest.mark.parametrize("name", GOLDEN_TF)
+def test_golden_programs_run_in_tensorflow(
+    name: str,
+    golden_tf_models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("tf2onnx")
+    import tensorflow as tf
+
+    monkeypatch.chdir(golden_tf_models)
+    program = Path(__file__).parents[1] / "codegen" / "golden" / f"{name}.py"
+    with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
+        runpy.run_path(str(program), run_name="__main__")
+        sys.exit(0)
+    told = capsys.readouterr()
+    assert "Traceback" not in told.err
+    if "UseTfTrt" in program.read_text() and not has_tensorrt(tf):
+        assert left.value.code == 3
+        assert "was built without TensorRT" in told.err
+        return
+    assert not left.value.code, told.err
+    for written in GOLDEN_TF[name]:
+        assert (golden_tf_models / written).exists()
+
+
+def has_tensorrt(tf: Any) -> bool:
+    return bool(tf.sysconfig.get_build_info().get("is_tensorrt_build"))
+
+
+@has_tensorflow
+def test_names_that_a_model_does_not_have_say_nothing_about_a_backend(
+    polygraphy: Any, tf_models: Path
+) -> None:
+    command = "polygraphy check compatibility"
+    for mistake in ("checkpoints --ckpt frist", "model.pb --tf --tf-outputs prodct"):
+        done = polygraphy(f"{command} {mistake}", cwd=tf_models)
+        assert done.code == 2
+        assert "FAILED | tf" not in done.out
+        assert "does not exist" in done.err
 
 
 @has_tensorflow
@@ -262,7 +366,14 @@ def test_a_program_is_compared_layer_by_layer(polygraphy: Any, folder: Path) -> 
 @pytest.mark.skipif(mod.has_mod("tensorflow"), reason="TensorFlow is installed")
 def test_without_tensorflow_one_line_says_how_to_get_it(polygraphy: Any, folder: Path) -> None:
     (folder / "model.pb").write_bytes(b"\n")
-    for command in ("run model.pb --tf", "run model.pb --onnxrt", "convert model.pb -o m.onnx"):
+    for command in (
+        "run model.pb --tf",
+        "run model.pb --onnxrt",
+        "convert model.pb -o m.onnx",
+        "inspect model model.pb",
+        "check compatibility model.pb",
+        "check compatibility model.pb --tf",
+    ):
         done = polygraphy(f"polygraphy {command}")
         assert done.code == 3
         assert "pip install 'polygraphy[tensorflow]'" in done.err

@@ -409,7 +409,14 @@ def programs_about_models(texts: list[str]) -> list[str]:
             )
         ),
         (CheckLintCommand(), {LintOptions: LintOptions(output=f"{first}.json")}),
-        (CheckCompatibilityCommand(), {BackendOptions: BackendOptions(backends=("onnxrt",))}),
+        (
+            CheckCompatibilityCommand(),
+            {
+                BackendOptions: BackendOptions(backends=("onnxrt", "tf")),
+                ModelOptions: ModelOptions(first, "ckpt", {third: ((1, 2),)}),
+                TfLoadOptions: TfLoadOptions(ckpt=second, tf_outputs=(third, "y")),
+            },
+        ),
     ]
     return [
         command.render(Values({**shared, **groups}), ["polygraphy", *command.name.split(), *texts])

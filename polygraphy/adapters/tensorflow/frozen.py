@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
@@ -35,9 +36,15 @@ class GraphFromFrozen(BaseLoader):
 
         Raises:
             FileError: the file is missing or empty.
-            ModelError: it holds no `GraphDef`.
+            ModelError: it holds no `GraphDef`, or is a folder.
             BackendError: the graph uses an operator that this TensorFlow does not have.
         """
+        if Path(self._path).is_dir():
+            raise ModelError(
+                f"The folder {self._path} holds neither a SavedModel (saved_model.pb) nor a"
+                " checkpoint (NAME.index), and a frozen graph is a file.",
+                path=self._path,
+            )
         path = readable_file(self._path, "Model")
         definition = tensorflow_module().compat.v1.GraphDef()
         G_LOGGER.info(f"Loading TensorFlow graph: {path.absolute()}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ tf = pytest.importorskip("tensorflow")
 
 from polygraphy import constants  # noqa: E402
 from polygraphy.adapters.tensorflow.conversion import onnx_from_tf_graph  # noqa: E402
+from polygraphy.adapters.tensorflow.module import tensorflow_module  # noqa: E402
 from polygraphy.backend.tf import (  # noqa: E402
     ModifyGraphOutputs,
     graph_from_frozen,
@@ -302,20 +301,14 @@ def test_what_tf2onnx_cannot_convert_is_named(evaluate: Any) -> None:
 
 
 @pytest.mark.parametrize(("level", "expected"), [("", "2"), ("3", "3")])
-def test_its_log_level_is_set_unless_it_is(level: str, expected: str) -> None:
-    code = (
-        "import os\n"
-        "from polygraphy.adapters.tensorflow.module import tensorflow_module\n"
-        "tensorflow_module()\n"
-        "print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
-    )
-    environment = {name: v for name, v in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    if level:
-        environment["TF_CPP_MIN_LOG_LEVEL"] = level
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert done.stdout.split()[-1] == expected
+def test_its_log_level_is_set_unless_it_is(
+    level: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)  # Put back as it was, whatever comes.
+    if not level:
+        monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    tensorflow_module()
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == expected
 
 
 def test_a_graph_that_only_takes_inputs_is_refused(tmp_path: Path) -> None:
