@@ -20,11 +20,13 @@ test:
 	$(TEST_VENV)/bin/python $(PIP) install --editable '.[test]'
 	@$(MAKE) --no-print-directory check BIN=$(TEST_VENV)/bin
 
-# The tests again, with TensorFlow, PyTorch and TensorRT-RTX installed: gigabytes.
+# The tests that use TensorFlow, PyTorch, TensorRT-RTX or a browser, with these installed: gigabytes. Pytest's first lines
+# say which of them this platform has.
 test-all:
 	$(PYTHON) -m venv --clear $(TEST_ALL_VENV)
-	$(TEST_ALL_VENV)/bin/python $(PIP) install --editable '.[test,test-all]'
-	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 -m "not packaging"
+	$(TEST_ALL_VENV)/bin/python $(PIP) install --editable '.[test,test-all]' || \
+		{ echo "test-all: its packages could not be installed: pip says above which one is missing here"; exit 1; }
+	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 -m "extra and not packaging"
 
 # All checks in an environment that exists: make check BIN=/path/to/venv/bin
 BIN ?= $(TEST_VENV)/bin

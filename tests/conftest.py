@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from polygraphy import mod
-from tests.support import g1, g2, g3, g4
+from tests.support import extra_packages, g1, g2, g3, g4
 
 if mod.has_mod("tensorflow") and mod.has_mod("triton"):
     import triton  # noqa: F401 - Where it comes after TensorFlow, the process ends.
@@ -25,6 +26,28 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
 
 settings.register_profile("quick", max_examples=15, derandomize=True)
+
+
+def pytest_report_header() -> str:
+    """Say which packages there are besides those that every run of the tests has."""
+    return f"extra packages: {extra_packages.installed()}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use a package of the extra `test-all`, which `make test-all` runs."""
+    for item in items:
+        if extra_packages.uses_extra(item):
+            item.add_marker(extra_packages.MARKER)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that no environment of ours would run."""
+    report: Any = yield
+    if report.skipped and extra_packages.lacks_marker(item, str(report.longrepr)):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} needs pytest.mark.{extra_packages.MARKER}"
+    return report
 
 
 @pytest.fixture(scope="session")

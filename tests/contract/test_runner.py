@@ -26,6 +26,8 @@ from tests.contract.runners import (
     as_described,
 )
 
+pytestmark = pytest.mark.extra
+
 X = np.array([[1.5, -2], [3, np.inf]], dtype=np.float32)
 
 
