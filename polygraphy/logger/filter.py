@@ -45,6 +45,7 @@ class SeverityFilter:
         # The first table is the configured one; each `verbosity` in force lays one over it.
         self._tables = [_Holder(SeverityTable(severity))]
         self._floor = self.module_severity.floor
+        self._is_by_module = self.module_severity.has_paths
 
     @property
     def module_severity(self) -> SeverityTable:
@@ -72,6 +73,7 @@ class SeverityFilter:
     def _table_changed(self) -> None:
         table = self.module_severity
         self._floor = table.floor
+        self._is_by_module = table.has_paths
         for callback in self.logger_callbacks:
             callback(table)
 

@@ -35,7 +35,6 @@ def module_path(path: str) -> str:
 def text_lines(
     message: str,
     severity: int,
-    *,
     depth: int = 0,
     letter: bool = True,
     timestamp: bool = False,
@@ -46,7 +45,7 @@ def text_lines(
     Args:
         message: One or more lines; one line break at the end is dropped.
         severity: Gives the letter.
-        depth: Levels of indentation, which come after the tags.
+        depth: Levels of indentation, which come after the tags; none if negative.
         letter: Whether to start with the severity's letter.
         timestamp: Whether to give the local time.
         place: Source file and line, empty for none.
@@ -59,8 +58,10 @@ def text_lines(
     if place:
         head += f"[{place}] "
     indent = TAB * depth
-    break_ = "\n" + (TAB if head else "") + indent
-    return head + indent + message.removesuffix("\n").replace("\n", break_)
+    if "\n" in message:
+        break_ = "\n" + (TAB if head else "") + indent
+        message = message.removesuffix("\n").replace("\n", break_)
+    return head + indent + message
 
 
 def json_line(message: str, severity: int, *, module: str, line: int) -> str:

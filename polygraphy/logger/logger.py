@@ -10,6 +10,7 @@ from polygraphy.logger import errors
 from polygraphy.logger import severity as levels
 from polygraphy.logger.filter import SeverityFilter, caller_frame
 from polygraphy.logger.layout import json_line, module_path, text_lines
+from polygraphy.logger.pending import PendingLines
 from polygraphy.logger.scope import Scope
 from polygraphy.logger.sinks import LogFile, forward, write_console
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, ParamSpec, TypeAlias, TypeVar
 
     from polygraphy.logger.severity import Levels
+    from polygraphy.logger.sinks import Line
 
     P = ParamSpec("P")
     R = TypeVar("R")
@@ -87,9 +89,12 @@ class Logger(SeverityFilter):
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """Replace the lock, in the child of a fork: another thread may have held it there."""
+        """Replace the lock, in the child of a fork: another thread may have held it there. Lines
+        that wait to be written are the parent's.
+        """
         # Re-entrant, because a signal handler may log in the middle of a write.
         self._lock = _thread.RLock()
+        self._pending = PendingLines(self._write_lines)
 
     # How messages look, and where they go.
 
@@ -100,6 +105,21 @@ class Logger(SeverityFilter):
             lambda: depth.set(depth.get() + level),
             lambda: depth.set(depth.get() - level),
         )
+
+    def together(self) -> Scope:
+        """Return a context manager at whose end what was logged within is written, all at once.
+
+        It is for many lines in a short time, of which each would cost system calls. All lines keep
+        their order, those of other threads and of the other stream, too; and they are written when
+        an exception or ctrl-C ends the context.
+        """
+        return Scope(
+            lambda: self._locked(self._pending.hold), lambda: self._locked(self._pending.release)
+        )
+
+    def _locked(self, work: Callable[[], object]) -> None:
+        with self._lock:
+            work()
 
     @property
     def log_file(self) -> str | None:
@@ -114,6 +134,7 @@ class Logger(SeverityFilter):
 
     @log_file.setter
     def log_file(self, path: str | PathLike[str] | None) -> None:
+        self._locked(self._pending.flush)
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -136,6 +157,7 @@ class Logger(SeverityFilter):
 
     def restore(self, state: dict[str, object]) -> None:
         """Go back to a configuration that `state` returned; a log file is appended to again."""
+        self._locked(self._pending.flush)
         if self._file is not None and self._file is not state["_file"]:
             self._file.close()
         for name in self._STATE:
@@ -189,6 +211,7 @@ class Logger(SeverityFilter):
             import warnings
 
             message = _text(message)
+            self._locked(self._pending.flush)
             warnings.warn(message, stacklevel=2)
         if self._floor <= levels.WARNING:
             self.log(message, levels.WARNING, mode, 3)
@@ -244,10 +267,13 @@ class Logger(SeverityFilter):
                 the line information, and which module's severity applies.
             error_ok: Log an exception that the callable raises, in place of its message.
         """
-        if not self.is_enabled_for(severity, stack_depth + 1):
+        # Where thousands of lines are logged, each call of a function here would show.
+        if severity < self._floor or (
+            self._is_by_module and not self.is_enabled_for(severity, stack_depth + 1)
+        ):
             return
         try:
-            text = _text(message)
+            text = message if type(message) is str else _text(message)
         except Exception as error:
             if not error_ok:
                 raise
@@ -257,32 +283,39 @@ class Logger(SeverityFilter):
                 if text in self._logged_once:
                     return
                 self._logged_once.add(text)
-        self._write(text, severity, caller_frame(stack_depth))
+        self._write(text, severity, stack_depth + 1)
 
-    def _write(self, text: str, severity: int, frame: FrameType) -> None:
-        module, line = module_path(frame.f_code.co_filename), frame.f_lineno
-        if self.json:
-            laid_out = json_line(text, severity, module=module, line=line)
+    def _write(self, text: str, severity: int, stack_depth: int) -> None:
+        if self.json or self.line_info:  # Finding the line takes longer than all the rest.
+            laid_out = self._with_place(text, severity, caller_frame(stack_depth))
         else:
-            laid_out = text_lines(
-                text,
-                severity,
-                depth=max(0, self._indentation.get()),
-                letter=self.letter,
-                timestamp=self.timestamp,
-                place=f"{module}:{line}" if self.line_info else "",
-            )
+            depth = self._indentation.get()
+            laid_out = text_lines(text, severity, depth, self.letter, self.timestamp)
         with self._lock:
             if self.use_python_logging_system:
-                forward(text, severity, frame)
-            else:
-                write_console(laid_out, severity, colors=self.colors and not self.json)
-            if self._file is not None:
-                self._write_file(self._file, laid_out)
+                self._pending.flush()
+                forward(text, severity, caller_frame(stack_depth))
+                self._write_file([(laid_out, severity)])
+                return
+            self._pending.add((laid_out, severity))
 
-    def _write_file(self, file: LogFile, text: str) -> None:
+    def _with_place(self, text: str, severity: int, frame: FrameType) -> str:
+        module, line = module_path(frame.f_code.co_filename), frame.f_lineno
+        if self.json:
+            return json_line(text, severity, module=module, line=line)
+        place, depth = f"{module}:{line}", self._indentation.get()
+        return text_lines(text, severity, depth, self.letter, self.timestamp, place)
+
+    def _write_lines(self, lines: list[Line]) -> None:
+        write_console(lines, colors=self.colors and not self.json)
+        self._write_file(lines)
+
+    def _write_file(self, lines: list[Line]) -> None:
+        file = self._file
+        if file is None:
+            return
         try:
-            file.write(text)
+            file.write(lines)
         except OSError as error:
             # The work matters more than its log: go on without the file, and say so.
             self._file = None

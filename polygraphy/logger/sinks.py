@@ -9,36 +9,53 @@ from polygraphy.logger.severity import CRITICAL, colour_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
-    from typing import TextIO
+    from typing import TextIO, TypeAlias
 
-__all__ = ["LogFile", "forward", "write_console"]
+    Line: TypeAlias = tuple[str, int]
+    """The text of a message, without the final line break, and its severity."""
+
+__all__ = ["LogFile", "forward", "of_one_stream", "write_console"]
 
 
-def write_console(text: str, severity: int, *, colors: bool) -> None:
-    """Write a message to standard error if it is critical, else to standard output.
+def of_one_stream(lines: Sequence[Line]) -> list[Line]:
+    """Return the messages at the start that go to the same stream as the first one."""
+    is_critical = lines[0][1] >= CRITICAL
+    for count, (_, severity) in enumerate(lines):
+        if (severity >= CRITICAL) != is_critical:
+            return list(lines[:count])
+    return list(lines)
+
+
+def write_console(lines: Sequence[Line], *, colors: bool) -> None:
+    """Write messages that go to the same stream: to standard error if they are critical, else to
+    standard output.
 
     The streams are those of the moment, so that redirecting `sys.stdout` works. What cannot be
     encoded is escaped. A reader that went away (`polygraphy ... | head`) is not an error: what it
     would have read is dropped from then on.
 
     Args:
-        text: One or more lines, without the final line break.
-        severity: Chooses the stream and the colour.
+        lines: The messages; severities choose the stream and the colours.
         colors: Whether to colour the text if the stream is a terminal.
 
     Raises:
         OSError: The stream cannot be written to (a full disk, for example).
     """
-    stream: TextIO | None = sys.stderr if severity >= CRITICAL else sys.stdout
+    stream: TextIO | None = sys.stderr if lines[0][1] >= CRITICAL else sys.stdout
     if stream is None or getattr(stream, "closed", False):
         return
     if colors and _shows_colours(stream):
-        text = _coloured(text, severity)
+        lines = [(_coloured(text, severity), severity) for text, severity in lines]
     try:
-        _write(stream, text + "\n")
+        _write(stream, _joined(lines))
     except BrokenPipeError:
         _discard_from_now_on(stream)
+
+
+def _joined(lines: Sequence[Line]) -> str:
+    return "\n".join([*[text for text, _ in lines], ""])
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -90,7 +107,7 @@ def _without_escapes(text: str) -> str:
 
 
 class LogFile:
-    """A file that log lines are appended to, each one handed to the system at once.
+    """A file that log lines are appended to, handed to the system at once.
 
     Creating it creates the parent folders and empties the file. It may be closed at any time: the
     next `write` opens it again and appends.
@@ -122,15 +139,15 @@ class LogFile:
             opener=opener,
         )
 
-    def write(self, text: str) -> None:
-        """Append `text` and a line break, without terminal control sequences.
+    def write(self, lines: Sequence[Line]) -> None:
+        """Append messages, without terminal control sequences.
 
         Raises:
             OSError: The file cannot be written to.
         """
         if self._stream is None:
             self._stream = self._open()
-        self._stream.write(_without_escapes(text) + "\n")
+        self._stream.write(_without_escapes(_joined(lines)))
 
     def close(self) -> None:
         """Close the file until the next `write`."""

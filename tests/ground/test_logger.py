@@ -423,6 +423,8 @@ class TestCost:
         monkeypatch.setattr(logger_module, "caller_frame", forbidden)
         log.verbose("x")
         assert not log.is_enabled_for(log.VERBOSE)
+        log.info("A shown one does not, either, unless its place is shown.")
+        log.line_info = True
         with pytest.raises(AssertionError, match="stack"):
             log.info("x")
 

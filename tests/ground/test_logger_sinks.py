@@ -275,6 +275,147 @@ class TestPythonLogging:
         assert caplog.records == []
 
 
+class Writes(io.StringIO):
+    """A stream that tells its writes apart, and may be interrupted in one of them."""
+
+    def __init__(self, interrupted: int = -1) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+        self._interrupted = interrupted
+
+    def write(self, text: str) -> int:
+        if len(self.writes) == self._interrupted:
+            self._interrupted = -1
+            raise KeyboardInterrupt
+        self.writes.append(text)
+        return len(text)
+
+
+def standard_output(monkeypatch: pytest.MonkeyPatch) -> Writes:
+    stream = Writes()
+    monkeypatch.setattr(sys, "stdout", stream)
+    return stream
+
+
+class TestTogether:
+    def test_lines_are_written_at_once(
+        self, log: Logger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        out = standard_output(monkeypatch)
+        log.log_file = tmp_path / "log"
+        with log.together():
+            log.info("a\nb")
+            log.error("c")
+            assert out.writes == []
+        assert out.writes == ["[I] a\n    b\n[E] c\n"]
+        assert (tmp_path / "log").read_text() == out.writes[0]
+        log.info("d")
+        assert out.writes[1:] == ["[I] d\n"]
+
+    def test_both_streams_keep_their_order(
+        self, log: Logger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        both = Writes()
+        monkeypatch.setattr(sys, "stdout", both)
+        monkeypatch.setattr(sys, "stderr", both)
+        with log.together():
+            for severity in (log.INFO, log.ERROR, log.CRITICAL, log.INFO):
+                log.log("x", severity)
+        assert both.writes == ["[I] x\n[E] x\n", "[!] x\n", "[I] x\n"]
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+    def test_written_when_an_exception_ends_it(
+        self, log: Logger, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    ) -> None:
+        out = standard_output(monkeypatch)
+        with pytest.raises(error), log.together():
+            log.info("a")
+            raise error
+        assert out.writes == ["[I] a\n"]
+
+    def test_ctrl_c_in_the_middle_of_writing_loses_nothing(
+        self, log: Logger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        out = Writes(interrupted=0)
+        monkeypatch.setattr(sys, "stdout", out)
+        with pytest.raises(KeyboardInterrupt), log.together():
+            log.info("a")
+            log.info("b")
+        assert out.writes == ["[I] a\n[I] b\n"]
+
+    def test_lines_of_other_threads_keep_their_order(
+        self, log: Logger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        out = standard_output(monkeypatch)
+        with log.together():
+            log.info("first")
+            thread = threading.Thread(target=log.info, args=("second",))
+            thread.start()
+            thread.join()
+            log.info("third")
+        assert "".join(out.writes) == "[I] first\n[I] second\n[I] third\n"
+
+    def test_nested_ones_hold_nothing_back_for_longer(
+        self, log: Logger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        out = standard_output(monkeypatch)
+        with log.together():
+            log.info("a")
+            with log.together():
+                log.info("b")
+            assert out.writes == ["[I] a\n[I] b\n"]
+            log.info("c")
+        assert out.writes[1:] == ["[I] c\n"]
+
+    def test_what_cannot_be_written_is_not_tried_again(
+        self, log: Logger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Full(io.StringIO):
+            def write(self, _text: str) -> int:
+                raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(sys, "stdout", Full())
+        with pytest.raises(OSError, match="No space"), log.together():
+            log.info("a")
+        out = Writes()
+        monkeypatch.setattr(sys, "stdout", out)
+        log.info("b")
+        assert out.writes == ["[I] b\n"]
+
+    def test_other_files_and_handlers_come_in_their_turn(
+        self,
+        log: Logger,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        out = standard_output(monkeypatch)
+        log.log_file = tmp_path / "first"
+        with log.together():
+            log.info("a")
+            log.log_file = tmp_path / "second"
+            log.info("b")
+            log.use_python_logging_system = True
+            log.error("c")
+            assert out.writes == ["[I] a\n", "[I] b\n"]
+        log.log_file = None
+        assert (tmp_path / "first").read_text() == "[I] a\n"
+        assert (tmp_path / "second").read_text() == "[I] b\n[E] c\n"
+        assert [record.message for record in caplog.records] == ["c"]
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_a_child_writes_its_own_lines_only(self, capfd: Capture) -> None:
+        with G_LOGGER.together():
+            G_LOGGER.info("from the parent")
+            child = os.fork()
+            if child == 0:
+                G_LOGGER.info("from the child")
+                os._exit(0)
+            os.waitpid(child, 0)
+        assert capfd.readouterr().out == "[I] from the child\n[I] from the parent\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_does_not_inherit_a_lock_that_another_thread_holds(capfd: Capture) -> None:

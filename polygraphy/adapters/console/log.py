@@ -21,6 +21,8 @@ from polygraphy.logger import G_LOGGER
 __all__ = ["LogConsole"]
 
 _ENOUGH_TO_SPREAD = 10
+_QUICK = 1 << 14
+"""Elements whose statistics are computed before anybody could read a line."""
 
 
 class LogConsole:
@@ -82,6 +84,13 @@ class LogConsole:
 
     def iteration_compared(self, pair: PairResult) -> None:
         """The outputs of one iteration of two runs were compared."""
+        if _is_quick(pair):
+            with G_LOGGER.together():
+                self._tell(pair)
+        else:
+            self._tell(pair)
+
+    def _tell(self, pair: PairResult) -> None:
         with G_LOGGER.indent():
             if pair.iteration > 0:
                 G_LOGGER.info(
@@ -123,6 +132,19 @@ class LogConsole:
                 G_LOGGER.finish("PASSED | Output Validation")
             else:
                 G_LOGGER.error("FAILED | Output Validation")
+
+
+def _is_quick(pair: PairResult) -> bool:
+    """Tell whether the lines about an iteration follow each other so quickly that they may as well
+    come together.
+    """
+    size = 0
+    for outputs in pair.outputs:
+        for output in outputs.values():
+            if not isinstance(output, np.ndarray):
+                return False
+            size += output.size
+    return size < _QUICK
 
 
 def _spread(runtimes: Sequence[float]) -> str:

@@ -53,17 +53,17 @@ def rounded_up(value: float | None) -> str:
 
 def statistics(summary: Summary) -> str:
     """Return the statistics of an array in one line."""
+    # All of these are numbers, which need no `brief`.
     return (
-        f"mean={brief(summary.mean)}, std-dev={brief(summary.std)}, var={brief(summary.var)},"
-        f" median={brief(summary.median)}, min={brief(summary.min)} at {summary.argmin},"
-        f" max={brief(summary.max)} at {summary.argmax},"
-        f" avg-magnitude={brief(summary.avg_magnitude)}"
+        f"mean={summary.mean:.5g}, std-dev={summary.std:.5g}, var={summary.var:.5g},"
+        f" median={summary.median:.5g}, min={summary.min:.5g} at {summary.argmin},"
+        f" max={summary.max:.5g} at {summary.argmax}, avg-magnitude={summary.avg_magnitude:.5g}"
     )
 
 
 def percentiles(summary: Summary) -> str:
     """Return the quantiles of an array in one line."""
-    return ", ".join(f"p{q * 100:g}={brief(value)}" for q, value in summary.quantiles.items())
+    return ", ".join([f"p{q * 100:g}={value:.5g}" for q, value in summary.quantiles.items()])
 
 
 def bars(histogram: Histogram) -> str:

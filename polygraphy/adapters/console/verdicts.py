@@ -25,7 +25,7 @@ from polygraphy.adapters.console.numbers import (
 )
 from polygraphy.adapters.console.outputs import log_outputs
 from polygraphy.domain.accuracy import AccuracyResult, PairResult, WorstOutput
-from polygraphy.domain.arithmetic import Element, Summary, histogram, summarize
+from polygraphy.domain.arithmetic import Element, Summary, histogram
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, UncomparedResult
@@ -64,9 +64,8 @@ def _log_compared(pair: PairResult, result: OutputCompareResult) -> None:
                 f"Tolerance: [abs={tolerance(limits.atol)}, rel={tolerance(limits.rtol)}] |"
                 f" Checking {_named(statistic, result)} error"
             )
-        if result.arrays is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
-            threads = result.difference.threads if result.difference is not None else 1
-            summaries = [summarize(array, threads=threads) for array in result.arrays]
+        if result.difference is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
+            summaries = result.difference.operands()
             for index, summary in enumerate(summaries):
                 _log_array(pair.runners[index], pair.outputs[index], result, index, summary)
             _log_metrics(result)
@@ -125,7 +124,7 @@ def _log_metrics(result: OutputCompareResult) -> None:
 
 
 def _log_histograms(
-    pair: PairResult, result: OutputCompareResult, summaries: list[Summary]
+    pair: PairResult, result: OutputCompareResult, summaries: Sequence[Summary]
 ) -> None:
     assert result.arrays is not None and result.difference is not None
     tensors = (result.tensor0, result.tensor1)

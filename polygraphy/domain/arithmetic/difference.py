@@ -12,12 +12,20 @@ from attrs import frozen
 from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
 from polygraphy.domain.arithmetic.mismatches import Formula, Limit, MismatchRow
 from polygraphy.domain.arithmetic.ordering import Ordered, order
-from polygraphy.domain.arithmetic.pair import Channel, DifferenceReader, DifferenceStream, Pair
+from polygraphy.domain.arithmetic.pair import (
+    Channel,
+    DifferenceReader,
+    DifferenceStream,
+    Pair,
+    PairStream,
+)
+from polygraphy.domain.arithmetic.rows import LONGEST
 from polygraphy.domain.arithmetic.summary import (
     QUANTILES,
     Summary,
     Watch,
     checked,
+    summarize,
     summarize_stream,
 )
 from polygraphy.domain.arithmetic.survey import Extent, survey, watch_mismatches
@@ -92,6 +100,7 @@ class Difference:
         self._mismatches: dict[Limit, Mismatches] = {}
         self._summaries: dict[Channel, Summary] = {}
         self._ordered: dict[Channel, Ordered] = {}
+        self._operands: tuple[Summary, Summary] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,15 +134,25 @@ class Difference:
         formula: Formula = "either",
         quantiles: Iterable[float] = QUANTILES,
     ) -> Mismatches:
-        """`mismatches` and `summaries` in one pass, for when both will be asked for."""
+        """`mismatches` and `summaries` in one pass, for when both will be asked for; of small
+        arrays that of the operands, too.
+        """
         limit = Limit(atol, rtol, formula)
         probabilities = checked(quantiles)
         if self.size and not self._summaries and limit not in self._mismatches:
-            rows: dict[int, MismatchRow] = {}
-            watch = watch_mismatches(limit, rows)
-            self._describe(("absolute", "relative"), probabilities, watch)
-            self._mismatches[limit] = self._put_together([rows[start] for start in sorted(rows)])
+            self._measure(limit, probabilities)
         return self.mismatches(atol, rtol, formula)
+
+    def _measure(self, limit: Limit, quantiles: tuple[float, ...]) -> None:
+        rows: dict[int, MismatchRow] = {}
+        watch = watch_mismatches(limit, rows)
+        if self.size <= LONGEST and PairStream.suits(self._pair):
+            found = summarize_stream(PairStream(self._pair), quantiles, self.threads, watch)
+            self._keep(("absolute", "relative"), found[:2])
+            self._operands = found[2], found[3]
+        else:
+            self._describe(("absolute", "relative"), quantiles, watch)
+        self._mismatches[limit] = self._put_together([rows[start] for start in sorted(rows)])
 
     def element(self, position: int) -> Element:
         """The values and the differences at a C-order position."""
@@ -192,6 +211,16 @@ class Difference:
         """`absolute` and `relative` in one pass, which is cheaper than one after the other."""
         absolute, relative = self._summarize(("absolute", "relative"), checked(quantiles))
         return absolute, relative
+
+    def operands(self) -> tuple[Summary, Summary]:
+        """Summaries of the value and of the reference."""
+        if self._operands is None:
+            value, reference = self._pair.value.array, self._pair.reference.array
+            self._operands = (
+                summarize(value, threads=self.threads),
+                summarize(reference, threads=self.threads),
+            )
+        return self._operands
 
     def absolute_histogram(self, bins: int = 10) -> Histogram:
         """The distribution of the finite absolute differences over their own range."""
@@ -285,7 +314,9 @@ class Difference:
     ) -> None:
         """Summarise channels in a pass, and keep all that the summaries tell."""
         stream = DifferenceStream(self._pair, *channels)
-        found = summarize_stream(stream, quantiles, self.threads, watch)
+        self._keep(channels, summarize_stream(stream, quantiles, self.threads, watch))
+
+    def _keep(self, channels: Sequence[Channel], found: Sequence[Summary]) -> None:
         for channel, summary in zip(channels, found, strict=True):
             self._summaries[channel] = summary
             self._extents[channel] = Extent.of(summary)

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 
-__all__ = ["median_of", "quantile_of", "ranks_beside"]
+__all__ = ["between", "median_of", "middle", "quantile_of", "ranks_beside", "split"]
 
 
 def median_of(element: Callable[[int], float], valid: int) -> float:
@@ -16,13 +16,18 @@ def median_of(element: Callable[[int], float], valid: int) -> float:
     """
     if not valid:
         return math.nan
+    return middle(element((valid - 1) // 2), element(valid // 2))
+
+
+def middle(low: float, high: float) -> float:
+    """The mean of two elements."""
     # Adding 0 takes the sign from a zero: which of two equal zeros is met first is left to chance.
-    low, high = element((valid - 1) // 2) + 0.0, element(valid // 2) + 0.0
+    low, high = low + 0.0, high + 0.0
     if low == high:
         return low
-    middle = (low + high) / 2
+    mean = (low + high) / 2
     # The sum of two huge values may overflow; that of their halves cannot.
-    return middle if math.isfinite(middle) else low / 2 + high / 2
+    return mean if math.isfinite(mean) else low / 2 + high / 2
 
 
 def quantile_of(element: Callable[[int], float], valid: int, probability: float) -> float:
@@ -34,12 +39,15 @@ def quantile_of(element: Callable[[int], float], valid: int, probability: float)
     """
     if not valid:
         return math.nan
-    rank, weight = _split(valid, probability)
-    low = element(rank) + 0.0
-    if not weight:
-        return low
-    high = element(rank + 1)
-    if low == high:
+    rank, weight = split(valid, probability)
+    low = element(rank)
+    return between(low, element(rank + 1) if weight else low, weight)
+
+
+def between(low: float, high: float, weight: float) -> float:
+    """What lies between two elements, `weight` of the way from the first to the second."""
+    low += 0.0
+    if not weight or low == high:
         return low
     step = high - low
     if math.isinf(step):
@@ -51,13 +59,13 @@ def ranks_beside(valid: int, probabilities: Iterable[float]) -> list[int]:
     """The ranks, ascending, whose elements the quantiles need (and for 0.5, the median)."""
     if not valid:
         return []
-    ranks = [_split(valid, probability)[0] for probability in probabilities]
+    ranks = [split(valid, probability)[0] for probability in probabilities]
     return sorted({*ranks, *(min(rank + 1, valid - 1) for rank in ranks)})
 
 
 @functools.lru_cache(maxsize=1024)
-def _split(valid: int, probability: float) -> tuple[int, float]:
-    """The rank below a quantile, and how far it is from there to the next one."""
+def split(valid: int, probability: float) -> tuple[int, float]:
+    """The rank below a quantile, of `valid` elements, and how far it is from there to the next."""
     virtual = (valid - 1) * probability
     rank = min(math.floor(virtual), valid - 1)
     return rank, virtual - rank

@@ -12,14 +12,16 @@ from polygraphy.domain.arithmetic import blocks
 from polygraphy.domain.arithmetic.kernels import Kernel, kernel_for
 from polygraphy.domain.arithmetic.scratch import Scratch
 from polygraphy.domain.arithmetic.streams import RealReader, Stream
-from polygraphy.domain.arithmetic.widen import Array, Flat, Floats
+from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Kind, Reals
 
-__all__ = ["Channel", "DifferenceReader", "DifferenceStream", "Pair"]
+__all__ = ["Channel", "DifferenceReader", "DifferenceStream", "Pair", "PairStream", "Side"]
 
 KEPT = 1 << 14
 """Most elements whose differences are formed only once, and kept."""
 
 Channel: TypeAlias = Literal["absolute", "relative"]
+
+Side: TypeAlias = Literal["value", "reference"]
 
 
 class Pair:
@@ -95,7 +97,7 @@ class DifferenceReader(RealReader):
         self._load = pair.loader(scratch)
         self._names = names
 
-    def load(self, start: int, stop: int) -> Sequence[Floats]:
+    def load(self, start: int, stop: int) -> Sequence[Reals]:
         """See `Reader`."""
         self.kernel = self._load(start, stop)
         vectors = _vectors(self.kernel, self._names)
@@ -116,6 +118,8 @@ class DifferenceStream(Stream[DifferenceReader]):
         self.shape = pair.shape
         self.size = pair.size
         self.channels = len(channels)
+        self.origins = (0,) * len(channels)
+        self.integral = (False,) * len(channels)
         self._pair = pair
         self._names = channels
 
@@ -128,6 +132,48 @@ class DifferenceStream(Stream[DifferenceReader]):
         kernel = self._pair.take(positions).kernel(Scratch(positions.size))
         kernel.load(0, positions.size)
         return _vectors(kernel, self._names)
+
+
+class PairStream(DifferenceStream):
+    """The absolute and the relative differences of a pair of real arrays, then both arrays."""
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__(pair, "absolute", "relative")
+        sides = pair.value, pair.reference
+        self.channels += len(sides)
+        self.origins = (*self.origins, 0, 0)
+        self.integral = (*self.integral, *(side.kind.integral for side in sides))
+
+    @staticmethod
+    def suits(pair: Pair) -> bool:
+        """Whether float64 holds all elements of both arrays."""
+        return all(side.kind in (Kind.NARROW, Kind.REAL) for side in (pair.value, pair.reference))
+
+    def reader(self, scratch: Scratch) -> DifferenceReader:
+        """See `Stream`."""
+        return _PairReader(self._pair, scratch)
+
+    def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
+        """See `Stream`."""
+        sides = self._pair.value, self._pair.reference
+        taken = [side.take(positions).astype(np.float64) for side in sides]
+        return (*super().sample(positions), *taken)
+
+
+class _PairReader(DifferenceReader):
+    def __init__(self, pair: Pair, scratch: Scratch) -> None:
+        super().__init__(pair, ("absolute", "relative"), scratch)
+        self._sides = [(side, scratch.floats()) for side in (pair.value, pair.reference)]
+
+    def load(self, start: int, stop: int) -> Sequence[Reals]:
+        sides = [flat.reals(start, stop, out) for flat, out in self._sides]
+        self._channels = (*super().load(start, stop), *sides)
+        return self._channels
+
+    def extremes(self, channel: int) -> tuple[float, float]:
+        if channel < len(self._names):
+            return super().extremes(channel)
+        return RealReader.extremes(self, channel)
 
 
 def _vectors(kernel: Kernel, names: Sequence[Channel]) -> tuple[Floats, ...]:

@@ -55,10 +55,12 @@ class Stream(abc.ABC, Generic[AnyReader_co]):
     shape: tuple[int, ...]
     size: int
     channels: int = 1
-    origin: int = 0
-    """What the means of described rows are relative to."""
-    integral: bool = False
-    """Whether the extremes are reported as whole numbers."""
+    origins: Sequence[int] = (0,)
+    """For each channel, what the means of described rows are relative to."""
+    integral: Sequence[bool] = (False,)
+    """For each channel, whether the extremes are reported as whole numbers."""
+    exact: bool = True
+    """Whether float64 holds all elements."""
 
     @abc.abstractmethod
     def reader(self, scratch: Scratch) -> AnyReader_co:
@@ -97,15 +99,16 @@ class ArrayStream(Stream[Reader]):
     def __init__(self, flat: Flat) -> None:
         self.shape = flat.array.shape
         self.size = flat.size
-        self.integral = flat.kind.integral
+        self.integral = (flat.kind.integral,)
+        self.exact = flat.kind is not Kind.WIDE
         self._flat = flat
-        if flat.kind is Kind.WIDE and flat.size:
-            self.origin = int(flat.item(0))
+        self._origin = int(flat.item(0)) if flat.size and not self.exact else 0
+        self.origins = (self._origin,)
 
     def reader(self, scratch: Scratch) -> Reader:
         """See `Stream`."""
         if self._flat.kind is Kind.WIDE:
-            return _WideReader(self._flat, self.origin, scratch)
+            return _WideReader(self._flat, self._origin, scratch)
         return _ArrayReader(self._flat, scratch)
 
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:

@@ -20,10 +20,11 @@ from polygraphy.domain.arithmetic.ordering import (
     sort_channel,
     start_searches,
 )
+from polygraphy.domain.arithmetic.rows import LONGEST, describe_rows
 from polygraphy.domain.arithmetic.scratch import Scratch, borrowed
 from polygraphy.domain.arithmetic.selection import Search, Tally
 from polygraphy.domain.arithmetic.streams import ArrayStream, Reader, Stream
-from polygraphy.domain.arithmetic.widen import Array, Flat, Index, Kind, unravel
+from polygraphy.domain.arithmetic.widen import Array, Flat, Index, Kind, Reals, unravel
 
 __all__ = ["QUANTILES", "Summary", "Watch", "checked", "summarize", "summarize_stream"]
 
@@ -135,15 +136,49 @@ def _summarize_block(
 ) -> list[Summary]:
     with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
         reader = stream.reader(scratch)
-        ordered = scratch.floats()[: stream.size]
-        summaries = []
-        for i, channel in enumerate(reader.load(0, stream.size)):
-            statistics = sort_channel(channel, quantiles, ordered)
-            row = reader.describe(i, (ordered.item(0), ordered.item(-1)))
-            summaries.append(_assemble(stream, reader, i, [row], statistics, reload=False))
+        channels = reader.load(0, stream.size)
+        summaries = _summarize_rows(stream, channels, quantiles)
+        if summaries is None:
+            ordered = scratch.floats()[: stream.size]
+            summaries = []
+            for i, channel in enumerate(channels):
+                statistics = sort_channel(channel, quantiles, ordered)
+                row = reader.describe(i, (ordered.item(0), ordered.item(-1)))
+                summaries.append(_assemble(stream, reader, i, [row], statistics, reload=False))
         if watch is not None:
             watch(reader, scratch)(0)
         return summaries
+
+
+def _summarize_rows(
+    stream: Stream[AnyReader], channels: Sequence[Reals], quantiles: Sequence[float]
+) -> list[Summary] | None:
+    """Summarise all channels of a small stream at once; None if that is not for them."""
+    if stream.size > LONGEST or not stream.exact:
+        return None
+    described = describe_rows(np.array(channels, np.float64), quantiles)
+    if described is None:
+        return None
+    return [
+        Summary(
+            size=stream.size,
+            nan=0,
+            posinf=0,
+            neginf=0,
+            zeros=row.zeros,
+            mean=row.mean,
+            std=math.sqrt(row.variance),
+            var=row.variance,
+            median=row.median,
+            min=int(row.low) if integral else row.low,
+            argmin=unravel(row.first_low, stream.shape),
+            max=int(row.high) if integral else row.high,
+            argmax=unravel(row.first_high, stream.shape),
+            avg_magnitude=row.magnitude,
+            quantiles=row.quantiles,
+        )
+        for row, integral in zip(described, stream.integral)
+    ]
 
 
 def _surveyor(
@@ -183,7 +218,7 @@ def _assemble(
     whole = combine(rows)
     mean = var = avg_magnitude = math.nan
     if whole.finite:
-        mean = stream.origin + whole.mean
+        mean = stream.origins[channel] + whole.mean
         var = whole.squares / whole.finite
         avg_magnitude = whole.magnitude
     argmin = argmax = None
@@ -200,9 +235,9 @@ def _assemble(
         std=math.sqrt(var),
         var=var,
         median=ordered.median,
-        min=int(whole.low) if stream.integral else whole.low,
+        min=int(whole.low) if stream.integral[channel] else whole.low,
         argmin=argmin,
-        max=int(whole.high) if stream.integral else whole.high,
+        max=int(whole.high) if stream.integral[channel] else whole.high,
         argmax=argmax,
         avg_magnitude=avg_magnitude,
         quantiles=ordered.quantiles,

@@ -208,12 +208,11 @@ class OutputCompareResult(CompareResult):
         return self._metrics[field]
 
     def _computed(self, field: str) -> float | None:
-        if self.difference is None:
+        is_quantile = field.startswith("quantile")
+        if self.difference is None or (is_quantile and self.quantile is None):
             return None
         metric: Callable[..., float] = getattr(self.difference, field.removesuffix("diff"))
-        if not field.startswith("quantile"):
-            return metric()
-        return None if self.quantile is None else metric(self.quantile)
+        return metric(self.quantile) if is_quantile else metric()
 
     max_absdiff = property(
         lambda self: self._metric("max_absdiff"), doc="Largest absolute difference."
