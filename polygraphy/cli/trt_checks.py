@@ -33,6 +33,7 @@ __all__ = [
     "CONFIG_GROUPS",
     "LOAD_GROUPS",
     "NETWORK_GROUPS",
+    "is_calibrated",
     "warn_about_groups",
     "warn_about_unused",
 ]
@@ -119,9 +120,9 @@ def _unused(values: Values) -> Mapping[str, str]:
         given = flags_given(values, CONFIG_GROUPS, besides=_KEPT_BY_SCRIPTS)
         add(given, ", because --trt-config-script makes the configuration")
         return found
-    if not _is_int8(values[TrtPrecisionOptions]):
+    if not is_calibrated(values[TrtPrecisionOptions]):
         given = flags_given(values, [TrtCalibrationOptions], besides=["--quantization-flags"])
-        add(given, " without --int8")
+        add(given, " without --int8 or --fp8")
     build, tactics, tensors = (
         values[TrtConfigOptions],
         values[TrtTacticOptions],
@@ -140,11 +141,16 @@ def _unused(values: Values) -> Mapping[str, str]:
         add(["--allow-gpu-fallback"], " without --use-dla")
     if values[TrtCalibrationOptions].calib_base_cls != "IInt8LegacyCalibrator":
         legacy = set(flags_given(values, [TrtCalibrationOptions])) & set(_LEGACY)
-        is_told = not _is_int8(values[TrtPrecisionOptions])
+        is_told = not is_calibrated(values[TrtPrecisionOptions])
         add([] if is_told else sorted(legacy), " without --calib-base-cls IInt8LegacyCalibrator")
     return found
 
 
-def _is_int8(options: TrtPrecisionOptions) -> bool:
+def is_calibrated(options: TrtPrecisionOptions) -> bool:
+    """Tell whether something is computed in 8 bits, for which value ranges may have to be found."""
     constraints = options.precision_constraints
-    return options.int8 or (isinstance(constraints, Mapping) and "int8" in constraints.values())
+    layers = {
+        *(options.layer_precisions or {}).values(),
+        *(constraints.values() if isinstance(constraints, Mapping) else ()),
+    }
+    return options.int8 or options.fp8 or bool(layers & {"int8", "float8"})

@@ -28,7 +28,7 @@ from polygraphy.cli.options.trt_precision import (
 )
 from polygraphy.cli.options.trt_profiles import TrtProfileOptions
 from polygraphy.cli.options.trt_tactics import TrtTacticOptions
-from polygraphy.cli.trt_checks import warn_about_unused
+from polygraphy.cli.trt_checks import is_calibrated, warn_about_unused
 from polygraphy.cli.trt_profiles import profiles_of
 from polygraphy.codegen.trt_model import TrtCalibration, TrtConfig, TrtNetwork, TrtTactics
 
@@ -67,7 +67,11 @@ def config_of(values: Values, usage: str, **more: Any) -> TrtConfig:
         precisions=precisions,
         options={name: value for name, value in options.items() if value is not None},
         profiles=profiles_of(values[TrtProfileOptions], values[ModelOptions].input_shapes, usage),
-        calibration=_calibration(values[TrtCalibrationOptions]) if "int8" in precisions else None,
+        calibration=(
+            _calibration(values[TrtCalibrationOptions])
+            if is_calibrated(values[TrtPrecisionOptions])
+            else None
+        ),
         tactics=_tactics(values[TrtTacticOptions], usage),
         postprocess_script=scripts.trt_config_postprocess_script,
     )

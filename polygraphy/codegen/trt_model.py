@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 
 __all__ = ["TrtCalibration", "TrtConfig", "TrtModel", "TrtNetwork", "TrtProfile", "TrtTactics"]
 
@@ -47,7 +47,8 @@ class TrtConfig:
         precisions: the data types that may be computed in, by argument of `CreateConfig`.
         options: further arguments: numbers, names and lists of such.
         profiles: ranges of input shapes.
-        calibration: how int8 is calibrated; None for not at all.
+        calibration: how int8, and fp8 where a model is quantised to it, are calibrated; None for
+            not at all.
         tactics: which tactics are recorded, used or avoided.
         script: what makes the configuration instead.
         postprocess_script: what changes it afterwards.
@@ -66,7 +67,13 @@ class TrtConfig:
     @property
     def is_default(self) -> bool:
         """Whether no configuration needs to be given."""
-        return self == TrtConfig()
+        return evolve(self, calibration=self.own_calibration) == TrtConfig()
+
+    @property
+    def own_calibration(self) -> TrtCalibration | None:
+        """The calibration if it is for the whole model, not only for layers that are quantised."""
+        is_whole = self.precisions.get("int8") or self.precisions.get("fp8")
+        return self.calibration if is_whole else None
 
     @property
     def is_brief(self) -> bool:
@@ -149,6 +156,11 @@ class TrtModel:
     def calibrates(self) -> bool:
         """Whether the build needs input data."""
         return self.config.calibration is not None
+
+    @property
+    def calibrates_layers(self) -> bool:
+        """Whether it needs them for some layers only."""
+        return self.calibrates and self.config.own_calibration is None
 
     @property
     def is_brief(self) -> bool:

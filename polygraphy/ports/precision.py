@@ -58,6 +58,7 @@ class Quantizer(Protocol):
         *,
         method: str = "entropy",
         cache: CalibrationCache = None,
+        keep_nodes: Collection[str] = (),
     ) -> Any:
         """Quantise a model.
 
@@ -69,6 +70,8 @@ class Quantizer(Protocol):
             method: how a range is chosen from the values that were seen: ``entropy``, ``minmax`` or
                 ``percentile``.
             cache: where the ranges are read from if they are there, and else written to.
+            keep_nodes: names of nodes whose inputs are not quantised; one without a name goes by
+                those of the tensors that it computes.
 
         Returns:
             Another `onnx.ModelProto`.

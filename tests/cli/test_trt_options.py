@@ -27,7 +27,7 @@ FLAGS = {
     "--tf32": "CreateConfig(tf32=True)",
     "--fp16": "CreateConfig(fp16=True)",
     "--bf16": "CreateConfig(bf16=True)",
-    "--fp8": "CreateConfig(fp8=True)",
+    "--fp8": "CreateConfig(fp8=True, calibrator=calibrator)",
     "--int8": "CreateConfig(int8=True, calibrator=calibrator)",
     "--precision-constraints prefer": "CreateConfig(precision_constraints='prefer')",
     "--precision-constraints OBEY": "CreateConfig(precision_constraints='obey')",
@@ -37,6 +37,13 @@ FLAGS = {
     "--layer-precisions a:fp16 b:c:float32": (
         "SetLayerPrecisions(load_network, layer_precisions={'a': 'float16', 'b:c': 'float32'})"
     ),
+    "--layer-precisions a:int8": (
+        "SetLayerPrecisions(load_network, layer_precisions={'a': 'int8'}, calibrator=calibrator)"
+    ),
+    "--int8 --layer-precisions a:int8": (
+        "SetLayerPrecisions(load_network, layer_precisions={'a': 'int8'})"
+    ),
+    "--layer-precisions a:fp8 --calibration-cache c": "Calibrator(data_loader, cache='c')",
     "--strongly-typed": f"{_PATH}(MODEL, strongly_typed=True)",
     "--tensor-dtypes x:half": "SetTensorDatatypes(_, tensor_datatypes={'x': 'float16'})",
     "--tensor-datatypes x:int8": "SetTensorDatatypes(_, tensor_datatypes={'x': 'int8'})",

@@ -93,6 +93,14 @@ def test_quantising_gives_another_model_with_the_same_interface(quantizer: Quant
     assert interface(quantized) == interface(model)
 
 
+@pytest.mark.parametrize("dtype", [DataType.INT8, DataType.FLOAT8E4M3FN], ids=str)
+def test_quantising_leaves_nodes_alone(quantizer: Quantizer, dtype: DataTypeEntry) -> None:
+    quantized = quantizer.quantize(models.mlp(), [FEED], dtype, keep_nodes=["logits"])
+    [kept] = [node for node in quantized.graph.node if node.name == "logits"]
+    assert list(kept.input) == ["h_relu", "logits.weight", "logits.bias"]
+    assert interface(quantized) == interface(models.mlp())
+
+
 def test_quantising_without_data_is_refused(quantizer: Quantizer) -> None:
     with pytest.raises(InputError):
         quantizer.quantize(models.mlp(), [], DataType.INT8)

@@ -54,10 +54,12 @@ class FakeQuantizer:
 
     Attributes:
         calls: data type and number of calibration iterations, per call.
+        kept: the nodes that keep their precision, per call.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[DataTypeEntry, int]] = []
+        self.kept: list[frozenset[str]] = []
 
     def quantize(
         self,
@@ -67,6 +69,7 @@ class FakeQuantizer:
         *,
         method: str = "entropy",
         cache: CalibrationCache = None,
+        keep_nodes: Collection[str] = (),
     ) -> Any:
         """Return a copy of the model whose metadata property ``quantized_to`` names the data type.
 
@@ -90,6 +93,7 @@ class FakeQuantizer:
         if iterations == 0:
             raise InputError("There are no calibration data.")
         self.calls.append((dtype, iterations))
+        self.kept.append(frozenset(keep_nodes))
         return _marked(model, "quantized_to", dtype)
 
 

@@ -9,7 +9,14 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import evaluate
 from polygraphy.adapters.onnxruntime.calibration import METHODS, Ranges, measure
 from polygraphy.adapters.onnxruntime.calibration_cache import load_ranges, save_ranges
-from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.onnxruntime.qdq import (
+    QUANTIZED_OPS,
+    SCHEMES,
+    is_quantized,
+    opset_of,
+    scheme_for,
+    with_qdq,
+)
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import (
     FileError,
@@ -22,29 +29,19 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.precision import CalibrationCache
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 __all__ = ["OnnxrtQuantizer"]
 
 onnx = mod.lazy_import("onnx")
-quantization = mod.lazy_import("onnxruntime.quantization")
-qdq = mod.lazy_import("onnxruntime.quantization.qdq_quantizer")
-calibrate = mod.lazy_import("onnxruntime.quantization.calibrate")
 
-# What TensorRT computes in 8 bits at a profit; their inputs get Q/DQ nodes.
-_QUANTIZED_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-_PER_CHANNEL_OPSET = 13
-_OPTIONS = {
-    # TensorRT's scheme: zero points are zero, biases and outputs stay floating-point numbers.
-    "ActivationSymmetric": True,
-    "WeightSymmetric": True,
-    "QuantizeBias": False,
-    "OpTypesToExcludeOutputQuantization": list(_QUANTIZED_OPS),
-}
+_MADE_UP = "polygraphy:node:"  # what names start with that nodes get while they are quantised
 
 
 class OnnxrtQuantizer:
-    """Implements the port `Quantizer`: static, symmetric, per channel, to int8."""
+    """Implements the port `Quantizer`: static and symmetric; weights per channel to int8, per
+    tensor to float8.
+    """
 
     def quantize(
         self,
@@ -54,21 +51,34 @@ class OnnxrtQuantizer:
         *,
         method: str = "entropy",
         cache: CalibrationCache = None,
+        keep_nodes: Collection[str] = (),
     ) -> Any:
-        """Quantise the inputs and weights of convolutions and matrix products."""
-        if dtype != DataType.INT8:
-            raise UsageError(f"A model cannot be quantised to {dtype}.", hint="There is: int8.")
+        """Quantise the inputs and weights of convolutions and matrix products.
+
+        The range of a tensor that becomes float8 is everything that was seen unless `method` is
+        ``percentile``: ``entropy`` chooses where to cut off for the even steps of an integer.
+        """
+        if dtype not in SCHEMES:
+            raise UsageError(
+                f"A model cannot be quantised to {dtype}.",
+                hint=f"There is: {', '.join(str(known) for known in SCHEMES)}.",
+            )
         if method not in METHODS:
             raise UnknownNameError("Calibration method", method, METHODS)
-        prepared = _prepared(model)
-        wanted = _activations(prepared)
+        if dtype != DataType.INT8 and method == "entropy":
+            method = "minmax"
+        prepared, kept = _prepared(model, dtype, keep_nodes)
+        chosen = [node for node in prepared.graph.node if is_quantized(node, kept)]
+        wanted = _activations(prepared, chosen)
         ranges = _ranges(prepared, wanted, calibration, method, cache)
         if not wanted:
+            but = " but those that keep their type" if kept else ""
             G_LOGGER.warning(
-                f"Nothing is quantised: the model has no {', '.join(_QUANTIZED_OPS)} nodes."
+                f"Nothing is quantised: the model has no {', '.join(QUANTIZED_OPS)} nodes{but}."
             )
-            return prepared
-        return _with_qdq(prepared, ranges)
+            return _unnamed(prepared)
+        made = with_qdq(prepared, {name: ranges[name] for name in wanted}, dtype, kept)
+        return _unnamed(made)
 
 
 def _data(calibration: Any) -> Any:
@@ -77,44 +87,91 @@ def _data(calibration: Any) -> Any:
     return calibration if is_iterable else evaluate(calibration)
 
 
-def _prepared(model: ModelProto) -> ModelProto:
-    """Return a copy in which every node has a name, of an operator set that has per-channel
-    quantisation where the model can be brought to it.
+def _prepared(
+    model: ModelProto, dtype: DataTypeEntry, keep_nodes: Collection[str]
+) -> tuple[ModelProto, set[str]]:
+    """Return a copy in which every node has a name and every weight is an initialiser, of an
+    operator set that has what quantisation takes; and how nodes that are kept are called there.
+
+    Raises:
+        ModelError: it cannot be brought to an operator set without which there is no such type.
     """
-    copy: ModelProto = onnx.ModelProto()
-    copy.CopyFrom(model)
-    version = _opset(copy)
-    if version < _PER_CHANNEL_OPSET:
-        try:
-            copy = onnx.version_converter.convert_version(copy, _PER_CHANNEL_OPSET)
-        except Exception as error:  # of whichever class: it is C++ that gives up
-            G_LOGGER.warning(
-                f"Weights are quantised per tensor: the model (opset {version}) cannot be brought"
-                f" to opset {_PER_CHANNEL_OPSET}: {' '.join(str(error).split())}"
-            )
-    for index, node in enumerate(copy.graph.node):
-        node.name = node.name or f"{node.op_type}_{index}"
-    return copy
-
-
-def _opset(model: ModelProto) -> int:
-    versions = (one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
-    return max(versions, default=1)
-
-
-def _activations(model: ModelProto) -> list[str]:
-    """Return the tensors whose ranges are needed, in order: what is quantised and is no weight."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    weights |= {
-        name for node in model.graph.node if node.op_type == "Constant" for name in node.output
-    }
-    names = (
+    kept = {
         name
         for node in model.graph.node
-        if node.op_type in _QUANTIZED_OPS
-        for name in node.input[:2]
-        if name not in weights
-    )
+        if _identifier(node) in keep_nodes
+        for name in node.output
+        if name
+    }
+    copy: ModelProto = onnx.ModelProto()
+    copy.CopyFrom(model)
+    copy = _lifted(copy, dtype)
+    for index, node in enumerate(copy.graph.node):
+        node.name = node.name or f"{_MADE_UP}{index}"
+    _lift_constants(copy)
+    return copy, {node.name for node in copy.graph.node if kept.intersection(node.output)}
+
+
+def _unnamed(model: ModelProto) -> ModelProto:
+    """Take away the names that nodes got here: what a node without a name is called elsewhere
+    follows from what it computes.
+    """
+    for node in model.graph.node:
+        if node.name.startswith(_MADE_UP):
+            node.name = ""
+    return model
+
+
+def _identifier(node: NodeProto) -> str:
+    return str(node.name or next(filter(None, node.output), ""))
+
+
+def _lifted(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
+    """Return a model of a late enough operator set."""
+    scheme, version = scheme_for(model, dtype), opset_of(model)
+    model.ir_version = max(model.ir_version, scheme.ir_version)
+    if version >= scheme.opset:
+        return model
+    try:
+        lifted: ModelProto = onnx.version_converter.convert_version(model, scheme.opset)
+    except Exception as error:  # of whichever class: it is C++ that gives up
+        said = (
+            f"the model (opset {version}) cannot be brought to opset {scheme.opset}:"
+            f" {' '.join(str(error).split())}"
+        )
+        if scheme.is_opset_required:
+            raise ModelError(
+                f"The model cannot be quantised to {dtype}: {said}",
+                hint=f"Export it with opset {scheme.opset} or later.",
+            ) from error
+        G_LOGGER.warning(f"Weights are quantised per tensor: {said}")
+        return model
+    lifted.ir_version = max(lifted.ir_version, scheme.ir_version)
+    return lifted
+
+
+def _lift_constants(model: ModelProto) -> None:
+    """Make initialisers of the Constant nodes that hold weights: ONNX Runtime looks for ranges of
+    what nodes compute.
+    """
+    weights = {
+        name for node in model.graph.node if node.op_type in QUANTIZED_OPS for name in node.input
+    }
+    for node in list(model.graph.node):
+        if node.op_type != "Constant" or node.output[0] not in weights:
+            continue
+        [value] = node.attribute
+        if value.name == "value":
+            tensor = model.graph.initializer.add()
+            tensor.CopyFrom(value.t)
+            tensor.name = node.output[0]
+            model.graph.node.remove(node)
+
+
+def _activations(model: ModelProto, chosen: Iterable[NodeProto]) -> list[str]:
+    """Return the tensors whose ranges are needed, in order: what is quantised and is no weight."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    names = (name for node in chosen for name in node.input[:2] if name not in weights)
     return list(dict.fromkeys(names))
 
 
@@ -142,33 +199,3 @@ def _ranges(
     ranges = measure(model, list(wanted), _data(data), method)
     save_ranges(cache, ranges, method)
     return ranges
-
-
-def _with_qdq(model: ModelProto, ranges: Ranges) -> ModelProto:
-    data = {name: (_float32(low), _float32(high)) for name, (low, high) in ranges.items()}
-    with translated_errors("quantise"):
-        try:
-            made = qdq.QDQQuantizer(
-                model=model,
-                per_channel=_opset(model) >= _PER_CHANNEL_OPSET,
-                reduce_range=False,
-                weight_qType=quantization.QuantType.QInt8,
-                activation_qType=quantization.QuantType.QInt8,
-                tensors_range=calibrate.TensorsData(quantization.CalibrationMethod.MinMax, data),
-                nodes_to_quantize=[],
-                nodes_to_exclude=[],
-                op_types_to_quantize=list(_QUANTIZED_OPS),
-                extra_options=dict(_OPTIONS),
-            )
-            made.quantize_model()
-            made.model.topological_sort()  # New nodes were appended.
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"The model cannot be quantised: {error}") from error
-    quantized: ModelProto = made.model.model
-    return quantized
-
-
-def _float32(value: float) -> Any:
-    import numpy as np
-
-    return np.array(value, dtype=np.float32)

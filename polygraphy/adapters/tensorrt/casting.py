@@ -19,12 +19,24 @@ from attrs import define, field, frozen
 from polygraphy.adapters.tensorrt.calibrator import CalibrationData
 from polygraphy.adapters.tensorrt.node_names import select_nodes
 from polygraphy.domain.datatype import DataType, DataTypeEntry
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.precision import PrecisionCaster, Quantizer
 
-__all__ = ["Casting", "PrecisionWish", "cast_model", "casting", "current_casting", "wish_named"]
+__all__ = [
+    "QUANTIZED_TYPES",
+    "Casting",
+    "PrecisionWish",
+    "cast_model",
+    "casting",
+    "continuing",
+    "current_casting",
+    "wish_named",
+]
+
+QUANTIZED_TYPES = (DataType.INT8, DataType.FLOAT8E4M3FN)
+"""What a model is quantised to, rather than cast."""
 
 _FLOAT_TYPES = {"fp16": DataType.FLOAT16, "bf16": DataType.BFLOAT16}
 _Q_OPS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
@@ -55,23 +67,29 @@ class PrecisionWish:
 class Casting:
     """A cast that is under way.
 
+    Layers are named as in `node_names`.
+
     Attributes:
-        wish: what is asked for.
+        wish: what is asked for of the whole model.
         builder: the builder that new networks come from; None for one of their own.
-        keep_nodes: names of layers whose nodes stay as they are; see `node_names`.
-        only_nodes: names of layers whose nodes are the only ones that are cast; None for all.
+        layer_precisions: what is asked for of layers, by name: float32 for those that stay as they
+            are. What none of the two asks for otherwise is only had by the layers that name it.
+        calibration: what layers are quantised with, where `wish` has nothing of the kind.
         is_done: whether a model was cast.
-        unknown: which of these names no node goes by.
-        known: the names that nodes go by.
+        known: the names that its nodes go by first.
     """
 
     wish: PrecisionWish
     builder: Any = None
-    keep_nodes: set[str] = field(factory=set)
-    only_nodes: set[str] | None = None
+    layer_precisions: dict[str, DataTypeEntry] = field(factory=dict)
+    calibration: Any = None
     is_done: bool = False
-    unknown: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
+
+    def named(self, *, floats: bool) -> set[DataTypeEntry]:
+        """Return the narrow types that layers name: those of casts, or those of quantisation."""
+        named = {*self.layer_precisions.values()} - {DataType.FLOAT32}
+        return {dtype for dtype in named if (dtype in QUANTIZED_TYPES) != floats}
 
 
 _current: ContextVar[Casting | None] = ContextVar("casting", default=None)
@@ -85,10 +103,16 @@ def current_casting() -> Casting | None:
 @contextmanager
 def casting(wish: PrecisionWish, builder: Any = None) -> Iterator[Casting]:
     """Have every model that is parsed inside the block cast first."""
-    made = Casting(wish, builder)
-    token = _current.set(made)
-    try:
+    with continuing(Casting(wish, builder)) as made:
         yield made
+
+
+@contextmanager
+def continuing(job: Casting) -> Iterator[Casting]:
+    """Have every model that is parsed inside the block cast as a `Casting` says."""
+    token = _current.set(job)
+    try:
+        yield job
     finally:
         _current.reset(token)
 
@@ -109,30 +133,68 @@ def cast_model(model: Any, job: Casting) -> Any:
         BackendError: nothing installed here can cast or quantise models.
         ModelError: the model cannot be.
         UsageError: it would have to be quantised, but there are no data to take ranges from.
+        UnknownNameError: a layer is named that no node is called by.
     """
-    wish = job.wish
-    if wish.quantized is not None and not _is_quantized(model):
-        model = _quantized(model, wish, wish.quantized)
-    if wish.floats is not None:
-        model = _cast(model, wish.floats, _kept_nodes(model, job))
-    elif job.keep_nodes:
-        G_LOGGER.warning(
-            f"Layers {', '.join(sorted(job.keep_nodes))}: they are quantised like the others,"
-            " because data types of layers only limit casts."
-        )
+    precisions = job.layer_precisions
+    named = select_nodes(model, sorted(precisions))
+    job.known = named.known
+    if named.unknown:
+        raise UnknownNameError("Layer", named.unknown[0], named.known)
+    quantized = job.wish.quantized or next(iter(job.named(floats=False)), None)
+    if quantized is not None:
+        keeps = {name for name, dtype in precisions.items() if dtype != quantized}
+        only = None if job.wish.quantized else set(precisions) - keeps
+        model = _quantized_once(model, job, quantized, _kept_nodes(model, keeps, only))
+    floats = job.wish.floats or next(iter(job.named(floats=True)), None)
+    if floats is not None:
+        keeps = {name for name, dtype in precisions.items() if dtype == DataType.FLOAT32}
+        only = {name for name, dtype in precisions.items() if dtype == floats}
+        kept = _kept_nodes(model, keeps, None if job.wish.floats else only)
+        model = _cast(model, floats, kept)
     job.is_done = True
     return model
 
 
-def _kept_nodes(model: Any, job: Casting) -> Collection[str]:
-    """Return which nodes stay as they are, and note which names nothing goes by."""
-    kept = select_nodes(model, sorted(job.keep_nodes))
-    job.unknown, job.known = kept.unknown, kept.known
-    if job.only_nodes is None:
-        return kept.chosen
-    only = select_nodes(model, sorted(job.only_nodes))
-    job.unknown += only.unknown
-    return kept.chosen | only.others
+def _kept_nodes(model: Any, keeps: set[str], only: set[str] | None) -> Collection[str]:
+    """Return which nodes stay as they are.
+
+    Args:
+        model: whose nodes.
+        keeps: names of layers that do.
+        only: names of the only layers that do not; None for all others.
+    """
+    kept = select_nodes(model, sorted(keeps)).chosen
+    return kept if only is None else kept | select_nodes(model, sorted(only)).others
+
+
+def _quantized_once(
+    model: Any, job: Casting, dtype: DataTypeEntry, keep_nodes: Collection[str]
+) -> Any:
+    """Quantise a model unless it is quantised already."""
+    if not _is_quantized(model):
+        given = job.calibration if job.wish.calibration is None else job.wish.calibration
+        made = _quantized(model, given, dtype, keep_nodes)
+        _warn_about_others(
+            made, {it for it, asked in job.layer_precisions.items() if asked == dtype}
+        )
+        return made
+    message = f"The model has Q/DQ nodes: it is not quantised to {dtype} anew"
+    if job.layer_precisions:
+        G_LOGGER.warning(f"{message}, whatever is asked for of its layers.")
+    else:
+        G_LOGGER.verbose(f"{message}.")
+    return model
+
+
+def _warn_about_others(model: Any, layers: set[str]) -> None:
+    """Say which layers should have been quantised, and are not of a kind that is."""
+    made = {name for node in model.graph.node if node.op_type in _Q_OPS for name in node.output}
+    for name in sorted(layers):
+        chosen = select_nodes(model, [name]).chosen
+        nodes = [node for node in model.graph.node if {node.name, *node.output} & chosen]
+        if not any(made.intersection(node.input) for node in nodes):
+            kinds = ", ".join(sorted({node.op_type for node in nodes}))
+            G_LOGGER.warning(f"Layer {name!r} ({kinds}) is of no kind that is quantised.")
 
 
 def _is_quantized(model: Any) -> bool:
@@ -152,7 +214,7 @@ def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
     return caster.cast(model, dtype, keep_nodes=sorted(keep_nodes))
 
 
-def _quantized(model: Any, wish: PrecisionWish, dtype: DataTypeEntry) -> Any:
+def _quantized(model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
     try:
         quantizer = resolve(Quantizer)
     except Unbound as error:
@@ -161,7 +223,6 @@ def _quantized(model: Any, wish: PrecisionWish, dtype: DataTypeEntry) -> Any:
             backend="tensorrt",
             hint="Quantise the model (Q/DQ nodes), and build that.",
         ) from error
-    given = wish.calibration
     if not isinstance(given, CalibrationData):
         given = CalibrationData(getattr(given, "data_loader", given))
     if given.data_loader is None and given.cache is None:
@@ -173,5 +234,10 @@ def _quantized(model: Any, wish: PrecisionWish, dtype: DataTypeEntry) -> Any:
         f"Quantising the ONNX model to {dtype}: this TensorRT takes types from the model."
     )
     return quantizer.quantize(
-        model, given.data_loader, dtype, method=given.method, cache=given.cache
+        model,
+        given.data_loader,
+        dtype,
+        method=given.method,
+        cache=given.cache,
+        keep_nodes=sorted(keep_nodes),
     )

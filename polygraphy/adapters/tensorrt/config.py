@@ -77,8 +77,8 @@ class CreateConfig(BaseLoader):
             int8: whether layers may compute in int8.
             fp8: whether layers may compute in float8.
             bf16: whether layers may compute in bfloat16.
-            calibrator: finds the ranges of values for `int8`; unused if the network has Q/DQ
-                layers.
+            calibrator: finds the ranges of values for `int8`, and for `fp8` where the model is
+                quantised; unused if the network has Q/DQ layers.
             use_dla: whether layers run on the DLA where they can.
             allow_gpu_fallback: whether they run on the GPU where they cannot.
             **kwargs: see `CommonSettings`: `profiles`, `memory_pool_limits`, and so on.
@@ -175,6 +175,9 @@ class CreateConfig(BaseLoader):
         if calibrator is None or self.wish():
             return
         if not self._precisions["int8"]:
+            if self._precisions["fp8"]:  # Some would quantise the model with it; here is a flag.
+                G_LOGGER.verbose("The calibrator is not used: it is for int8.")
+                return
             G_LOGGER.warning("There is a calibrator, but int8 is off: it will not be used.")
             return
         require("calibrators", "calibrator")

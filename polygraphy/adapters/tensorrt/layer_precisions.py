@@ -9,16 +9,18 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.tensorrt.capabilities import capabilities
 from polygraphy.adapters.tensorrt.casting import (
+    QUANTIZED_TYPES,
     Casting,
     PrecisionWish,
-    casting,
+    continuing,
     current_casting,
 )
 from polygraphy.adapters.tensorrt.datatype import as_trt_dtype
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.adapters.tensorrt.network import NetworkParts, layers_of, parts_of, tensors_of
+from polygraphy.adapters.tensorrt.origins import origin_of
 from polygraphy.domain.datatype import DataType, DataTypeEntry
-from polygraphy.domain.errors import BackendError, close_matches
+from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.logger import G_LOGGER
 
 __all__ = ["SetLayerPrecisions", "set_layer_precisions"]
@@ -33,27 +35,34 @@ _WITHOUT_PRECISION = ("CONSTANT", "SHAPE")
 class SetLayerPrecisions(BaseLoader):
     """Sets the precision in which layers of a network compute.
 
-    Where networks are strongly typed, the ONNX model is cast in front of the parser instead: the
-    named layers keep their precision while the rest is cast, or are the only ones that are cast.
-    There, a layer also goes by the names of the tensors that it computes.
+    Where networks are strongly typed, the ONNX model is cast or quantised in front of the parser
+    instead: the named layers keep their precision while the rest is lowered, or are the only ones
+    that are. There, a layer also goes by the names of the tensors that it computes.
     """
 
     def __init__(
-        self, network: Deferred[NetworkParts], layer_precisions: Mapping[str, Any]
+        self,
+        network: Deferred[NetworkParts],
+        layer_precisions: Mapping[str, Any],
+        calibrator: Any = None,
     ) -> None:
         """Take the network, or a loader that makes it, and a data type per name of a layer.
 
         Args:
             network: builder, network and, where there is one, parser.
             layer_precisions: each a `DataType`, a member of `tensorrt.DataType`, or a name.
+            calibrator: has the data to quantise layers with, where networks are strongly typed and
+                the configuration has none.
         """
         self._network = network
         self._precisions = dict(layer_precisions)
+        self._calibrator = calibrator
 
     def call_impl(self) -> NetworkParts:
         """Return the builder, the network and, where there is one, the parser.
 
         Raises:
+            UnknownNameError: there is no layer of that name.
             BackendError: networks are strongly typed, and a cast cannot give what is asked for.
         """
         if capabilities().has("layer_precisions"):
@@ -64,11 +73,9 @@ class SetLayerPrecisions(BaseLoader):
 
     def _set(self, network: Any) -> None:
         layers = {layer.name: layer for layer in layers_of(network)}
-        _warn_about_unknown(set(self._precisions).difference(layers), layers)
+        _check_names(self._precisions, layers)
         for name, wanted in self._precisions.items():
-            layer = layers.get(name)
-            if layer is None:
-                continue
+            layer = layers[name]
             if layer.type.name in _WITHOUT_PRECISION:
                 G_LOGGER.warning(f"Layer {name!r} is a {layer.type.name} layer: it keeps its type.")
                 continue
@@ -79,34 +86,45 @@ class SetLayerPrecisions(BaseLoader):
 
     def _cast(self) -> NetworkParts:
         """Make the network from a model in which those layers have those types."""
-        wanted = {name: _floating(name, dtype) for name, dtype in self._precisions.items()}
-        lowered = {dtype for dtype in wanted.values() if dtype != DataType.FLOAT32}
+        wanted = {name: _narrow(name, dtype) for name, dtype in self._precisions.items()}
         job = current_casting()
         if job is not None:
-            unlike = lowered - {job.wish.floats}
-            if unlike:
-                raise _impossible(unlike, f"while the rest of the model is cast to {job.wish}")
-            job.keep_nodes |= {name for name, dtype in wanted.items() if dtype == DataType.FLOAT32}
-            return self._made_in(job)
+            _add(wanted, job)
+            if job.calibration is None:
+                job.calibration = self._calibrator
+            return parts_of(self._network)
+        own = Casting(PrecisionWish(), calibration=self._calibrator)
+        _add(wanted, own)
+        lowered = own.named(floats=True) | own.named(floats=False)
         if not lowered:
             parts = parts_of(self._network)
-            names = {layer.name for layer in layers_of(parts[1])}.union(tensors_of(parts[1]))
-            _warn_about_unknown(set(wanted).difference(names), names)
+            names = [layer.name for layer in layers_of(parts[1])]
+            _check_names(wanted, [*names, *tensors_of(parts[1])])
+            origin = origin_of(parts[1])
+            if origin is not None:  # Its model may be cast when its configuration is known.
+                origin.layer_precisions.update(wanted)
             return parts
-        if len(lowered) > 1 or not callable(self._network):
-            raise _impossible(lowered, "in a network that is parsed already, or with each other")
-        with casting(PrecisionWish(floats=lowered.pop())) as own:
-            own.only_nodes = {name for name, dtype in wanted.items() if dtype != DataType.FLOAT32}
-            parts = self._made_in(own)
+        if not callable(self._network):
+            raise _impossible(lowered, "in a network that is parsed already")
+        with continuing(own):
+            parts = parts_of(self._network)
         if not own.is_done:
-            raise _impossible({own.wish.floats}, "in a network that is not parsed from ONNX")
+            raise _impossible(lowered, "in a network that is not parsed from ONNX")
         return parts
 
-    def _made_in(self, job: Casting) -> NetworkParts:
-        """Make the network while its model is cast."""
-        parts = parts_of(self._network)
-        _warn_about_unknown(job.unknown, job.known)
-        return parts
+
+def _add(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
+    """Have a cast that is under way respect what is asked for of layers; it can cast to one type,
+    and quantise to one.
+    """
+    job.layer_precisions.update(wanted)
+    for whole, is_float in ((job.wish.floats, True), (job.wish.quantized, False)):
+        named = job.named(floats=is_float)
+        unlike = named - {whole}
+        if whole is not None and unlike:
+            raise _impossible(unlike, f"while the rest of the model is cast to {job.wish}")
+        if len(named) > 1:
+            raise _impossible(named, "together")
 
 
 def _set_output_types(layer: Any, dtype: Any) -> None:
@@ -118,9 +136,9 @@ def _set_output_types(layer: Any, dtype: Any) -> None:
         layer.set_output_type(index, dtype)
 
 
-def _floating(name: str, dtype: Any) -> DataTypeEntry:
+def _narrow(name: str, dtype: Any) -> DataTypeEntry:
     entry = DataType.from_dtype(as_trt_dtype(dtype), "tensorrt")
-    if not isinstance(entry, DataTypeEntry) or not entry.is_floating:
+    if not isinstance(entry, DataTypeEntry) or not (entry.is_floating or entry in QUANTIZED_TYPES):
         raise _impossible({entry}, f"of the layer {name!r}")
     return entry
 
@@ -136,8 +154,9 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
     )
 
 
-def _warn_about_unknown(unknown: Iterable[str], known: Iterable[str]) -> None:
-    for name in sorted(unknown):
-        matches = close_matches(name, known)
-        meant = f" Did you mean {' or '.join(map(repr, matches))}?" if matches else ""
-        G_LOGGER.warning(f"Layer {name!r} is not in the network: its precision is not set.{meant}")
+def _check_names(names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a name that no layer has; UnknownNameError."""
+    there = list(known)
+    for name in names:
+        if name not in there:
+            raise UnknownNameError("Layer", name, there)

@@ -32,6 +32,7 @@ class Origin:
         wish: the precision that its model was cast to.
         edits: what loaders did to it since, in order.
         seen: its `fingerprint` after the last of these.
+        layer_precisions: what was asked for of layers, for when its model is cast.
     """
 
     parse: Callable[[], tuple[Any, ...]] | None
@@ -39,6 +40,7 @@ class Origin:
     wish: PrecisionWish | None = None
     edits: list[NetworkEdit] = field(factory=list)
     seen: int = 0
+    layer_precisions: dict[str, Any] = field(factory=dict)
 
 
 _origins: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()

@@ -66,12 +66,20 @@ def _made_again(parts: NetworkParts, wish: PrecisionWish) -> NetworkParts:
         raise _impossible(wish, "it was not parsed from an ONNX model here")
     if fingerprint(network) != origin.seen:
         raise _impossible(wish, "it was edited by hand after it was parsed")
-    with casting(wish, parts[0]):
+    with casting(wish, parts[0]) as job:
+        job.layer_precisions.update(origin.layer_precisions)
         again = origin.parse()
     for edit in origin.edits:
         edit(again[1])
     # The first network stays what it is: it may be built again, in another precision.
-    remember_origin(again[1], Origin(origin.parse, origin.model, wish, list(origin.edits)))
+    made = Origin(
+        origin.parse,
+        origin.model,
+        wish,
+        list(origin.edits),
+        layer_precisions=dict(origin.layer_precisions),
+    )
+    remember_origin(again[1], made)
     again_parts: NetworkParts = again
     return again_parts
 

@@ -29,7 +29,14 @@ class TrtPrecisionOptions(Options):
     )
     fp16: bool = option("--fp16", kind=Flag(), help="Compute in fp16 where that is faster.")
     bf16: bool = option("--bf16", kind=Flag(), help="Compute in bf16 where that is faster.")
-    fp8: bool = option("--fp8", kind=Flag(), help="Compute in fp8 where that is faster.")
+    fp8: bool = option(
+        "--fp8",
+        kind=Flag(),
+        help=(
+            "Compute in fp8 where that is faster. Where TensorRT takes types from the model, it is"
+            " quantised like for --int8."
+        ),
+    )
     int8: bool = option(
         "--int8",
         kind=Flag(),

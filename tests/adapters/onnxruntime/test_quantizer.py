@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from polygraphy.adapters.onnxruntime.calibration_cache import load_ranges, save_ranges
 from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer
+from polygraphy.backend.onnx import convert_to_fp16
 from polygraphy.comparator import DataLoader
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import FileError, InputError, UsageError
@@ -167,3 +168,106 @@ def test_nan_and_infinity_do_not_spoil_a_range() -> None:
         quantize(models.mlp(), data, method=method, cache=cache)
         low, high = json.loads(cache.getvalue())["ranges"]["x"]
         assert -10 < low < high < 10
+
+
+# Float8, and nodes that keep their type
+
+
+def _unfused(model: onnx.ModelProto, feed: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Run a model as it is: ONNX Runtime fuses float8 into kernels that do not take it, and loses
+    the Relu in front of a QuantizeLinear.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return np.asarray(session.run(None, feed)[0])
+
+
+def quantize_to_float8(model: onnx.ModelProto, data: Any, **options: Any) -> onnx.ModelProto:
+    made: onnx.ModelProto = OnnxrtQuantizer().quantize(
+        model, data, DataType.FLOAT8E4M3FN, **options
+    )
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+@pytest.mark.parametrize("method", ["entropy", "percentile"])
+@pytest.mark.parametrize(
+    ("make", "shape"), [(models.mlp, (4, 8)), (models.conv_net, (2, 3, 16, 16))]
+)
+def test_float8_is_as_exact_as_its_three_bits(make: Any, shape: Any, method: str) -> None:
+    model, data = make(), feeds(shape)
+    quantized = quantize_to_float8(model, data, method=method)
+    exact, lowered = outputs(model, data[0]), _unfused(quantized, data[0])
+    error = np.abs(exact - lowered).max() / np.abs(exact).max()
+    # Each operand is off by 1/16 at most, and mostly by less; sums even that out.
+    assert 0 < error < 0.1
+    reference = onnx.reference.ReferenceEvaluator(quantized).run(None, data[0])
+    assert np.allclose(np.asarray(reference[0]), lowered, atol=1e-4 * np.abs(exact).max())
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(-30, 30), st.floats(0, 6))
+def test_no_value_that_was_seen_is_cut_off(exponent: float, spread: float) -> None:
+    random = np.random.RandomState(5)
+    weights = (random.standard_normal((8, 4)) * 2.0**exponent).astype(np.float32)
+    weights[0, 0] *= np.float32(10.0**spread)  # one that is out of the ordinary
+    model = models.make(
+        "product",
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [models.value("x", (4, 8))],
+        [models.value("y", (4, 4))],
+        weights={"w": weights},
+    )
+    quantized = quantize_to_float8(model, feeds(), method="minmax")
+    scales = {one.name: onnx.numpy_helper.to_array(one) for one in quantized.graph.initializer}
+    assert scales["w_scale"] == pytest.approx(np.abs(weights).max() / 448, rel=1e-5)
+    seen = max(float(np.abs(feed["x"]).max()) for feed in feeds())
+    assert scales["x_scale"] == pytest.approx(seen / 448, rel=1e-5)
+    assert not [node for node in quantized.graph.node if node.name.startswith("polygraphy")]
+
+
+@pytest.mark.parametrize("dtype", [DataType.INT8, DataType.FLOAT8E4M3FN], ids=str)
+def test_nodes_keep_their_type(dtype: Any) -> None:
+    model = models.mlp()
+    model.graph.node[2].name = ""
+    for kept, quantized in (("hidden", ["h_relu"]), ("y", ["x"])):
+        made = OnnxrtQuantizer().quantize(model, feeds(), dtype, method="minmax", keep_nodes=[kept])
+        assert [
+            node.input[0] for node in made.graph.node if node.op_type == "QuantizeLinear"
+        ] == quantized
+        assert sorted(node.name for node in made.graph.node if node.op_type == "Gemm") == [
+            "",
+            "hidden",
+        ]
+
+
+def test_all_nodes_may_keep_their_type(capsys: pytest.CaptureFixture[str]) -> None:
+    made = quantize(models.mlp(), feeds(), method="minmax", keep_nodes=["hidden", "logits"])
+    assert [node.op_type for node in made.graph.node] == ["Gemm", "Relu", "Gemm"]
+    assert "but those that keep their type" in " ".join(capsys.readouterr().out.split())
+
+
+def test_weights_in_constant_nodes_are_quantised() -> None:
+    model = models.mlp()
+    [weight] = [one for one in model.graph.initializer if one.name == "hidden.weight"]
+    model.graph.initializer.remove(weight)
+    constant = onnx.helper.make_node("Constant", [], ["hidden.weight"], value=weight)
+    model.graph.node.insert(0, constant)
+    quantized = quantize(model, feeds(), method="minmax")
+    assert [node.op_type for node in quantized.graph.node].count("DequantizeLinear") == 4
+
+
+@pytest.mark.parametrize("dtype", [DataType.INT8, DataType.FLOAT8E4M3FN], ids=str)
+def test_models_of_float16_are_quantised(dtype: Any) -> None:
+    model = convert_to_fp16(models.mlp(), cast_io=True)
+    data = [{"x": feed["x"].astype(np.float16)} for feed in feeds()]
+    made = OnnxrtQuantizer().quantize(model, data, dtype, method="minmax")
+    onnx.checker.check_model(made, full_check=True)
+    exact = outputs(models.mlp(), feeds()[0])
+    error = np.abs(_unfused(made, data[0]) - exact).max() / np.abs(exact).max()
+    assert error < 0.1
