@@ -7,7 +7,8 @@ from typing import Any
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.data_context import data_of
-from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.errors import CommandLineError, warn
+from polygraphy.cli.given import flags_given
 from polygraphy.cli.onnx_context import onnx_of
 from polygraphy.cli.options.data import DataOptions
 from polygraphy.cli.options.log import LogOptions
@@ -21,6 +22,7 @@ from polygraphy.cli.options.onnx import (
 from polygraphy.cli.options.template import TemplateOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
 from polygraphy.cli.options.trt_precision import TrtPrecisionOptions
+from polygraphy.cli.options.trt_tactics import TrtTacticOptions
 from polygraphy.cli.run import log_of
 from polygraphy.cli.trt_checks import BUILD_GROUPS, CONFIG_GROUPS, NETWORK_GROUPS
 from polygraphy.cli.trt_context import config_of, network_of
@@ -29,6 +31,12 @@ from polygraphy.codegen.template_trt import TemplateConfigScript, TemplateNetwor
 from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["TemplateConfigCommand", "TemplateNetworkCommand"]
+
+_OF_NETWORKS = ("MODEL", "--model-type", "--fp32", "--strongly-typed", "--layer-precisions")
+"""Options about the model and about precision that change a network."""
+
+_NOT_OF_CONFIGURATIONS = ("--strongly-typed", "--layer-precisions", "--save-timing-cache")
+"""Options about precision and tactics that change no configuration."""
 
 
 class _TemplateCommand(Command):
@@ -91,6 +99,9 @@ class TemplateNetworkCommand(_TemplateCommand):
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         parses = model is not None and not is_script
+        given = flags_given(values, (ModelOptions, TrtPrecisionOptions), besides=_OF_NETWORKS)
+        if given:
+            warn(f"{', '.join(given)}: without effect, because the configuration decides it.")
         whole = _with_defaults(values)
         onnx = onnx_of(whole, usage, is_loaded=parses) if parses else OnnxModel()
         return TemplateNetworkScript(
@@ -124,6 +135,13 @@ class TemplateConfigCommand(_TemplateCommand):
         usage = f"polygraphy {self.name}"
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
+        given = flags_given(values, (TrtPrecisionOptions, TrtTacticOptions))
+        unused = [flag for flag in given if flag in _NOT_OF_CONFIGURATIONS]
+        if unused:
+            warn(
+                f"{', '.join(unused)}: without effect, because that belongs to the network, or to"
+                " the build."
+            )
         return TemplateConfigScript(
             command=words,
             model=model if model is None or is_script else split_symbol(model)[0],

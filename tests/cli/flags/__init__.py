@@ -1,0 +1,1 @@
+"""For every flag of every command, words that use it."""

@@ -1,0 +1,64 @@
+"""What a program says: its calls, and the values that it gives to names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+__all__ = ["constants_of", "facts_of"]
+
+
+def facts_of(program: str) -> set[str]:
+    """Return the calls of a program and what it gives names to, as source, each by itself: ``_``
+    stands for a call within it, and for a variable.
+    """
+    said = (ast.unparse(fact) for fact in _facts(ast.parse(program)))
+    return {fact for fact in said if not fact.endswith(" = _")}
+
+
+def constants_of(fact: str) -> set[str]:
+    """Return the constants in a fact, and the members of enumerations, as source."""
+    return {
+        repr(node.attr) if isinstance(node, ast.Attribute) else ast.unparse(node)
+        for node in ast.walk(ast.parse(fact))
+        if isinstance(node, (ast.Attribute, ast.Constant, ast.UnaryOp))
+    }
+
+
+def _facts(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.Call(
+                func=_function(node.func),
+                args=[_Masked().visit(_copy(each)) for each in node.args],
+                keywords=[
+                    ast.keyword(each.arg, _Masked().visit(_copy(each.value)))
+                    for each in node.keywords
+                ],
+            )
+        elif isinstance(node, ast.Assign):
+            yield ast.Assign(node.targets, _Masked().visit(_copy(node.value)), lineno=0)
+
+
+def _copy(node: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(node), mode="eval").body
+
+
+def _function(node: ast.expr) -> ast.expr:
+    """Return what is called; a method of a call's result is one of ``_``."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
+        return ast.Attribute(ast.Name("_"), node.attr)
+    return node
+
+
+class _Masked(ast.NodeTransformer):
+    """Puts ``_`` in the place of calls and variables."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        return ast.Name("_")
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return node if node.id.isupper() and node.id != "MODEL" else ast.Name("_")
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return node
