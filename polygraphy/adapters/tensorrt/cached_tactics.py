@@ -122,7 +122,8 @@ def _edit(cache: Any, wanted: TacticReplay) -> None:
         raise BackendError(
             "The timing cache holds none of the layers of the tactic replay.",
             backend="tensorrt",
-            hint="Load the timing cache of the build that was recorded, with load_timing_cache.",
+            hint="Load the timing cache of the build that was recorded (load_timing_cache,"
+            " --load-timing-cache).",
         )
     if absent:
         G_LOGGER.warning(

@@ -208,7 +208,7 @@ def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSetti
         UsageError: a profile does not fit the network.
         BackendError: TensorRT refuses a profile.
     """
-    made = []
+    made, used = [], []
     with G_LOGGER.indent():
         for profile in settings.profiles or [Profile()]:
             filled = Profile(profile).fill_defaults(network)
@@ -218,9 +218,9 @@ def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSetti
             if index < 0:
                 raise reasons.failed(f"use the profile {filled}")
             made.append(native)
-    shown = settings.profiles or []
-    if shown:
-        G_LOGGER.info(f"Configuring with profiles: [{', '.join(str(each) for each in shown)}]")
+            used.append(str(filled))
+    if settings.profiles:
+        G_LOGGER.info(f"Configuring with profiles: [{', '.join(used)}]")
     return made
 
 

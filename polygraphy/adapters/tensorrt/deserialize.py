@@ -23,7 +23,7 @@ def new_runtime() -> Any:
     Raises:
         BackendError: there is no GPU; TensorRT would end the process.
     """
-    require_gpu("Running TensorRT engines")
+    require_gpu("Loading TensorRT engines, to run or to inspect them,")
     load_own_plugins()
     with watching() as reasons:
         try:

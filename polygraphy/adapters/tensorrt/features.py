@@ -39,7 +39,8 @@ FEATURES: dict[str, Feature] = {
         ("IAlgorithmSelector",),
         "algorithm selectors",
         _TO_10,
-        "Later ones have an editable timing cache: tactics are kept with load_timing_cache.",
+        "Late 10.x and 11.x keep tactics in an editable timing cache; TensorRT-RTX chooses kernels"
+        " where the engine runs.",
     ),
     "aliased_io": Feature(
         ("ICudaEngine.get_aliased_input_tensor",), "aliased inputs and outputs", _FROM_10_LATE

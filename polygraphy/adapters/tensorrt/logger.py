@@ -24,11 +24,13 @@ class Reasons:
 
     Attributes:
         raised: what came up while a line was logged, such as ctrl-C; TensorRT does not hand it on.
+        warnings: what it warned of meanwhile, each on one line.
     """
 
     def __init__(self) -> None:
         self._messages: list[str] = []
         self.raised: BaseException | None = None
+        self.warnings: list[str] = []
 
     def add(self, message: str) -> None:
         """Keep one message; what was said before is not kept twice."""
@@ -67,8 +69,8 @@ def watching() -> Iterator[Reasons]:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Log errors as details inside the block: it asks what an engine has, and TensorRT calls it an
-    error that an engine of an older version has nothing of the kind.
+    """Log errors and warnings as details inside the block: it asks for something that need not be
+    there, such as what an engine of an older version has not, and says itself what that means.
     """
     asker = object()
     _askers.append(asker)
@@ -123,7 +125,12 @@ def _log(severity: str, message: str) -> None:
         else:
             G_LOGGER.error(message)
     elif severity == "WARNING":
-        G_LOGGER.warning(message, mode=LogMode.ONCE)
+        for watcher in tuple(_watchers):
+            watcher.warnings.append(" ".join(message.split()))
+        if _askers:
+            G_LOGGER.verbose(message)
+        else:
+            G_LOGGER.warning(message, mode=LogMode.ONCE)
     elif severity == "INFO":
         G_LOGGER.verbose(message)
     else:

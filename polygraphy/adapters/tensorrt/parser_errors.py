@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from polygraphy.adapters.tensorrt.logger import Reasons
-from polygraphy.domain.errors import BackendError, ModelError, PolygraphyException
+from polygraphy.domain.errors import BackendError, FileError, ModelError, PolygraphyException
 from polygraphy.logger import G_LOGGER
 
 __all__ = ["described", "parsing_failed", "warn_about_errors"]
 
 _SHOWN = 5
 _DAMAGED = "MODEL_DESERIALIZE_FAILED"
+_MISSING_FILE = re.compile(r"Failed to open file: ([^|]*[^|\s])")
 
 
 def parsing_failed(parser: Any, source: str, reasons: Reasons) -> PolygraphyException:
@@ -29,6 +31,13 @@ def parsing_failed(parser: Any, source: str, reasons: Reasons) -> PolygraphyExce
             f" ({' '.join(str(errors[0].desc()).split())})",
             path=source,
             hint="Export or download it again.",
+        )
+    missing = _MISSING_FILE.search(str(reasons))
+    if missing is not None:
+        return FileError(
+            f"{source} keeps weights in a file that TensorRT cannot open: {missing[1]}.",
+            path=missing[1],
+            hint="Put it beside the model, or name its folder (--external-data-dir).",
         )
     if not errors:
         return reasons.failed(f"parse {source}")

@@ -13,7 +13,7 @@ from typing import IO, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.common.paths import atomic_file, ensure_parent, translated_os_errors
-from polygraphy.adapters.tensorrt.logger import watching
+from polygraphy.adapters.tensorrt.logger import asking, watching
 from polygraphy.domain.errors import FileError
 from polygraphy.logger import G_LOGGER
 
@@ -28,7 +28,8 @@ _SECONDS_TO_WAIT = 600.0
 def load_timing_cache(config: Any, source: PathOrFile | None) -> None:
     """Give a configuration the timing cache in a file; without a file, nothing.
 
-    A file that is missing is only warned about: the first build of several has none.
+    A file that is missing or empty is only warned about, because the first build of several has
+    none; so is one that TensorRT passes over.
 
     Raises:
         BackendError: TensorRT refuses the cache.
@@ -73,20 +74,36 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
 
 
 def _set(config: Any, content: bytes, source: PathOrFile | None) -> None:
+    name = source if isinstance(source, (str, Path)) else "that was given"
     with watching() as reasons:
-        cache = config.create_timing_cache(content)
+        cache, complaint = _made(config, content)
         if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
-            name = source if isinstance(source, (str, Path)) else "that was given"
             raise reasons.failed(
                 f"use the timing cache {name}",
                 hint="It is damaged, or of another version or GPU. Remove it, or name another.",
             )
+    if complaint:
+        G_LOGGER.warning(f"The timing cache {name} is not used: {complaint}")
+    elif content and isinstance(source, (str, Path)):
+        G_LOGGER.info(f"Loaded the timing cache {Path(source).absolute()}")
+
+
+def _made(config: Any, content: bytes) -> tuple[Any, str]:
+    """Make a timing cache of bytes.
+
+    Returns:
+        The cache, None if TensorRT makes none; and why it is an empty one in place of what the
+        bytes hold: TensorRT says so in its log only.
+    """
+    with asking(), watching() as reasons:
+        cache = config.create_timing_cache(content)
+    return cache, reasons.warnings[-1] if content and reasons.warnings else ""
 
 
 def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
     """Add what a file holds to a cache; a file of another version or GPU is replaced."""
-    other = config.create_timing_cache(known)
-    if other is None or not cache.combine(other, ignore_mismatch=False):
+    other, complaint = _made(config, known)
+    if other is None or complaint or not cache.combine(other, ignore_mismatch=False):
         G_LOGGER.warning(
             f"The timing cache {dest} cannot be merged, because it is damaged or of another version"
             " or GPU: it is replaced."
@@ -94,7 +111,7 @@ def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
 
 
 def _serialized(cache: Any) -> memoryview:
-    with watching() as reasons:
+    with asking(), watching() as reasons:
         content = cache.serialize()
         if content is None:
             raise reasons.failed("serialise the timing cache")
@@ -109,7 +126,8 @@ def _read(source: PathOrFile) -> bytes:
         G_LOGGER.warning(f"Timing cache {source} does not exist: starting with an empty one.")
         return b""
     content = _existing(source)  # It is only ever replaced whole: reading takes no lock.
-    G_LOGGER.info(f"Loaded the timing cache {Path(source).absolute()}")
+    if not content:
+        G_LOGGER.warning(f"Timing cache {source} is empty: starting with an empty one.")
     return content
 
 

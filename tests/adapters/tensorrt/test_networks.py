@@ -316,3 +316,13 @@ def test_lines_of_the_log_have_our_severities(rtx: Any, capsys: pytest.CaptureFi
             logger.log(getattr(rtx.ILogger.Severity, name), f"a {name.lower()} of a test")
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["[E] a error of a test", "[W] a warning of a test", "[V] a info of a test"]
+
+
+def test_weights_in_a_file_that_is_missing_are_told(rtx: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(
+        models.mlp(), path, save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(FileError, match=r"weights\.bin.*--external-data-dir"):
+        NetworkFromOnnxPath(str(path))()

@@ -39,10 +39,12 @@ def test_what_is_given_is_kept() -> None:
     assert tuple(again["x"]) == ((1, 3), (2, 3), (4, 3))
 
 
-def test_a_configuration_takes_open_profiles() -> None:
+def test_a_configuration_takes_open_profiles(capsys: pytest.CaptureFixture[str]) -> None:
     builder, network = network_with((-1, 3))
     config = CreateConfig(profiles=[Profile().add("x", max=(4, 3))])(builder, network)
     assert config.num_optimization_profiles == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "{x [min=[1, 3], opt=[4, 3], max=[4, 3]]}" in shown  # what is used, not what was given
 
 
 def test_shapes_that_do_not_fit_are_told_as_usual() -> None:

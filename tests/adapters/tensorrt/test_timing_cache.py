@@ -159,3 +159,39 @@ def test_a_build_saves_and_loads_one(rtx: Any, mlp_path: str, tmp_path: Path) ->
             save_timing_cache=str(path),
         )()
         assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty: starting with an empty one"),
+        (bytes(range(100)), "is not used: Failed to deserialize"),
+    ],
+    ids=["empty", "random"],
+)
+def test_what_is_no_cache_is_not_said_to_be_loaded(
+    rtx: Any,
+    mlp_path: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes,
+    said: str,
+) -> None:
+    path = tmp_path / "timing.cache"
+    path.write_bytes(content)
+    builder, network, _parser = NetworkFromOnnxPath(mlp_path)()
+    CreateConfig(load_timing_cache=str(path))(builder, network)
+    caught = capsys.readouterr()
+    shown = " ".join((caught.out + caught.err).split())
+    assert said in shown
+    assert "Loaded the timing cache" not in shown
+    assert "[E]" not in shown  # TensorRT goes on without the cache.
+
+
+def test_what_is_a_cache_is_said_to_be_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "timing.cache"
+    path.write_bytes(b"ab")
+    load_timing_cache(Config(), path)
+    assert "Loaded the timing cache" in capsys.readouterr().out
