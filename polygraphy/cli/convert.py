@@ -103,6 +103,8 @@ class ConvertCommand(Command):
             graph=graph_of(values, kind, _USAGE) if kind in TF_TYPES else None,
             opset=opset_of(values),
         )
+        if kind == "onnx" and target == "onnx":
+            onnx = evolve(onnx, map_weights=True)
         return ConvertScript(
             command=words,
             model=split_symbol(model)[0],

@@ -64,6 +64,7 @@ class ConvertScript:
         return OnnxModel(
             external_data_dir=self.onnx.external_data_dir,
             ignore_external_data=self.onnx.ignore_external_data,
+            map_weights=self.onnx.map_weights,
         )
 
     @property

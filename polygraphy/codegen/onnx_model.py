@@ -50,6 +50,8 @@ class OnnxModel:
         opset: the opset that it is converted to.
         external_data_dir: where its weights are.
         ignore_external_data: whether only its structure is loaded.
+        map_weights: whether weights stay in its file until they are needed, where all that is done
+            is to change and save it.
         infer_shapes: whether shapes are inferred.
         allow_onnxruntime: whether ONNX Runtime may infer them.
         mark_all: whether every tensor becomes an output, whatever `outputs` says.
@@ -68,6 +70,7 @@ class OnnxModel:
     opset: int | None = None
     external_data_dir: str | None = None
     ignore_external_data: bool | None = None
+    map_weights: bool | None = None
     infer_shapes: bool = False
     allow_onnxruntime: bool | None = None
     mark_all: bool = False

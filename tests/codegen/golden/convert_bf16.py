@@ -11,7 +11,9 @@ MODEL = "identity.onnx"
 
 
 def main() -> None:
-    save_onnx(convert_to_bf16(onnx_from_path(MODEL)), path="identity_converted.onnx")
+    save_onnx(
+        convert_to_bf16(onnx_from_path(MODEL, map_weights=True)), path="identity_converted.onnx"
+    )
 
 
 if __name__ == "__main__":

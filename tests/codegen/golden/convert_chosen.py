@@ -13,7 +13,7 @@ MODEL = "model.onnx"
 def main() -> None:
     save_onnx(
         convert_to_bf16(
-            onnx_from_path(MODEL),
+            onnx_from_path(MODEL, map_weights=True),
             keep_nodes=["b"],
             only_ops=["MatMul", "Gemm"],
             only_nodes=["a"],

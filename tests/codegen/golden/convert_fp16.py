@@ -11,7 +11,7 @@ MODEL = "identity.onnx"
 
 
 def main() -> None:
-    save_onnx(convert_to_fp16(onnx_from_path(MODEL)), path="converted_fp16.onnx")
+    save_onnx(convert_to_fp16(onnx_from_path(MODEL, map_weights=True)), path="converted_fp16.onnx")
 
 
 if __name__ == "__main__":

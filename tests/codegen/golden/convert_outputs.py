@@ -14,7 +14,7 @@ MODEL = "identity_fp16.onnx"
 def main() -> None:
     save_onnx(
         modify_outputs(
-            infer_shapes(onnx_from_path(MODEL), allow_onnxruntime=False),
+            infer_shapes(onnx_from_path(MODEL, map_weights=True), allow_onnxruntime=False),
             outputs=MARK_ALL,
             exclude_outputs=["x_fp16"],
         ),

@@ -14,9 +14,11 @@ MODEL = "identity.onnx"
 
 def main() -> bool:
     data_loader = StreamingDataLoader(["inputs.json"])
-    model = convert_to_fp16(convert_opset(onnx_from_path(MODEL), opset=13), keep_ops=["Softmax"])
+    model = convert_to_fp16(
+        convert_opset(onnx_from_path(MODEL, map_weights=True), opset=13), keep_ops=["Softmax"]
+    )
     if not verify(
-        onnx_from_path(MODEL),
+        onnx_from_path(MODEL, map_weights=True),
         model,
         data_loader=data_loader,
         compare_func=SimpleCompareFunc(rtol=0.01, atol=0.01),

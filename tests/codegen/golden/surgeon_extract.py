@@ -15,7 +15,7 @@ MODEL = "identity.onnx"
 
 def main() -> bool:
     data_loader = DataLoader(seed=2)
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
     model = extract(
         model,
@@ -24,7 +24,7 @@ def main() -> bool:
         data_loader=data_loader,
     )
     check_model(model)
-    if not verify(onnx_from_path(MODEL), model, data_loader=data_loader):
+    if not verify(onnx_from_path(MODEL, map_weights=True), model, data_loader=data_loader):
         return False
     save_onnx(model, path="part.onnx")
     show_edited(original, model)

@@ -18,7 +18,7 @@ def main() -> None:
     data_loader = DataLoader(
         input_metadata=TensorMetadata().add("input", dtype=None, shape=[1, 3, 224, 224])
     )
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
     model = observe_shapes(model, data_loader=data_loader)
     model = extract(

@@ -12,7 +12,7 @@ MODEL = "identity.onnx"
 
 
 def main() -> None:
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
     model = infer_shapes(model)
     model = insert_node(

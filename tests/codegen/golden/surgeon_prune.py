@@ -12,7 +12,7 @@ MODEL = "model.onnx"
 
 
 def main() -> None:
-    model = onnx_from_path(MODEL, ignore_external_data=True)
+    model = onnx_from_path(MODEL, ignore_external_data=True, map_weights=True)
     original = show_original(model)
     model = prune_weights(model)
     check_model(model)

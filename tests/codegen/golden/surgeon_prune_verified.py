@@ -12,11 +12,11 @@ MODEL = "model.onnx"
 
 
 def main() -> bool:
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
     model = remove_nodes(model, types=["Identity"])
     check_model(model)
-    if not verify(onnx_from_path(MODEL), model):
+    if not verify(onnx_from_path(MODEL, map_weights=True), model):
         return False
     save_onnx(model, path="model_pruned.onnx")
     show_edited(original, model)

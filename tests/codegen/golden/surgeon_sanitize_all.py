@@ -30,7 +30,7 @@ MODEL = "model.onnx"
 
 def main() -> bool:
     data_loader = DataLoader(val_range=(0, 5))
-    model = onnx_from_path(MODEL, external_data_dir="w")
+    model = onnx_from_path(MODEL, external_data_dir="w", map_weights=True)
     original = show_original(model)
     model = modify_outputs(model, outputs=["a", "b*"], mark_types=["Conv"], exclude_outputs=["b2"])
     model = convert_to_bf16(model)
@@ -49,7 +49,7 @@ def main() -> bool:
     model = set_upper_bound(model, upper_bounds={"": 1000, "a": 5})
     check_model(model)
     if not verify(
-        onnx_from_path(MODEL, external_data_dir="w"),
+        onnx_from_path(MODEL, external_data_dir="w", map_weights=True),
         model,
         data_loader=data_loader,
         compare_func=SimpleCompareFunc(rtol=0.1, atol=0.1),

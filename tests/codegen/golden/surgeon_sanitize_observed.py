@@ -15,7 +15,7 @@ MODEL = "model.onnx"
 
 def main() -> None:
     data_loader = StreamingDataLoader(["inputs.json"])
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
     model = modify_outputs(model, outputs=MARK_ALL)
     model = observe_shapes(model, data_loader=data_loader)

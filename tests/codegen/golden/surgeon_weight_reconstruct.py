@@ -12,7 +12,7 @@ MODEL = "model.onnx"
 
 
 def main() -> None:
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
     model = reconstruct_weights(model)
     check_model(model)

@@ -24,14 +24,14 @@ def main() -> bool:
     data_loader = DataLoader(
         input_metadata=TensorMetadata().add("input", dtype=None, shape=[1, 3, 8, 8])
     )
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
     model = convert_to_fp16(model)
     model = strip_weights(model)
     check_model(model)
     if not verify(
-        onnx_from_path(MODEL),
-        restore_weights(model, convert_to_fp16(onnx_from_path(MODEL))),
+        onnx_from_path(MODEL, map_weights=True),
+        restore_weights(model, convert_to_fp16(onnx_from_path(MODEL, map_weights=True))),
         data_loader=data_loader,
         compare_func=SimpleCompareFunc(rtol=0.01, atol=0.01),
     ):
