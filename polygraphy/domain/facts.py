@@ -12,7 +12,7 @@ __all__ = ["DeferredFacts", "Facts", "InputHint", "ModelFacts"]
 
 @frozen
 class InputHint:
-    """Which values an input may take.
+    """Which whole numbers an input may take, whatever its data type.
 
     Attributes:
         low: the smallest legal value.

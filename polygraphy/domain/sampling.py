@@ -22,7 +22,13 @@ Array = np.ndarray[Any, Any]
 
 
 def sample(
-    generator: np.random.RandomState, name: str, meta: MetadataTuple, low: float, high: float
+    generator: np.random.RandomState,
+    name: str,
+    meta: MetadataTuple,
+    low: float,
+    high: float,
+    *,
+    whole: bool = False,
 ) -> Array:
     """Draw the data of one input, uniformly from `low` to `high`, both inclusive.
 
@@ -33,6 +39,7 @@ def sample(
         low: the smallest value.
         high: the largest value; strings are the numbers in words, flags say whether a number is not
             zero.
+        whole: draw whole numbers, whatever the data type.
 
     Raises:
         InputError: the data type has no value in the range.
@@ -44,7 +51,11 @@ def sample(
         return np.asarray(generator.randint(smallest, largest + 1, size=shape, dtype=np.bool_))
     if dtype.is_integral:
         return _integers(generator, name, dtype, shape, low, high)
-    numbers = np.asarray(_floats(generator, shape, low, high))
+    numbers = (
+        generator.randint(math.ceil(low), math.floor(high) + 1, size=shape)
+        if whole
+        else np.asarray(_floats(generator, shape, low, high))
+    )
     if dtype == DataType.STRING:
         return numbers.astype(np.str_)
     with np.errstate(over="ignore"):  # What a narrow type cannot hold becomes infinite.

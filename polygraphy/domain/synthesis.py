@@ -41,7 +41,7 @@ class DataLoader:
 
     Attributes:
         input_metadata: what the model asks for; set before the first item is asked for.
-        model_facts: what else is known of the model, likewise: integer inputs without a range of
+        model_facts: what else is known of the model, likewise: indices and masks without a range of
             their own take their legal values from it.
         notes: what was assumed on the way, in words, each once.
     """
@@ -109,29 +109,27 @@ class DataLoader:
         generator = np.random.RandomState((self.seed + index) % 2**32)
         feed = {}
         for name, meta in metadata.items():
-            low, high = self._range(name, meta.dtype)
+            (low, high), is_whole = self._range(name, meta.dtype)
             values = self._shape_values(name, meta, given)
-            array = sample(generator, name, meta, low, high) if values is None else values
-            feed[name] = self._tensors.from_array(name, array) if self._tensors else array
+            if values is None:
+                values = sample(generator, name, meta, low, high, whole=is_whole)
+            feed[name] = self._tensors.from_array(name, values) if self._tensors else values
         return feed
 
-    def _range(self, name: str, dtype: DataTypeEntry) -> ValRange:
-        """Return the smallest and the largest value of an input: those given, else those that the
-        model allows, where that is known of integers.
+    def _range(self, name: str, dtype: DataTypeEntry) -> tuple[ValRange, bool]:
+        """Return the smallest and the largest value of an input, and whether all between are whole
+        numbers: those given, else those that the model allows, where that is known.
         """
         given = value_for(self.val_range, name, None) if self._is_range_given else None
-        if given is not None:
-            return given
-        hints = self.model_facts.input_hints if self.model_facts and dtype.is_integral else {}
-        if name not in hints:
-            return DEFAULT_VAL_RANGE
-        hint = hints[name]
-        high = min(hint.high, integer_limits(dtype)[1])
+        hint = self.model_facts.input_hints.get(name) if self.model_facts else None
+        if given is not None or hint is None:
+            return given or DEFAULT_VAL_RANGE, False
+        high = min(hint.high, integer_limits(dtype)[1]) if dtype.is_integral else hint.high
         self._note(
             f"Input tensor: {name} | Takes whole numbers from {hint.low} to {high}: the model uses"
             f" it as {hint.reason}. Give a range for others."
         )
-        return hint.low, high
+        return (hint.low, high), True
 
     @property
     def user_input_metadata(self) -> TensorMetadata:

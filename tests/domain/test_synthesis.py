@@ -491,9 +491,11 @@ def test_other_array_libraries_get_the_same_numbers() -> None:
         DataLoader(data_loader_backend_module="jax")
 
 
-def test_integers_without_a_range_take_their_legal_values_from_the_model() -> None:
-    metadata = TensorMetadata().add("i", np.int8, (500,)).add("f", np.float32, (500,))
-    facts = ModelFacts(input_hints={n: InputHint(0, 1000, "indices") for n in ("i", "f")})
+def test_inputs_without_a_range_take_their_legal_values_from_the_model() -> None:
+    metadata = TensorMetadata().add("i", np.int8, (500,)).add("f", np.float16, (500,))
+    facts = ModelFacts(
+        input_hints={"i": InputHint(0, 1000, "indices"), "f": InputHint(0, 1, "a mask")}
+    )
 
     def generated(val_range: Any) -> tuple[Any, list[str]]:
         loader = DataLoader(val_range=val_range)
@@ -502,11 +504,14 @@ def test_integers_without_a_range_take_their_legal_values_from_the_model() -> No
 
     feed, notes = generated(None)
     assert 100 < feed["i"].max() <= 127
-    assert feed["f"].max() <= 1
-    assert len(notes) == 1
+    assert set(feed["f"].tolist()) == {0.0, 1.0}
+    assert feed["f"].dtype == np.float16
+    assert len(notes) == 2
+    assert "Input tensor: f | Takes whole numbers from 0 to 1: the model uses it as" in notes[1]
     assert "from 0 to 127: the model uses it as indices" in notes[0]
-    for val_range in ((0, 5), {"i": (0, 5)}, {"": (0, 5)}):
+    for val_range in ((0, 5), {"i": (0, 5), "f": (0, 5)}, {"": (0, 5)}):
         feed, notes = generated(val_range)
         assert feed["i"].max() == 5
+        assert len(set(feed["f"].tolist())) > 6
         assert not notes
     assert generated({"f": (0, 5)})[0]["i"].max() > 100

@@ -1,7 +1,8 @@
-"""Which values the integer inputs of an ONNX graph may take.
+"""Which values the inputs of an ONNX graph may take that are indices or masks.
 
-An input that is used as an index may be as large as what it is an index of; one that is used as a
-condition is a mask.
+An input that is used as an index may be as large as what it is an index of. One that is used as a
+condition is a mask, and so is one that is taken from one and multiplied with a large number, as in
+``(1 - mask) * -10000``, which is added to scores that are not to count.
 """
 
 from __future__ import annotations
@@ -35,18 +36,29 @@ _SAME_VALUES = frozenset(
         "Unsqueeze",
     }
 )
+_SHUTS_OUT = 1000
+"""How large a factor is, at least, that makes of what is not masked what does not count."""
+
 _INDEXING = frozenset({"Gather", "GatherElements", "ScatterElements"})
 
 
+_MASK = InputHint(0, 1, "a mask")
+
+
 def input_hints(graph: GraphProto) -> dict[str, InputHint]:
-    """Return by input which values it may take; only for integer inputs of which that is known."""
+    """Return by input which values it may take, where that is known; numbers of any type are masks,
+    but only integers are indices.
+    """
     known = _Known(graph)
     initialised = {tensor.name for tensor in graph.initializer}
     hints = {}
     for value in graph.input:
-        if value.name in initialised or not _is_integer(value):
+        if value.name in initialised:
             continue
-        found = list(known.uses(value.name))
+        is_integer = _is_integer(value)
+        found = list(known.uses(value.name)) if is_integer else []
+        if known.is_inverted_mask(value.name):
+            found.append(_MASK)
         if found:
             hints[value.name] = _intersection(found)
     return hints
@@ -85,26 +97,48 @@ class _Known:
 
     def uses(self, name: str) -> Iterator[InputHint]:
         """Yield what every use of a tensor, directly or in another shape, says of its values."""
+        for node, at in self._users(name):
+            hint = self._use(node, at)
+            if hint is not None:
+                yield hint
+
+    def is_inverted_mask(self, name: str) -> bool:
+        """Tell whether the difference of a tensor and one shuts out what is not masked."""
+        return any(
+            node.op_type == "Sub"
+            and self._number(node.input[1 - at]) == 1
+            and any(self._shuts_out(*user) for user in self._users(node.output[0]))
+            for node, at in self._users(name)
+        )
+
+    def _shuts_out(self, node: NodeProto, at: int) -> bool:
+        """Tell whether a node takes what is one at its input for what does not count."""
+        if node.op_type == "Mul":
+            return abs(self._number(node.input[1 - at]) or 0) >= _SHUTS_OUT
+        return _is_condition(node, at)
+
+    def _users(self, name: str) -> Iterator[tuple[NodeProto, int]]:
+        """Yield the nodes that take the values of a tensor, directly or in another shape, each with
+        the place of its input.
+        """
         seen, pending = {name}, [name]
         while pending:
             current = pending.pop()
             for node in self._consumers[current]:
-                hint = self._use(node, current)
-                if hint is not None:
-                    yield hint
-                elif node.op_type in _SAME_VALUES and node.input[0] == current:
+                yield node, list(node.input).index(current)
+                is_passed_on = node.op_type in _SAME_VALUES and node.input[0] == current
+                if is_passed_on and not _is_condition(node, 0):
                     pending += [output for output in node.output if output not in seen]
                     seen.update(node.output)
 
-    def _use(self, node: NodeProto, name: str) -> InputHint | None:
-        at = list(node.input).index(name)
+    def _use(self, node: NodeProto, at: int) -> InputHint | None:
         if node.op_type in _INDEXING and at == 1:
             return self._indices(node)
         if node.op_type == "OneHot" and at == 0:
-            depth = self._number(node.input[1])
-            return None if not depth else InputHint(0, depth - 1, f"one-hot of depth {depth}")
+            depth = int(self._number(node.input[1]) or 0)
+            return InputHint(0, depth - 1, f"one-hot of depth {depth}") if depth else None
         if _is_condition(node, at):
-            return InputHint(0, 1, "a mask")
+            return _MASK
         return None
 
     def _indices(self, node: NodeProto) -> InputHint | None:
@@ -115,12 +149,12 @@ class _Known:
             return None
         return InputHint(0, shape[axis] - 1, f"indices into {shape[axis]} entries of {table!r}")
 
-    def _number(self, name: str) -> int | None:
+    def _number(self, name: str) -> float | None:
         tensor = self._constants.get(name)
         if tensor is None or (tensor.HasField("data_location") and tensor.data_location):
             return None
         values = onnx.numpy_helper.to_array(tensor).ravel()
-        return int(values[0]) if values.size == 1 else None
+        return float(values[0]) if values.size == 1 else None
 
 
 def _is_condition(node: NodeProto, at: int) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.facts import OnnxFactFinder
-from polygraphy.domain.facts import ModelFacts
+from polygraphy.domain.facts import InputHint, ModelFacts
 
 
 def model(
@@ -133,6 +133,44 @@ def test_indices_and_masks_have_legal_values(nodes: Any, high: int, word: str) -
 def test_nothing_is_said_of_other_inputs(node: Any, dtype: int) -> None:
     made = model([node], {"x": dtype}, {"y": dtype}, {"i": np.array([0])})
     assert not OnnxFactFinder().find(made).input_hints
+
+
+def inverted(factor: float, one: float = 1.0, turned: bool = False) -> onnx.ModelProto:
+    """Return a model that adds (1 - mask) * factor, and with it inputs of other kinds."""
+    taken = ["u", "one"] if turned else ["one", "u"]
+    nodes = [
+        helper.make_node("Unsqueeze", ["mask", "axis"], ["u"]),
+        helper.make_node("Sub", taken, ["d"]),
+        helper.make_node("Mul", ["d", "factor"], ["b"]),
+        helper.make_node("Add", ["x", "b"], ["y"]),
+    ]
+    weights = {"one": np.float32(one), "factor": np.float32(factor), "axis": np.array([0])}
+    return model(nodes, {"x": FLOAT, "mask": FLOAT}, {"y": FLOAT}, weights)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("factor", [-10000.0, float(np.finfo(np.float32).min), 1e9])
+def test_what_shuts_scores_out_is_a_mask_of_any_type(factor: float, turned: bool) -> None:
+    hints = OnnxFactFinder().find(inverted(factor, turned=turned)).input_hints
+    assert hints == {"mask": InputHint(0, 1, "a mask")}
+
+
+@pytest.mark.parametrize(("factor", "one"), [(-2.0, 1.0), (-10000.0, 0.5)])
+def test_other_arithmetic_makes_no_mask(factor: float, one: float) -> None:
+    assert OnnxFactFinder().find(inverted(factor, one)).input_hints == {}
+
+
+def test_an_inverted_mask_that_is_a_condition_is_one_and_so_is_an_integer() -> None:
+    nodes = [
+        helper.make_node("Cast", ["mask"], ["f"], to=FLOAT),
+        helper.make_node("Sub", ["one", "f"], ["d"]),
+        helper.make_node("Cast", ["d"], ["c"], to=TensorProto.BOOL),
+        helper.make_node("Where", ["c", "low", "d"], ["y"]),
+    ]
+    weights = {"one": np.float32(1), "low": np.float32(-1e30)}
+    for dtype in (FLOAT, INT, HALF):
+        made = model(nodes, {"mask": dtype}, {"y": FLOAT}, weights)
+        assert OnnxFactFinder().find(made).input_hints["mask"].high == 1
 
 
 def test_paths_and_bytes_are_read_and_what_is_no_model_tells_nothing(tmp_path: Path) -> None:
