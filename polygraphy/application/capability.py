@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.domain.capability import ModelPart, Problem, SupportReport, parts_of
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.build_reports import BuildReports
 from polygraphy.ports.support import ModelParts, SupportChecker
@@ -70,6 +71,8 @@ def inspect_capability(
         )
 
     _save(report, folder, save)
+    parts = f" and {len(report.parts)} part(s) of the model" if report.parts else ""
+    G_LOGGER.info(f"Saved results.txt{parts} in the folder {folder}.")
     return False
 
 

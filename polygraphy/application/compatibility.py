@@ -17,7 +17,7 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
-from polygraphy.domain.lint import INFO, Source
+from polygraphy.domain.lint import EXCEPTION, INFO, Source
 from polygraphy.domain.model import ModelSource
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.binding import Unbound, resolve
@@ -108,8 +108,16 @@ def _not_run(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
         report = lint(ModelSource(model), trial)
     except PolygraphyException:
         return ()
+    failed = [entry for entry in report.entries if entry.nodes and entry.level != INFO]
+    # What is against the standard would run nowhere, which says nothing about the backend.
+    wrong = {
+        name
+        for entry in failed
+        if entry.source != Source.RUNTIME and entry.level == EXCEPTION
+        for name in entry.nodes
+    }
     return tuple(
         UnsupportedNode(entry.nodes[0], entry.op, entry.message)
-        for entry in report.entries
-        if entry.nodes and entry.source == Source.RUNTIME and entry.level != INFO
+        for entry in failed
+        if entry.source == Source.RUNTIME and entry.nodes[0] not in wrong
     )

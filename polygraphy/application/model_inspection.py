@@ -8,11 +8,12 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.model.kinds import kind_of, technology_of
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.model.unbounded import unbounded_tensors
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.models import ModelReader, ModelReports
 
@@ -67,6 +68,8 @@ def inspect_model(
         FileError: a file is missing or cannot be read.
         ModelError: a file is no model of its type.
         UsageError: a choice that does not exist, or that models of this type do not have.
+
+    Of several models, all that can be read are shown before that is raised.
     """
     for word in show:
         if word not in _SHOWN:
@@ -75,7 +78,8 @@ def inspect_model(
         raise UnknownNameError("Format", format, _FORMATS)
     detail = Detail(**{word: word in show for word in _SHOWN})
     showing = _Showing(detail, stats=stats, unbounded=list_unbounded_dds, is_text=format == "text")
-    documents = []
+    documents: list[Mapping[str, Any]] = []
+    unread: list[str] = []
     for model in models:
         is_file = isinstance(model, (str, PathLike))
         source = ModelSource(
@@ -91,9 +95,20 @@ def inspect_model(
             outputs=tuple(tf_outputs),
             optimizes=optimize_graph,
         )
-        documents.append(showing.show(source, model_type, display_as))
+        try:
+            documents.append(showing.show(source, model_type, display_as))
+        except FileError as error:
+            if len(models) == 1:
+                raise
+            # Standard output holds the document where one is asked for.
+            G_LOGGER.log(str(error), G_LOGGER.CRITICAL, error_ok=True)
+            unread.append(source.path)
     if format == "json":
         resolve(ModelReports).document(documents)
+    if unread:
+        raise FileError(
+            f"{len(unread)} of {len(models)} models could not be read: {', '.join(unread)}."
+        )
 
 
 def read_model(

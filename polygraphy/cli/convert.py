@@ -131,7 +131,10 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
             " polygraphy run to compare backends.",
             _USAGE,
         )
-    unused = flags_given(values, [DataOptions]) if target == "onnx" and not verifies else []
+    data = (ModelOptions, DataOptions)
+    unused = flags_given(values, data, besides=("MODEL", "--model-type"))
+    if target != "onnx" or verifies:
+        unused = []
     if unused:
         warn(f"{', '.join(unused)}: without effect, because the model is not run: see --verify.")
     return verifies
@@ -144,6 +147,7 @@ def _target(options: ConvertOptions) -> str:
         CommandLineError: nothing tells.
     """
     if options.convert_to is not None:
+        _check_extension(options.convert_to, options.output)
         return options.convert_to
     if options.output is None:
         raise CommandLineError(
@@ -159,6 +163,22 @@ def _target(options: ConvertOptions) -> str:
             _USAGE,
         )
     return _BY_EXTENSION[extension]
+
+
+def _check_extension(target: str, output: str | None) -> None:
+    """Refuse a name that says that the file is something else.
+
+    Raises:
+        CommandLineError: it does.
+    """
+    said = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
+    if said is not None and (said == "trt") != (target == "trt"):
+        called = "a TensorRT engine" if said == "trt" else "an ONNX model"
+        raise CommandLineError(
+            f"--convert-to {target} contradicts the name of --output, {output}, which is that of"
+            f" {called}. Name another file, or leave --convert-to out.",
+            _USAGE,
+        )
 
 
 def _check_conversion(model: str, kind: str, target: str) -> None:

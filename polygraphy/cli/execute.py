@@ -22,14 +22,17 @@ def save(source: str, path: str) -> None:
     """Write a program, formatted; ``-`` is standard output.
 
     Raises:
+        UsageError: a file is there that was edited.
         FileError: the file cannot be written.
     """
+    from polygraphy.cli.overwriting import refuse_to_overwrite_edits
     from polygraphy.codegen.render import formatted
 
     pretty = formatted(source)
     if path == "-":
         sys.stdout.write(pretty)
         return
+    refuse_to_overwrite_edits(path, pretty)
     from polygraphy.ports.binding import resolve
     from polygraphy.ports.text import TextFiles
 

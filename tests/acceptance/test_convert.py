@@ -44,6 +44,19 @@ def test_nothing_is_harmed_when_the_model_cannot_be_read(polygraphy: Any, g2_dir
     assert (g2_dir / "kept.onnx").read_bytes() == b"before"
 
 
+@pytest.mark.parametrize(
+    "words", ["trt -o kept.onnx", "onnx -o kept.engine", "onnx-like-trt-network -o kept.plan"]
+)
+def test_a_name_that_says_something_else_is_refused(
+    polygraphy: Any, g2_dir: Path, words: str
+) -> None:
+    kept = g2_dir / words.split()[-1]
+    kept.write_bytes(b"before")
+    done = polygraphy(f"polygraphy convert identity.onnx --convert-to {words}")
+    assert (done.code, "contradicts the name of --output" in done.err) == (2, True)
+    assert kept.read_bytes() == b"before"
+
+
 def test_what_is_cast_can_be_chosen(polygraphy: Any, g2_dir: Path) -> None:
     kept = polygraphy(
         "polygraphy convert identity.onnx -o a.onnx --fp-to-fp16 --cast-keep-ops Identity"

@@ -106,6 +106,18 @@ def test_several_models(folder: Path, polygraphy: Run) -> None:
     assert done.out.count("==== ONNX Model ====") == 2
 
 
+def test_a_file_among_several_that_is_no_model_hides_none_of_them(
+    folder: Path, polygraphy: Run
+) -> None:
+    (folder / "bad.onnx").write_bytes((folder / "mlp.onnx").read_bytes()[:100])
+    done = polygraphy("polygraphy inspect model bad.onnx mlp.onnx gone.onnx identity_fp16.onnx")
+    assert done.code == 3 and done.out.count("==== ONNX Model ====") == 2
+    assert "bad.onnx is truncated" in done.err and "gone.onnx does not exist" in done.err
+    assert done.err.endswith("[!] 2 of 4 models could not be read: bad.onnx, gone.onnx.\n")
+    as_json = polygraphy("polygraphy inspect model bad.onnx mlp.onnx --format json")
+    assert as_json.code == 3 and json.loads(as_json.out)["model"]["path"] == "mlp.onnx"
+
+
 def test_statistics_shapes_and_documents(folder: Path, polygraphy: Run) -> None:
     text = polygraphy("polygraphy inspect model mlp.onnx --stats").out
     assert "MACs            | 192" in text
@@ -237,6 +249,15 @@ def test_backends_that_can_and_cannot(folder: Path, polygraphy: Run) -> None:
     assert polygraphy("polygraphy check compatibility gone.onnx --onnxrt").code == 3
 
 
+def test_what_is_wrong_with_a_model_is_no_fault_of_a_backend(folder: Path, polygraphy: Run) -> None:
+    model = models.conv_net()
+    model.graph.node[0].input[0] = "undefined"
+    (folder / "undefined.onnx").write_bytes(model.SerializeToString())
+    done = polygraphy("polygraphy check compatibility undefined.onnx --onnxrt --onnx")
+    assert done.code == 1 and "FAILED | onnxrt" in done.out and "'undefined'" in done.out
+    assert "UNSUPPORTED" not in done.out
+
+
 def external(folder: Path) -> None:
     """Move the weights of the model to a file in another folder."""
     model = models.mlp()
@@ -266,6 +287,9 @@ def test_weights_in_another_folder(folder: Path, polygraphy: Run) -> None:
     assert checked.code == 0
     assert "PASSED" in checked.out
     assert polygraphy("polygraphy check lint external.onnx").code == 3
+    for backend in ("--onnxrt", "--onnx"):
+        tried = polygraphy(f"polygraphy check compatibility external.onnx {backend}")
+        assert (tried.code, "--external-data-dir" in tried.err) == (3, True), tried
     assert polygraphy("polygraphy check lint external.onnx --ignore-external-data").code == 0
 
 

@@ -168,8 +168,12 @@ def test_of_a_supported_model_nothing_is_saved(
     assert all(report.is_supported for _, report in reports.calls)
 
 
-def test_problems_are_saved(chain: tuple[Chain, MemoryTextFiles], reports: Recorded) -> None:
+def test_problems_are_saved(
+    chain: tuple[Chain, MemoryTextFiles], reports: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert inspect_capability(["A", "b"]) is False
+    saved = capsys.readouterr().out
+    assert saved == "[I] Saved results.txt in the folder polygraphy_capability_dumps.\n"
     assert list(chain[1].files) == ["polygraphy_capability_dumps/results.txt"]
     assert chain[0].saved == {}
     [(_, report)] = reports.calls

@@ -57,6 +57,13 @@ def test_data_without_iterations_can_be_reported(reports: Reports) -> None:
     reports.data(report(), num_items=3, line_width=75)
 
 
+def test_an_iteration_without_tensors_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunReport(None, 1)
+    run.reports.append(IterationReport.of(0, {}, DETAIL))
+    LogReports().data(DataReport("inputs.json", (run,), DETAIL, True), num_items=3, line_width=75)
+    assert "No tensors" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("value", [0.5, 2.0, None, float("nan")])
 def test_verdicts_can_be_reported(reports: Reports, value: float | None) -> None:
     answers = {"y": L2Result(value, L2Threshold(1)), "z": True}

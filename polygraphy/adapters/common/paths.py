@@ -95,14 +95,15 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     Raises:
         FileError: the file cannot be written.
     """
-    target = Path(os.path.realpath(ensure_parent(path)))
+    given = ensure_parent(path)
+    # What /dev/stdout leads to may have no path of its own.
+    is_special = given.exists() and not given.is_file()
+    target = given if is_special else Path(os.path.realpath(given))
     if target.is_dir():
         raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
     encoding = None if "b" in mode else "utf-8"
     with translated_os_errors(path, "write", unless_of_others=True):
-        if (
-            target.exists() and not target.is_file()
-        ):  # A device or a pipe has no content to protect.
+        if is_special:  # A device or a pipe has no content to protect.
             with target.open(mode, encoding=encoding) as stream:
                 yield stream
             return

@@ -85,6 +85,8 @@ def _run_lines(run: RunReport, report: DataReport, values: _Values) -> Iterator[
                 yield ""
             yield f"-- Iteration: {iteration.index}"
         margin = _INDENT if report.all_iterations else ""
+        if not iteration.tensors:
+            yield f"{margin}No tensors"
         for tensor in iteration.tensors:
             for text in _tensor_texts(tensor, report, values):
                 yield from (margin + line for line in text.splitlines() or [""])

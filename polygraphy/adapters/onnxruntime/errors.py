@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from polygraphy.domain.errors import BackendError, InputError, ModelError, PolygraphyException
+from polygraphy.domain.errors import (
+    BackendError,
+    FileError,
+    InputError,
+    ModelError,
+    PolygraphyException,
+)
 
 __all__ = ["translated_errors"]
 
 _INVALID_GRAPH = {"InvalidGraph", "NoModel"}
+_NO_FILE = "External data path does not exist"
 _HINTS = (
     (
         "is not a registered function/op",
@@ -24,10 +31,6 @@ _HINTS = (
     (
         "raw_data size (0 bytes)",
         "The weights were left out: run `surgeon weight-reconstruct`, or take the model with them.",
-    ),
-    (
-        "External data path does not exist",
-        "Put the file beside the model, or name its folder (--external-data-dir).",
     ),
     ("Failed to allocate memory", "Out of memory: use a smaller batch."),
 )
@@ -69,6 +72,12 @@ def _translated(error: Exception, doing: str, model: str) -> PolygraphyException
         )
     if kind in ("InvalidArgument", "ValueError") and doing == "run":
         return InputError(f"ONNX Runtime refuses the data: {text}")
+    if _NO_FILE in text:
+        return FileError(
+            f"ONNX Runtime could not {doing} the model: {text}.".replace("..", "."),
+            path=model or None,
+            hint="Put the file beside the model, or name its folder (--external-data-dir).",
+        )
     hint = next((advice for sign, advice in _HINTS if sign in text), "")
     end = "." if hint and not text.endswith(".") else ""
     return BackendError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,15 @@ def test_a_folder_that_takes_no_files_is_told(
         atomic_file(tmp_path / "target"),
     ):
         pass
+
+
+def test_a_pipe_is_written_also_where_its_path_leads_nowhere() -> None:
+    reading, writing = os.pipe()
+    link = Path(f"/proc/self/fd/{writing}")
+    if not link.exists():
+        pytest.skip("there is no /proc here")
+    with atomic_file(link) as stream:
+        stream.write(b"text")
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        assert pipe.read() == b"text"
