@@ -61,6 +61,7 @@ from polygraphy.adapters.tensorrt.onnx_network import (
 )
 from polygraphy.adapters.tensorrt.plugins import LoadPlugins, load_plugins
 from polygraphy.adapters.tensorrt.profile import Profile, ShapeTuple
+from polygraphy.adapters.tensorrt.raisable import raisable_layers
 from polygraphy.adapters.tensorrt.runner import TrtRunner
 from polygraphy.adapters.tensorrt.stream_reader import FileReader
 from polygraphy.adapters.tensorrt.tactics import (
@@ -125,6 +126,7 @@ __all__ = [
     "onnx_like_from_network",
     "postprocess_config",
     "postprocess_network",
+    "raisable_layers",
     "save_engine",
     "set_decomposable_attentions",
     "set_layer_precisions",

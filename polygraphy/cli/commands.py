@@ -53,6 +53,22 @@ COMMANDS = {
         "polygraphy.cli.inspect_tactics:InspectDiffTacticsCommand",
         "Find TensorRT tactics that may be bad, or compare two replays.",
     ),
+    "debug build": (
+        "polygraphy.cli.debug_engine:DebugBuildCommand",
+        "Build a TensorRT engine again and again, and check each.",
+    ),
+    "debug precision": (
+        "polygraphy.cli.debug_engine:DebugPrecisionCommand",
+        "Find the layers that need a higher precision in TensorRT.",
+    ),
+    "debug reduce": (
+        "polygraphy.cli.debug_reduce:DebugReduceCommand",
+        "Reduce an ONNX model to a part that still fails.",
+    ),
+    "debug repeat": (
+        "polygraphy.cli.debug_repeat:DebugRepeatCommand",
+        "Run a check again and again, and sort files by its answer.",
+    ),
     "debug diff-tactics": (
         "polygraphy.cli.inspect_tactics:DebugDiffTacticsCommand",
         "The old name of inspect diff-tactics.",

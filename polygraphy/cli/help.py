@@ -105,9 +105,12 @@ def describe(command: Command) -> Description:
 def _metavar(metavar: str, nargs: object) -> str:
     if nargs == 0:
         return ""
-    return {"?": f"[{metavar}]", "+": f"{metavar} [...]", "*": f"[{metavar} ...]"}.get(
-        str(nargs), metavar
-    )
+    return {
+        "...": metavar,
+        "?": f"[{metavar}]",
+        "+": f"{metavar} [...]",
+        "*": f"[{metavar} ...]",
+    }.get(str(nargs), metavar)
 
 
 def command_help(description: Description, width: int | None = None) -> str:

@@ -12,6 +12,7 @@ from polygraphy.cli.errors import BadValue, CommandLineError
 from polygraphy.cli.kinds import Flag, Ordered
 from polygraphy.cli.option import Option, Options
 from polygraphy.cli.repeated import Repeated
+from polygraphy.cli.rest import Rest, split_rest
 
 __all__ = ["HelpRequested", "parse"]
 
@@ -91,12 +92,13 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     for group, options in declared.items():
         for option in options:
             _add(parser, f"{group.__name__}.{option.name}", option)
-    namespace, unknown = parser.parse_known_args(list(words))
+    known, rest = split_rest(words, [each for options in declared.values() for each in options])
+    namespace, unknown = parser.parse_known_args(known)
     if unknown:
         raise CommandLineError(_unknown(unknown, declared.values(), command.missing()), prog)
     return Values(
         {
-            group: group(**_values(namespace, group, options, prog))
+            group: group(**_values(namespace, group, options, prog, rest))
             for group, options in declared.items()
         }
     )
@@ -118,11 +120,17 @@ def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
 
 
 def _values(
-    namespace: Any, group: type[Options], options: Sequence[Option], prog: str
+    namespace: Any,
+    group: type[Options],
+    options: Sequence[Option],
+    prog: str,
+    rest: Mapping[str, list[str]],
 ) -> dict[str, Any]:
     values = {}
     for option in options:
         words = getattr(namespace, f"{group.__name__}.{option.name}")
+        if isinstance(option.kind, Rest):
+            words = rest.get(option.name)
         if words is None or (words == [] and option.is_positional):
             continue
         try:

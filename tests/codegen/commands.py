@@ -189,6 +189,25 @@ COMMANDS: dict[str, tuple[str, int]] = {
         "inspect diff-tactics --good replays/good --bad replays/bad/0.json --log-file tactics.log",
         0,
     ),
+    "debug_repeat": (
+        "debug repeat --until 2 --iter-info iteration.json --artifacts repeated.json"
+        " --check-timeout 60 --check polygraphy run identity.onnx --onnxrt --save-outputs"
+        " repeated.json",
+        0,
+    ),
+    "debug_reduce": (
+        "debug reduce identity_fp16.onnx --mode linear -o reduced.onnx --min-good good.onnx"
+        " --load-inputs inputs.json --save-inputs reduced_inputs.json --artifacts"
+        " polygraphy_debug.onnx --art-dir reduced --fail-code 0 --check polygraphy run"
+        " polygraphy_debug.onnx --onnxrt --load-inputs reduced_inputs.json",
+        0,
+    ),
+    "debug_reduce_shapes": (
+        "debug reduce identity.onnx --model-inputs x:[1,1,2,2] --no-reduce-inputs --fp-to-fp16"
+        " --force-fallback-shape-inference --save-external-data --check true",
+        4,
+    ),
+    "debug_reduce_asked": ("debug reduce identity.onnx", 1),
     "debug_diff_tactics": ("debug diff-tactics replays/good/0.json replays/bad/0.json", 0),
     "check_lint": ("check lint identity.onnx", 0),
     "check_lint_report": (
@@ -292,6 +311,7 @@ RENDERED: dict[str, str] = {
         "run model.onnx --onnxrt --torch script.py:make --torch script.py --torch-device cuda:1"
         " --torch-compile"
     ),
+    "run_torch_alone": "run --torch model.pt2 --mark-all",
     "run_torch_program": "run model.onnx --onnxrt --torch model.pt2 --mark-all",
     "inspect_model_visual": (
         "inspect model a.onnx --visual --visual-port 0 --shape-inference --display-as trt"
@@ -314,6 +334,25 @@ RENDERED: dict[str, str] = {
         "inspect capability model.onnx --with-partitioning -o parts --save-external-data _weights"
         " --external-data-size-threshold 1M --no-save-all-tensors-to-one-file --shape-inference"
         " --no-onnxruntime-shape-inference --external-data-dir weights"
+    ),
+    "debug_build": "debug build model.onnx --num-iterations 10 --save-tactics multiple.json",
+    "debug_build_sorted": (
+        "debug build identity.onnx --fp16 --save-tactics replay.json --artifacts-dir replays"
+        " --artifacts replay.json --until=10 --check polygraphy run polygraphy_debug.engine --trt"
+        " --load-outputs golden.json"
+    ),
+    "debug_build_script": (
+        "debug build network.py:make --until bad --plugins a.so --int8 --data-loader-script data.py"
+        " --iter-artifact a.plan --no-remove-intermediate --fail-regex mismatch 'a b' --skip-code 3"
+        " 4 --show-output --check ./check.sh -v"
+    ),
+    "debug_precision": (
+        "debug precision reduced.onnx --golden-outputs onnxrt_outputs.json --mark-all"
+        " --save-layer-outputs analysis.json"
+    ),
+    "debug_precision_minimal": (
+        "debug precision model.onnx --shape-inference --fp16 --int8 --mode minimal --dir reverse"
+        " -p float16 --load-debug-replay replay.json --save-debug-replay replay.json --check false"
     ),
     "template_trt_network": "template trt-network -o -",
     "template_trt_network_model": "template trt-network model.onnx --strongly-typed -o -",

@@ -13,7 +13,7 @@ from polygraphy.domain.capability import ModelNode
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
-__all__ = ["OnnxModelParts", "extract_nodes", "tensors_read"]
+__all__ = ["OnnxModelParts", "copy_frame", "extract_nodes", "tensors_read"]
 
 onnx = mod.lazy_import("onnx")
 
@@ -59,7 +59,7 @@ def extract_nodes(model: ModelProto, positions: Iterable[int]) -> ModelProto:
     known = _types(model)
 
     extracted: ModelProto = onnx.ModelProto()
-    _copy_frame(model, extracted)
+    copy_frame(model, extracted)
     extracted.graph.name = graph.name
     extracted.graph.node.extend(nodes)
     extracted.graph.input.extend(
@@ -81,7 +81,7 @@ def _types(model: ModelProto) -> dict[str, ValueInfoProto]:
     return {**inferred_value_infos(model), **value_infos(model)}
 
 
-def _copy_frame(model: ModelProto, target: ModelProto) -> None:
+def copy_frame(model: ModelProto, target: ModelProto) -> None:
     """Copy what is around a graph: versions, functions, metadata."""
     target.ir_version = model.ir_version
     target.producer_name = model.producer_name

@@ -1,0 +1,30 @@
+"""Questions on the terminal."""
+
+from __future__ import annotations
+
+import sys
+
+from polygraphy.domain.errors import CheckFailedError
+
+__all__ = ["TerminalQuestions"]
+
+
+class TerminalQuestions:
+    """Asks on standard output, and reads standard input."""
+
+    def can_ask(self) -> bool:
+        """Tell whether standard input is a terminal."""
+        return sys.stdin is not None and sys.stdin.isatty()
+
+    def ask(self, question: str) -> str:
+        """Return the next line of standard input, without blanks around it."""
+        sys.stdout.write(f"{question} ")
+        sys.stdout.flush()
+        line = sys.stdin.readline() if sys.stdin is not None else ""
+        if not line:
+            sys.stdout.write("\n")
+            raise CheckFailedError(
+                "Nobody answers: standard input has ended.",
+                hint="Add --check and a command that fails where the problem is.",
+            )
+        return line.strip()

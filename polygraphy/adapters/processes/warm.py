@@ -1,0 +1,118 @@
+"""Runs command lines of this package without paying for its imports each time.
+
+An interpreter of its own waits for command lines (`warm_server`) and forks for each. It has
+imported what the earlier ones needed, and nothing else has happened in it: no session, no device
+context, no thread of a backend, which would not survive the fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from polygraphy.domain.check_rules import TIMED_OUT, Finished
+from polygraphy.domain.errors import BackendError
+
+__all__ = ["WarmInterpreter", "can_fork"]
+
+_PATIENCE = 2.0
+_SERVER = "polygraphy.adapters.processes.warm_server"
+
+
+def can_fork() -> bool:
+    """Tell whether the operating system can fork."""
+    return hasattr(os, "fork") and sys.platform != "darwin"  # Frameworks of macOS do not survive.
+
+
+class WarmInterpreter:
+    """Runs command lines in forks of a waiting interpreter, which is started when first needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment: Mapping[str, str] = {}
+
+    @staticmethod
+    def cold_command() -> list[str]:
+        """Return how this package is run in a new interpreter."""
+        return [sys.executable, "-m", "polygraphy"]
+
+    def run(self, words: Sequence[str], *, timeout: float | None = None) -> Finished:
+        """Run a command line, whose first word is ignored; see `Commands.run`."""
+        start = time.perf_counter()
+        descriptor, path = tempfile.mkstemp(prefix="polygraphy_check_")
+        os.close(descriptor)
+        try:
+            request = {
+                "words": list(words),
+                "output": path,
+                "timeout": timeout,
+                "folder": str(Path.cwd()),
+            }
+            answer = self._asked(request)
+            text = Path(path).read_bytes().decode("utf-8", errors="replace")
+        finally:
+            Path(path).unlink(missing_ok=True)
+        seconds = time.perf_counter() - start
+        if answer["timed_out"]:
+            return Finished(TIMED_OUT, text, seconds, True)
+        return Finished(int(answer["code"]), text, seconds)
+
+    def close(self) -> None:
+        """End the interpreter."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()  # It ends what it runs.
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        except BaseException:  # Ctrl-C: the command is in a group of its own, and heard nothing.
+            self.close()
+            raise
+        if not line:
+            self.close()
+            raise BackendError("The interpreter that runs check commands has ended.")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        environment = dict(os.environ)
+        if self._process is not None and self._environment != environment:
+            self.close()  # Settings are read when modules are imported.
+        if self._process is None:
+            self._environment = environment
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _SERVER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+        return self._process

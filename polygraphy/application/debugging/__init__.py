@@ -1,0 +1,1 @@
+"""Use cases that search for what is to blame by checking again and again."""

@@ -1,0 +1,116 @@
+"""What decides whether an iteration passed: a command, or a person."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+
+from polygraphy.domain.check_rules import SKIP_CODE, CheckRules, Finished
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.searches import Outcome
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.checks import Commands, Questions
+
+__all__ = ["AskUser", "CheckCommand"]
+
+_ANSWERS = {
+    **dict.fromkeys(("p", "pass", "passed", "good", "y", "yes"), Outcome.GOOD),
+    **dict.fromkeys(("f", "fail", "failed", "bad", "n", "no"), Outcome.BAD),
+    **dict.fromkeys(("s", "skip"), Outcome.UNRESOLVED),
+}
+
+
+class CheckCommand:
+    """Runs a command, and judges by how it ends."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        fail_codes: Collection[int] = (),
+        ignored_codes: Collection[int] = (),
+        fail_regex: Iterable[str] = (),
+        skip_codes: Collection[int] = (SKIP_CODE,),
+        show_output: bool = False,
+        hide_fail_output: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Say which command, and which of its ends are failures.
+
+        Args:
+            command: a program and its arguments; no shell takes part. ``polygraphy`` is this
+                package, in the same interpreter.
+            fail_codes: the only exit codes that are failures; all but 0 are unless given.
+            ignored_codes: exit codes that are none.
+            fail_regex: regular expressions, of which what the command writes has to match one for
+                a failure. Without `fail_codes`, a match is a failure although the command ends
+                with 0.
+            skip_codes: exit codes that say neither.
+            show_output: whether what it writes is shown, too, when it passes.
+            hide_fail_output: whether it is not shown when it fails.
+            timeout: how long it may take, in seconds; then it is stopped, as if it had ended with
+                exit code 124.
+
+        Raises:
+            UsageError: the command is empty, a regular expression is none, or codes exclude each
+                other.
+        """
+        if not command:
+            raise UsageError("The check command is empty.", hint="Name a program.")
+        self._command = list(command)
+        self._rules = CheckRules(fail_codes, ignored_codes, fail_regex, skip_codes)
+        self._shows = {
+            Outcome.GOOD: show_output,
+            Outcome.BAD: not hide_fail_output,
+            Outcome.UNRESOLVED: not hide_fail_output,
+        }
+        self._timeout = timeout
+
+    def __call__(self) -> Outcome:
+        """Run the command.
+
+        Raises:
+            UsageError: there is no such program.
+        """
+        G_LOGGER.info(f"Running check command: {shlex.join(self._command)}")
+        finished = resolve(Commands).run(self._command, timeout=self._timeout)
+        outcome = self._rules.outcome(finished)
+        if self._shows[outcome] and finished.output:
+            G_LOGGER.info(f"---- Output of the check ----\n{finished.output.rstrip()}")
+        G_LOGGER.verbose(f"The check {self._told(finished)}")
+        return outcome
+
+    def _told(self, finished: Finished) -> str:
+        if finished.timed_out:
+            return f"took longer than {self._timeout:g} s and was stopped."
+        return f"ended with exit code {finished.code} after {finished.seconds:.3f} s."
+
+
+class AskUser:
+    """Asks the person at the terminal."""
+
+    def __init__(self, otherwise: CheckCommand | None = None) -> None:
+        """Say what decides where nobody is there.
+
+        Args:
+            otherwise: takes the place of the person where standard input is no terminal; without
+                it, answers are read from there all the same.
+        """
+        self._otherwise = otherwise
+
+    def __call__(self) -> Outcome:
+        """Ask until the answer is understood.
+
+        Raises:
+            CheckFailedError: nobody answers.
+        """
+        questions = resolve(Questions)
+        if self._otherwise is not None and not questions.can_ask():
+            return self._otherwise()
+        question = "Did this iteration [p]ass or [f]ail? ([s]kip if that cannot be told)"
+        while True:
+            answer = questions.ask(question)
+            if answer.lower() in _ANSWERS:
+                return _ANSWERS[answer.lower()]
+            G_LOGGER.warning(f"{answer!r} is no answer: type p, f or s.")

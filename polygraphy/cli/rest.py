@@ -1,0 +1,48 @@
+"""The option that takes the rest of the command line, whatever it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.errors import BadValue
+from polygraphy.cli.kinds import Kind
+from polygraphy.cli.option import Option
+
+__all__ = ["Rest", "split_rest"]
+
+
+class Rest(Kind):
+    """All words that follow."""
+
+    nargs = "..."
+
+    def __init__(self, metavar: str) -> None:
+        """Name what the words are."""
+        self.metavar = f"{metavar} ..."
+
+    def parse(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the words."""
+        if not words:
+            raise BadValue("a command has to follow")
+        return tuple(words)
+
+    def unparse(self, value: Sequence[str]) -> list[str]:
+        """Return the words."""
+        return list(value)
+
+
+def split_rest(
+    words: Sequence[str], options: Sequence[Option]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Split a command line at the flag of an option that takes the rest.
+
+    Returns:
+        The words before, and the words after by the name of the option.
+    """
+    flags = {
+        flag: each.name for each in options if isinstance(each.kind, Rest) for flag in each.flags
+    }
+    for position, word in enumerate(words):
+        if word in flags:
+            return list(words[:position]), {flags[word]: list(words[position + 1 :])}
+    return list(words), {}

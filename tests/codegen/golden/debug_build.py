@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Build model.onnx in TensorRT again and again.
+
+polygraphy debug build model.onnx --num-iterations 10 --save-tactics multiple.json
+"""
+
+from polygraphy import program
+from polygraphy.backend.trt import (
+    CreateConfig,
+    NetworkFromOnnxPath,
+    TacticRecorder,
+    engine_bytes_from_network,
+    save_engine,
+)
+from polygraphy.debug import AskUser, CheckCommand, Iterations, repeat
+
+MODEL = "model.onnx"
+
+
+def make_engine(path: str) -> None:
+    load_network = NetworkFromOnnxPath(MODEL)
+    create_config = CreateConfig(algorithm_selector=TacticRecorder("multiple.json"))
+    engine = engine_bytes_from_network(load_network, config=create_config)
+    save_engine(engine, path=path)
+
+
+def main() -> None:
+    iterations = Iterations(
+        AskUser(
+            otherwise=CheckCommand(
+                ["polygraphy", "run", "polygraphy_debug.engine", "--trt", "--validate"]
+            )
+        ),
+        artifact="polygraphy_debug.engine",
+        numbered=["multiple.json"],
+    )
+    repeat(iterations, until=10, make=make_engine)
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Build network.py in TensorRT again and again.
+
+polygraphy debug build network.py:make --until bad --plugins a.so --int8 --data-loader-script data.py --iter-artifact a.plan --no-remove-intermediate --fail-regex mismatch 'a b' --skip-code 3 4 --show-output --check ./check.sh -v
+"""
+
+from polygraphy import program
+from polygraphy.backend.common import InvokeFromScript
+from polygraphy.backend.trt import (
+    Calibrator,
+    CreateConfig,
+    LoadPlugins,
+    engine_bytes_from_network,
+    save_engine,
+)
+from polygraphy.debug import CheckCommand, Iterations, repeat
+
+MODEL = "network.py"
+
+
+def make_engine(path: str) -> None:
+    data_loader = InvokeFromScript("data.py", name="load_data")
+    calibrator = Calibrator(data_loader)
+    load_network = LoadPlugins(plugins=["a.so"], obj=InvokeFromScript(MODEL, name="make"))
+    create_config = CreateConfig(int8=True, calibrator=calibrator)
+    engine = engine_bytes_from_network(load_network, config=create_config)
+    save_engine(engine, path=path)
+
+
+def main() -> None:
+    iterations = Iterations(
+        CheckCommand(
+            ["./check.sh", "-v"],
+            fail_regex=["mismatch", "a b"],
+            skip_codes=[3, 4],
+            show_output=True,
+        ),
+        artifact="a.plan",
+        keep_artifact=True,
+    )
+    repeat(iterations, until="bad", make=make_engine)
+
+
+if __name__ == "__main__":
+    program.run(main)

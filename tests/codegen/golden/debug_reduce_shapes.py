@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Reduce identity.onnx to a part that still fails.
+
+polygraphy debug reduce identity.onnx --model-inputs x:[1,1,2,2] --no-reduce-inputs --fp-to-fp16 --force-fallback-shape-inference --save-external-data --check true
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnx import convert_to_fp16, onnx_from_path, save_onnx
+from polygraphy.common import TensorMetadata
+from polygraphy.comparator import DataLoader
+from polygraphy.debug import CheckCommand, Iterations, reduce_model
+from polygraphy.surgeon import observe_shapes, override_input_shapes
+
+MODEL = "identity.onnx"
+
+
+def main() -> None:
+    data_loader = DataLoader(
+        input_metadata=TensorMetadata().add("x", dtype=None, shape=[1, 1, 2, 2])
+    )
+    model = onnx_from_path(MODEL)
+    model = override_input_shapes(model, shapes={"x": [1, 1, 2, 2]})
+    model = observe_shapes(model, data_loader=data_loader)
+    model = convert_to_fp16(model)
+    iterations = Iterations(
+        CheckCommand(["true"]),
+        artifact="polygraphy_debug.onnx",
+        save_replay="polygraphy_debug_replay.json",
+    )
+    reduction = reduce_model(model, iterations, data_loader=data_loader, reduce_inputs=False)
+    save_onnx(reduction.bad, path="identity_reduced.onnx", external_data_path="")
+
+
+if __name__ == "__main__":
+    program.run(main)
