@@ -22,3 +22,15 @@ class Progress(Protocol):
         Returns:
             A context manager whose value is called after each step.
         """
+
+    def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
+        """Follow a job that somebody else does, for the length of a `with` block: how long it has
+        taken, and what is being done.
+
+        Args:
+            what: what the job is called.
+
+        Returns:
+            A context manager whose value is called, from any thread, with what is done now; it
+            need not be.
+        """

@@ -58,6 +58,18 @@ def test_jobs_follow_each_other(make: Callable[[], Progress]) -> None:
             step()
 
 
+def test_a_job_of_somebody_else_is_watched(make: Callable[[], Progress]) -> None:
+    progress = make()
+    with progress.watch("job [red]") as tell:
+        tell("first [blue]")
+        with progress.watch("inside") as tell_inside:
+            tell_inside("part")
+    with progress.watch("job that tells nothing"):
+        pass
+    with pytest.raises(KeyError), progress.watch("job"):
+        raise KeyError
+
+
 def test_what_a_job_raises_goes_on(make: Callable[[], Progress]) -> None:
     with pytest.raises(KeyError), make().follow("job", 2) as step:
         step()
@@ -84,3 +96,8 @@ def test_the_fake_writes_down_what_it_followed() -> None:
     assert [(job.what, job.total, job.has_ended) for job in fake.jobs] == [("job", 2, True)]
     with pytest.raises(AssertionError, match="goes on after its end"):
         step()
+    with fake.watch("other") as tell:
+        tell("part")
+    assert (fake.jobs[1].total, fake.jobs[1].parts) == (None, ["part"])
+    with pytest.raises(AssertionError, match="goes on after its end"):
+        tell("more")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from threading import Timer
 from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
@@ -18,6 +19,8 @@ __all__ = ["TerminalProgress"]
 
 _DELAY = 0.5
 """Seconds that a job takes before there is a bar: what is done by then needs none."""
+
+_drawn: list[Progress] = []  # Two of them would draw over each other.
 
 
 class TerminalProgress:
@@ -31,6 +34,12 @@ class TerminalProgress:
         """Follow a job for the length of a `with` block; see `polygraphy.ports.progress`."""
         return self._bar(what, total) if _is_watched() else nullcontext(_nothing)
 
+    def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
+        """Follow a job that somebody else does; see `polygraphy.ports.progress`. Inside of a job
+        that has a bar already, nothing is drawn.
+        """
+        return _line(what) if _is_watched() and not _drawn else nullcontext(_nothing_told)
+
     @contextmanager
     def _bar(self, what: str, total: int | None) -> Iterator[Callable[[], None]]:
         start, steps, drawn = self._now(), 0, None
@@ -40,12 +49,56 @@ class TerminalProgress:
                 nonlocal steps, drawn
                 steps += 1
                 if drawn is None and self._now() - start >= _DELAY:
-                    drawn = stack.enter_context(_progress())
+                    drawn = stack.enter_context(_shown(_progress()))
                     drawn.add_task(what, total=total)
                 if drawn is not None:
                     drawn.update(drawn.task_ids[0], completed=steps)
 
             yield step
+
+
+@contextmanager
+def _shown(progress: Progress) -> Iterator[Progress]:
+    """Draw a bar inside the block."""
+    _drawn.append(progress)
+    try:
+        with progress:
+            yield progress
+    finally:
+        _drawn.remove(progress)
+
+
+@contextmanager
+def _line(what: str) -> Iterator[Callable[[str], None]]:
+    """Draw a line once the job takes long, even if nothing is told."""
+    progress = _elapsed()
+    task = progress.add_task(what)
+    timer = Timer(_DELAY, progress.start)
+    timer.daemon = True
+    _drawn.append(progress)
+    timer.start()
+    try:
+        yield lambda part: progress.update(task, description=f"{what}: {part}")
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.stop()
+        _drawn.remove(progress)
+
+
+def _elapsed() -> Progress:
+    """Return a line without a bar, which goes when the job ends."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+    )
 
 
 def _progress() -> Progress:
@@ -84,3 +137,7 @@ def _is_watched() -> bool:
 
 def _nothing() -> None:
     """Take a step that nobody sees."""
+
+
+def _nothing_told(part: str) -> None:
+    """Do something that nobody sees."""

@@ -10,6 +10,7 @@ from attrs import evolve
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
+from polygraphy.adapters.tensorrt.build_progress import build_watched
 from polygraphy.adapters.tensorrt.cached_tactics import tactics_kept
 from polygraphy.adapters.tensorrt.callbacks import raise_kept_errors
 from polygraphy.adapters.tensorrt.capabilities import capabilities
@@ -125,7 +126,7 @@ def _built(builder: Any, network: Any, config: Any) -> Any:
     )
     calibrator: Any = getattr(config, "int8_calibrator", None)
     try:
-        with watching() as reasons, tactics_kept(config):
+        with watching() as reasons, tactics_kept(config), build_watched(config):
             plan = builder.build_serialized_network(network, config)
         raise_kept_errors(config)
     finally:

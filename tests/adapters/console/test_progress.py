@@ -7,11 +7,13 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from polygraphy.adapters.console import progress
 from polygraphy.adapters.console.progress import TerminalProgress
 from polygraphy.logger import G_LOGGER
 
@@ -57,6 +59,33 @@ def test_a_bar_goes_without_a_total(shown: Shown) -> None:
     assert "1/?" in shown([1.0], None)
 
 
+def watched(monkeypatch: pytest.MonkeyPatch, delay: float) -> str:
+    """Return what is shown of a job that tells one thing, and then takes a tenth of a second."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "_DELAY", delay)
+    with TerminalProgress().watch("Building") as tell:
+        tell("first [part]")
+        time.sleep(0.1)
+    return stream.getvalue()
+
+
+def test_a_job_of_somebody_else_shows_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = watched(monkeypatch, 0.01)
+    assert "Building: first [part]" in text
+    assert "0:00:0" in text
+    assert watched(monkeypatch, 10) == ""
+
+
+def test_there_is_one_bar_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with TerminalProgress(now=iter([0.0, 1.0, 2.0]).__next__).follow("Running", 2) as step:
+        step()
+        assert "Building" not in watched(monkeypatch, 0.01)
+
+
 def test_a_quick_job_gets_no_bar(shown: Shown) -> None:
     assert shown([0.1, 0.2, 0.4]) == ""
 
@@ -90,6 +119,7 @@ def test_a_pipe_gets_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
 
 PROGRAM = """
 import time
+from polygraphy.adapters.console import progress
 from polygraphy.adapters.console.progress import TerminalProgress
 from polygraphy.logger import G_LOGGER
 clock = iter(range(100))

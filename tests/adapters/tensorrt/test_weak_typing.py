@@ -19,7 +19,7 @@ from polygraphy.backend.trt import (
     create_config,
     create_network,
 )
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from tests.support.tensorrt_names import named_module, names_of
 
 OLD = ["8.6.0", "10.0.1", "10.16.1.11"]
@@ -252,7 +252,10 @@ def test_precisions_are_set_on_layers(version: str) -> None:
         Layer(name="const", type=kinds.CONSTANT, made=dtypes.FLOAT),
     ]
     network = SimpleNamespace(num_layers=3, get_layer=lambda index: layers[index])
-    wanted = {"relu": "fp16", "ids": "float16", "const": "fp16", "nope": "fp16"}
+    wanted = {"relu": "fp16", "ids": "float16", "const": "fp16"}
+    with pytest.raises(UnknownNameError, match=r"'rellu' does not exist.*Did you mean 'relu'"):
+        SetLayerPrecisions((object(), network), {**wanted, "rellu": "fp16"})()
+    assert not hasattr(layers[0], "precision")
     SetLayerPrecisions((object(), network), wanted)()
     assert (layers[0].precision.name, layers[0].output_type) == ("HALF", "HALF")
     assert layers[1].precision.name == "HALF"

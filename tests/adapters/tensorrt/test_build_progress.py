@@ -1,0 +1,89 @@
+"""What is shown while TensorRT builds, and ctrl-C meanwhile: with TensorRT-RTX."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.fake import RecordingProgress
+from polygraphy.adapters.tensorrt.build_progress import build_watched
+from polygraphy.adapters.tensorrt.module import using
+from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
+from polygraphy.ports.binding import bind
+from polygraphy.ports.progress import Progress
+
+
+class Pressing(RecordingProgress):
+    """Presses ctrl-C when the build has begun."""
+
+    def watch(self, what: str) -> Any:
+        """Follow a job, and interrupt it at the first thing that is told."""
+        context = super().watch(what)
+        job: Any = None
+
+        def press(part: str) -> None:
+            if not self.jobs[0].parts:
+                os.kill(os.getpid(), signal.SIGINT)
+            job(part)
+
+        class Watching:
+            def __enter__(self) -> Any:
+                nonlocal job
+                job = context.__enter__()
+                return press
+
+            def __exit__(self, *raised: Any) -> Any:
+                return context.__exit__(*raised)
+
+        return Watching()
+
+
+def _build(path: str) -> Any:
+    return EngineBytesFromNetwork(NetworkFromOnnxPath(path), CreateConfig())()
+
+
+@pytest.mark.usefixtures("rtx")
+def test_the_parts_of_a_build_are_told(mlp_path: str) -> None:
+    progress = RecordingProgress()
+    with bind(Progress, progress):
+        assert _build(mlp_path).nbytes > 0
+    [job] = progress.jobs
+    assert (job.what, job.has_ended) == ("Building engine", True)
+    assert len(job.parts) > 5
+    assert any(part.endswith(")") and " of " in part for part in job.parts)
+
+
+@pytest.mark.usefixtures("rtx")
+def test_ctrl_c_ends_a_build(mlp_path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    progress = Pressing()
+    with bind(Progress, progress), pytest.raises(KeyboardInterrupt):
+        _build(mlp_path)
+    assert signal.getsignal(signal.SIGINT) is before
+    whole = RecordingProgress()
+    with bind(Progress, whole):
+        assert _build(mlp_path).nbytes > 0  # Nothing is left of it.
+    assert len(progress.jobs[0].parts) < len(whole.jobs[0].parts)
+    assert "BuildCanceled" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("rtx")
+def test_a_monitor_of_the_user_stays(rtx: Any) -> None:
+    own = SimpleNamespace()
+    config = SimpleNamespace(progress_monitor=own)
+    with build_watched(config):
+        assert config.progress_monitor is own
+    assert config.progress_monitor is own
+
+
+def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
+    ended = False
+    old = SimpleNamespace(__version__="8.6.0")
+    with using(old), pytest.raises(KeyboardInterrupt), build_watched(SimpleNamespace()):
+        os.kill(os.getpid(), signal.SIGINT)
+        ended = True
+    assert ended
