@@ -62,6 +62,7 @@ _ADAPTERS: dict[str, str] = {
     "ResultStore": "polygraphy.adapters.files.store:FileResultStore",
     "ShardHintFiles": "polygraphy.adapters.files.shard_hints:JsonShardHintFiles",
     "ShapeInference": "polygraphy.adapters.onnxruntime.shapes:OnnxrtShapeInference",
+    "Spools": "polygraphy.adapters.files.spool:TemporarySpools",
     "SupportChecker": "polygraphy.adapters.tensorrt.support:TensorrtSupportChecker",
     "SupportChecker/trt": "polygraphy.adapters.tensorrt.support:TensorrtSupportChecker",
     "TensorObserver": "polygraphy.adapters.onnx.observing:OnnxTensorObserver",

@@ -12,6 +12,7 @@ from polygraphy.application.depth import DepthPlot
 from polygraphy.application.steps import Run, Runs, Step, iterations_of
 from polygraphy.application.worst import WorstTensors
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults, PairResult
+from polygraphy.domain.answer_log import AnswerLog
 from polygraphy.domain.compare import CompareResult, SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.comparison_record import ComparisonRecord
@@ -20,6 +21,7 @@ from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.console import Console
 from polygraphy.ports.machine import Machine
+from polygraphy.ports.spool import Spools
 from polygraphy.ports.store import ResultStore
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
@@ -111,7 +113,7 @@ def compare_accuracy(
             "There is nothing to compare: that takes at least two runs with an iteration each."
         )
     for verdict in verdicts:
-        if not verdict.left_out and not any(True for _ in verdict.outputs()):
+        if not verdict.left_out and not any(True for _ in verdict.scan()):
             raise InconclusiveError(
                 f"The comparison function {verdict.label} answered about no output, so nothing was"
                 " checked."
@@ -138,6 +140,7 @@ class _Comparison:
         self.console = resolve(Console)
         self.pairs: list[tuple[int, int]] = []
         self.verdicts: list[AccuracyResult] = []
+        self._logs: list[list[AnswerLog]] = []  # Per verdict, per pair.
         self._functions = _functions(compare_func)
         self._comparisons = comparisons
         self._allow_missing_outputs = allow_missing_outputs
@@ -166,19 +169,25 @@ class _Comparison:
                 continue
             if self._iteration == 0 and not is_continued:
                 self.console.comparison_starting(step[i][0], step[j][0])
-            for verdict, function in zip(self.verdicts, self._functions):
-                passed = self._compare(verdict, position, function, step[i], step[j]) and passed
+            for verdict, logs, function in zip(self.verdicts, self._logs, self._functions):
+                log = logs[position]
+                passed = self._compare(verdict, log, function, step[i], step[j]) and passed
             if step[i][1] is None or step[j][1] is None:
                 self._ended.add(position)
         return len(self._ended) < len(self.pairs) and (passed or not fail_fast)
 
     def _begin(self, names: list[str]) -> None:
         self.pairs = _checked_pairs(self._comparisons, names)
+        pairs = [(names[i], names[j]) for i, j in self.pairs]
+        # Answers that hold on to their arrays would come back without them.
+        spools = None if self._keep_arrays else resolve(Spools)
         for verdict in self.verdicts:
-            verdict.extend(((names[i], names[j]), []) for i, j in self.pairs)
+            self._logs.append(
+                [verdict.start(pair, spools.open() if spools else None) for pair in pairs]
+            )
 
     def _compare(
-        self, verdict: AccuracyResult, position: int, function: Any, run0: Run, run1: Run
+        self, verdict: AccuracyResult, log: AnswerLog, function: Any, run0: Run, run1: Run
     ) -> bool:
         shared0, shared1 = _shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
         pair = _compared(
@@ -194,7 +203,10 @@ class _Comparison:
             self.record.add(pair)
         if self.worst is not None:
             self.worst.add(pair)
-        _append(verdict[position][1], pair, run0[1])
+        if run0[1] is not None and run0[1].is_continued and log:
+            log.extend_last(pair.results)
+        else:
+            log.add(pair.results)
         if not self._keep_arrays:
             for result in pair.results.values():
                 if isinstance(result, CompareResult):
@@ -220,16 +232,6 @@ class _Comparison:
             )
         kept = {name: result for name, result in pair.results.items() if name not in missing}
         return evolve(pair, results=kept)
-
-
-def _append(
-    iterations: list[Mapping[str, Any]], pair: PairResult, outputs: IterationResult | None
-) -> None:
-    """Add what was found of an iteration, or of a further part of the last one."""
-    if outputs is not None and outputs.is_continued and iterations:
-        iterations[-1] = {**iterations[-1], **pair.results}
-    else:
-        iterations.append(pair.results)
 
 
 def _shared(run0: Run, run1: Run) -> tuple[Run, Run]:

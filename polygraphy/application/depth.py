@@ -34,7 +34,7 @@ class DepthPlot:
         for verdict in verdicts:
             lines = {
                 f"{runner0} vs. {runner1}": layer_errors(iterations)
-                for (runner0, runner1), iterations in verdict.items()
+                for (runner0, runner1), iterations in verdict.read()
             }
             if any(error.absolute is not None for errors in lines.values() for error in errors):
                 resolve(Plots).error_by_depth(lines, self._path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -37,7 +38,7 @@ class _Seat:
     fit: FeedFitter
     keep: Callable[[Any], Any]
     facts: Facts
-    runtimes: list[float] = Factory(list)
+    runtimes: array[float] = Factory(lambda: array("d"))
     device_times: list[DeviceTimes] = Factory(list)
 
     def infer(self, feed: Feed) -> IterationResult:
@@ -53,7 +54,7 @@ class _Seat:
 
     def warmed_up(self) -> None:
         """Forget what was measured so far."""
-        self.runtimes.clear()
+        self.runtimes = array("d")
         self.device_times.clear()
 
     def completed(self, console: Console) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Union
+from typing import IO, Any, SupportsIndex, Union
 
 from attrs import frozen
 
+from polygraphy.domain.answer_log import AnswerLog, Answers
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.errors import UsageError
@@ -16,6 +17,7 @@ from polygraphy.domain.keyed_list import KeyedList
 from polygraphy.domain.reevaluation import Thresholds, check_aggregation, reevaluate
 from polygraphy.domain.results import IterationResult
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.spool import Spool
 from polygraphy.ports.store import ResultStore
 
 __all__ = ["AccuracyResult", "AccuracyResults", "PairResult", "WorstOutput"]
@@ -76,6 +78,68 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     aggregation = "per_sample"
     left_out: Mapping[RunnerPair, Sequence[str]] = MappingProxyType({})
 
+    def start(self, pair: RunnerPair, spool: Spool | None = None) -> AnswerLog:
+        """Add a pair of runners, and return the log that takes what is found of it. Of many
+        iterations the earlier ones are kept in the spool, if there is one, until somebody looks at
+        them.
+        """
+        log = AnswerLog(spool)
+        self.append((pair, log))
+        return log
+
+    def read(self) -> Iterator[tuple[RunnerPair, Collection[Answers]]]:
+        """Yield what `items` does, for whoever neither changes nor keeps it: that holds few
+        iterations in memory, however many there are.
+        """
+        for pair, iterations in super().items():
+            yield pair, iterations.reading() if isinstance(iterations, AnswerLog) else iterations
+
+    def _read(self, runner_pair: RunnerPair | None) -> Collection[Answers]:
+        """Return the iterations of a pair, the first unless given; UnknownNameError when there is
+        no such pair.
+        """
+        wanted = self.keys()[0] if runner_pair is None else runner_pair
+        for pair, iterations in self.read():
+            if pair == wanted:
+                return iterations
+        return self.index_of(wanted)  # type: ignore[return-value]
+
+    def _unpack(self) -> None:
+        for entry in super().items():
+            if isinstance(entry[1], AnswerLog):
+                entry[1].unpack()
+
+    def keys(self) -> list[RunnerPair]:
+        """Return the pairs, in order."""
+        return [pair for pair, _ in super().items()]
+
+    def items(self) -> Iterator[tuple[RunnerPair, list[Answers]]]:
+        """Yield ``(pair, iterations)``."""
+        self._unpack()
+        return super().items()
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the entry at a position, or the iterations of a pair."""
+        self._unpack()
+        return super().__getitem__(key)
+
+    def pop(self, index: SupportsIndex = -1) -> tuple[RunnerPair, list[Answers]]:
+        """Remove and return an entry."""
+        self._unpack()
+        return super().pop(index)
+
+    def __reversed__(self) -> Iterator[tuple[RunnerPair, list[Answers]]]:
+        self._unpack()
+        return super().__reversed__()
+
+    def __eq__(self, other: object) -> bool:
+        for each in (self, other):
+            if isinstance(each, AccuracyResult):
+                each._unpack()
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def is_average(self) -> bool:
         """Whether averages over iterations are judged, rather than iterations."""
@@ -92,13 +156,12 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         if self.is_average:
             averages = [self.average_results(pair) for pair in self]
             return any(averages) and all(all(found.values()) for found in averages)
-        answers = [
-            answer
-            for iterations in self.values()
-            for answers in iterations
-            for answer in answers.values()
-        ]
-        return bool(answers) and all(answers)
+        compared = False
+        for _, _, _, answer in self.scan():
+            if not answer:
+                return False
+            compared = True
+        return compared
 
     def stats(self, runner_pair: RunnerPair | None = None) -> tuple[int, int, int]:
         """Count the iterations of a pair (the first unless given): ``(matched, mismatched,
@@ -107,7 +170,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         if self.is_average:
             verdicts = [bool(average) for average in self.average_results(runner_pair).values()]
             return sum(verdicts), len(verdicts) - sum(verdicts), len(verdicts)
-        iterations = self[self.keys()[0] if runner_pair is None else runner_pair]
+        iterations = self._read(runner_pair)
         matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
         return matched, len(iterations) - matched, len(iterations)
 
@@ -125,16 +188,15 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         Raises:
             UsageError: the answers hold no metrics.
         """
-        iterations = self[self.keys()[0] if runner_pair is None else runner_pair]
-        names = dict.fromkeys(name for answers in iterations for name in answers)
-        return {
-            name: average_of([answers[name] for answers in iterations if name in answers])
-            for name in names
-        }
+        by_output: dict[str, list[Any]] = {}
+        for answers in self._read(runner_pair):
+            for name, answer in answers.items():
+                by_output.setdefault(name, []).append(answer)
+        return {name: average_of(found) for name, found in by_output.items()}
 
     def output_names(self) -> list[str]:
         """Return the names of all outputs that were compared, each once."""
-        return list(dict.fromkeys(name for _, _, name, _ in self.outputs()))
+        return list(dict.fromkeys(name for _, _, name, _ in self.scan()))
 
     def describe_average(
         self, runner_pair: RunnerPair | None = None
@@ -168,7 +230,12 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
     def outputs(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
         """Yield every answer with its pair, iteration and output name."""
-        for pair, iterations in self.items():
+        self._unpack()
+        yield from self.scan()
+
+    def scan(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
+        """Yield what `outputs` does, for whoever neither changes nor keeps it; see `read`."""
+        for pair, iterations in self.read():
             for iteration, answers in enumerate(iterations):
                 for name, answer in answers.items():
                     yield pair, iteration, name, answer
@@ -177,17 +244,17 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Return the output that exceeds its tolerance the most, or comes closest to it; None
         without metrics.
         """
-        candidates = [
-            WorstOutput(pair, iteration, name, answer, answer.excess)
-            for pair, iteration, name, answer in self._judged()
-            if isinstance(answer, CompareResult) and answer.excess is not None
-        ]
-        return max(candidates, key=lambda candidate: candidate.excess, default=None)
+        worst: WorstOutput | None = None
+        for pair, iteration, name, answer in self._judged():
+            excess = answer.excess if isinstance(answer, CompareResult) else None
+            if excess is not None and (worst is None or excess > worst.excess):
+                worst = WorstOutput(pair, iteration, name, answer, excess)
+        return worst
 
     def _judged(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
         """Yield what decides: every answer, or the averages."""
         if not self.is_average:
-            yield from self.outputs()
+            yield from self.scan()
             return
         for pair in self:
             for name, average in self.average_results(pair).items():

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from math import isnan
 from typing import Any
 
 from attrs import frozen
 
-from polygraphy.domain.compare.result import ComparedTensor, CompareResult
+from polygraphy.domain.compare.result import CompareResult
 
 __all__ = ["LayerError", "first_failure", "layer_errors"]
 
-Iterations = Sequence[Mapping[str, Any]]
+Iterations = Collection[Mapping[str, Any]]
 
 
 @frozen
@@ -39,11 +39,13 @@ class LayerError:
 
 def layer_errors(iterations: Iterations) -> list[LayerError]:
     """Sum up the answers about two runs: one mapping from output names to answers per iteration."""
-    names = dict.fromkeys(name for answers in iterations for name in answers)
-    return [
-        _summed_up(name, [answers[name] for answers in iterations if name in answers])
-        for name in names
-    ]
+    found: dict[str, _Found] = {}
+    for answers in iterations:
+        for name, answer in answers.items():
+            if name not in found:
+                found[name] = _Found(answer)
+            found[name].add(answer)
+    return [each.as_error(name) for name, each in found.items()]
 
 
 def first_failure(iterations: Iterations) -> tuple[int, str] | None:
@@ -55,22 +57,36 @@ def first_failure(iterations: Iterations) -> tuple[int, str] | None:
     return None
 
 
-def _summed_up(name: str, answers: Sequence[Any]) -> LayerError:
-    tensors: list[ComparedTensor] = []
-    if isinstance(answers[0], CompareResult):
-        both = (answers[0].tensor0, answers[0].tensor1)
-        tensors = [tensor for tensor in both if tensor is not None]
-    return LayerError(
-        name,
-        dtypes=tuple(dict.fromkeys(tensor.dtype for tensor in tensors)),
-        shapes=tuple(dict.fromkeys(tensor.shape for tensor in tensors)),
-        absolute=_largest([getattr(answer, "max_absdiff", None) for answer in answers]),
-        relative=_largest([getattr(answer, "max_reldiff", None) for answer in answers]),
-        passed=all(answers),
-    )
+class _Found:
+    """What was found about one output so far; the first iteration tells what it is."""
+
+    __slots__ = ("absolute", "passed", "relative", "tensors")
+
+    def __init__(self, first: Any) -> None:
+        both = (first.tensor0, first.tensor1) if isinstance(first, CompareResult) else ()
+        self.tensors = [tensor for tensor in both if tensor is not None]
+        self.absolute: float | None = None
+        self.relative: float | None = None
+        self.passed = True
+
+    def add(self, answer: Any) -> None:
+        self.absolute = _larger(self.absolute, getattr(answer, "max_absdiff", None))
+        self.relative = _larger(self.relative, getattr(answer, "max_reldiff", None))
+        self.passed = self.passed and bool(answer)
+
+    def as_error(self, name: str) -> LayerError:
+        return LayerError(
+            name,
+            dtypes=tuple(dict.fromkeys(tensor.dtype for tensor in self.tensors)),
+            shapes=tuple(dict.fromkeys(tensor.shape for tensor in self.tensors)),
+            absolute=self.absolute,
+            relative=self.relative,
+            passed=self.passed,
+        )
 
 
-def _largest(values: Sequence[float | None]) -> float | None:
-    """Return the largest of some metrics; NaN counts as larger than any number."""
-    known = [value for value in values if value is not None]
-    return max(known, key=lambda value: (isnan(value), value), default=None)
+def _larger(one: float | None, other: float | None) -> float | None:
+    """Return the larger of two metrics; NaN counts as larger than any number."""
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other, key=lambda value: (isnan(value), value))

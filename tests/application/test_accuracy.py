@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +16,7 @@ from polygraphy.application.accuracy import (
     iterations_of,
 )
 from polygraphy.application.inference import stream
+from polygraphy.domain import answer_log
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
@@ -447,3 +450,32 @@ def test_all_cores_may_be_used_unless_a_number_is_asked_for() -> None:
     with bind(Machine, TwoCores()):
         compare_accuracy(results(a=[[1.0]], b=[[1.0]]), compare_func=[free, bound])
     assert (free.threads, bound.threads) == (2, 1)
+
+
+# What is kept.
+
+
+def test_memory_does_not_grow_with_the_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_log, "MOST", 128)
+    taken: list[int] = []
+    count = 1500
+
+    def many() -> Iterator[RunResults]:
+        for index in range(count):
+            if index in {500, count - 1}:
+                gc.collect()
+                taken.append(sys.getallocatedblocks())
+            yield results(a=[[1.0, 2.0]], b=[[1.0, 2.0 + index]])
+
+    with bind(Console, RecordingConsole()) as console:
+        console.iteration_compared = lambda pair: None
+        found = compared(many())
+    assert taken[1] - taken[0] < count - 500  # A verdict takes some ten blocks of memory.
+    assert found.stats() == (1, count - 1, count)
+    assert found[AB][5]["y"].max_absdiff == 5.0
+
+
+def test_results_in_memory_keep_their_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_log, "MOST", 2)
+    found = compared(results(a=[[1.0]] * 8, b=[[1.0]] * 8))
+    assert all(answers["y"].arrays is not None for answers in found[AB])

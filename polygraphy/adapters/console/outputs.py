@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from polygraphy.adapters.console.numbers import brief
 from polygraphy.domain.accuracy import AccuracyResult, RunnerPair
@@ -12,12 +11,11 @@ from polygraphy.logger import G_LOGGER
 
 __all__ = ["log_outputs"]
 
+_SEVERAL = 2
 _HANDFUL = 5
 _TITLES = ("Output", "Type", "Shape", "Max. abs.", "Max. rel.", "Verdict")
 _NUMBERS = (3, 4)
 _UNKNOWN = "-"
-
-Iterations = Sequence[Mapping[str, Any]]
 
 
 def log_outputs(result: AccuracyResult) -> None:
@@ -28,25 +26,24 @@ def log_outputs(result: AccuracyResult) -> None:
     """
     if result.is_average:
         return
-    for pair, iterations in result.items():
-        names = list(dict.fromkeys(name for answers in iterations for name in answers))
-        if len(names) > _HANDFUL and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
-            G_LOGGER.info(_table(pair, iterations))
-        failed = first_failure(iterations)
-        if len(names) > 1 and failed is not None:
+    for pair, iterations in result.read():
+        if len({name for answers in iterations for name in answers}) < _SEVERAL:
+            continue
+        errors = layer_errors(iterations)
+        if len(errors) > _HANDFUL and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
+            G_LOGGER.info(_table(pair, errors))
+        failing = sum(not error.passed for error in errors)
+        failed = first_failure(iterations) if failing else None
+        if failed is not None:
             where = f" in iteration {failed[0]}" if len(iterations) > 1 else ""
             G_LOGGER.error(
                 f"First output that fails, in the order of the model: {failed[1]!r}{where};"
-                f" {_failures(names, iterations)} of {len(names)} outputs fail."
+                f" {failing} of {len(errors)} outputs fail."
             )
 
 
-def _failures(names: Sequence[str], iterations: Iterations) -> int:
-    return sum(any(not answers.get(name, True) for answers in iterations) for name in names)
-
-
-def _table(pair: RunnerPair, iterations: Iterations) -> str:
-    rows = [_TITLES, *map(_row, layer_errors(iterations))]
+def _table(pair: RunnerPair, errors: Sequence[LayerError]) -> str:
+    rows = [_TITLES, *map(_row, errors)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = [
         " | ".join(

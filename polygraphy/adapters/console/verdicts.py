@@ -172,8 +172,8 @@ def _by(label: str) -> str:
 
 def log_summary(result: AccuracyResult) -> None:
     """Tell how many iterations matched, or on average outputs, and in plain words what is worst."""
-    for pair, iterations in result.items():
-        matched, _, total = result.stats(pair) if result.is_average else _matches(iterations)
+    for pair in result:
+        matched, _, total = result.stats(pair)
         rate = 100.0 * matched / total if total else 0.0
         text = (
             f"Accuracy Summary{_by(result.label)} | {pair[0]} vs. {pair[1]} | Passed:"
@@ -186,19 +186,15 @@ def log_summary(result: AccuracyResult) -> None:
         (G_LOGGER.finish if matched == total else G_LOGGER.error)(text)
         if result.is_average:
             _log_averages(result.average_results(pair))
-    if not G_LOGGER.is_enabled_for(G_LOGGER.FINISH if result else G_LOGGER.ERROR):
+    passed = bool(result)
+    if not G_LOGGER.is_enabled_for(G_LOGGER.FINISH if passed else G_LOGGER.ERROR):
         return
     log_outputs(result)
     worst = result.worst()
-    if worst is not None and (result or not worst.result):  # What failed may have no metrics.
+    if worst is not None and (passed or not worst.result):  # What failed may have no metrics.
         (G_LOGGER.finish if worst.result else G_LOGGER.error)(
-            _in_words(worst, several=any(len(iterations) > 1 for iterations in result.values()))
+            _in_words(worst, several=any(len(iterations) > 1 for _, iterations in result.read()))
         )
-
-
-def _matches(iterations: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
-    matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
-    return matched, len(iterations) - matched, len(iterations)
 
 
 def _log_averages(averages: Mapping[str, CompareResult]) -> None:

@@ -18,6 +18,7 @@ from polygraphy.adapters.fake.progress import FollowedJob, RecordingProgress
 from polygraphy.adapters.fake.reports import RecordingReports
 from polygraphy.adapters.fake.runner import FakeRunner
 from polygraphy.adapters.fake.shapes import FakeShapeInference
+from polygraphy.adapters.fake.spool import MemorySpool, MemorySpools
 from polygraphy.adapters.fake.store import MemoryResultStore
 from polygraphy.adapters.fake.text import MemoryTextFiles
 
@@ -36,6 +37,8 @@ __all__ = [
     "MeanDistance",
     "MemoryModelWriter",
     "MemoryResultStore",
+    "MemorySpool",
+    "MemorySpools",
     "MemoryTextFiles",
     "RecordingConsole",
     "RecordingPlots",

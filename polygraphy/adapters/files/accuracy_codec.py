@@ -55,7 +55,8 @@ def _encode_uncompared(result: UncomparedResult) -> bool:
 
 @Encoder.register(AccuracyResult)
 def _encode_result(result: AccuracyResult) -> dict[str, Any]:
-    return {"lst": list(result.items()), "aggregation": result.aggregation}
+    entries = [(pair, list(iterations)) for pair, iterations in result.read()]
+    return {"lst": entries, "aggregation": result.aggregation}
 
 
 @Decoder.register(AccuracyResult)
