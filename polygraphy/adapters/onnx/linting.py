@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polygraphy.adapters.common.omitted import leaves_out_results
 from polygraphy.adapters.onnx.arrays import WeightArrays
 from polygraphy.adapters.onnx.mapped import load_structure
 from polygraphy.adapters.onnx.node_checks import NodeChecks
@@ -86,6 +87,11 @@ class _Trying:
             message = f"The file has {size} bytes: above 2 GiB it cannot be loaded by others."
             hint = "Save its weights in another file."
             yield LintEntry(EXCEPTION, Source.LOADER, f"{message} {hint}")
+        elif crashing := self._crashing():
+            message = "It leaves out a result, at which ONNX Runtime crashes: give it a name."
+            for index in crashing:
+                op = self._model.graph.node[index].op_type
+                yield LintEntry(EXCEPTION, Source.RUNTIME, message, (labels[index],), op)
         elif self._source.external_data_dir is None:
             error = self._whole()
             if error is None:
@@ -99,6 +105,11 @@ class _Trying:
             # Together they fail, each by itself works: the format is too new, or types contradict
             # what the graph says.
             yield LintEntry(EXCEPTION, Source.RUNTIME, error)
+
+    def _crashing(self) -> list[int]:
+        """Return the indices of the nodes that would take the process with them."""
+        nodes = enumerate(self._model.graph.node)
+        return [index for index, node in nodes if leaves_out_results(node)]
 
     def _whole(self) -> str | None:
         try:

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.common.omitted import with_all_results
 from polygraphy.adapters.onnx.arrays import WeightArrays
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.weights import SMALL, byte_size
@@ -135,7 +136,7 @@ class NodeTrials:
         for name in wanted:
             made.graph.output.add(name=name)
         try:
-            results = self._trial.run(made.SerializeToString(), feed, wanted)
+            results = self._trial.run(with_all_results(made).SerializeToString(), feed, wanted)
         except MissingDependencyError:
             raise
         except BackendError as error:

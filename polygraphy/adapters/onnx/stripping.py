@@ -190,7 +190,13 @@ def _fill(tensor: TensorProto, axis: int | None) -> None:
     dtype = OnnxDataTypes().from_native(tensor.data_type)
     if dtype is None:
         raise ModelError(f"Weight {tensor.name!r} is of an unknown type {tensor.data_type}.")
-    made: Any = substitute(tuple(tensor.dims), dtype, seed=crc32(tensor.name.encode()))
+    shape = tuple(tensor.dims)
+    try:
+        made: Any = substitute(shape, dtype, seed=crc32(tensor.name.encode()))
+    except (MemoryError, ValueError) as error:
+        raise ModelError(
+            f"Weight {tensor.name!r} of shape {shape} cannot be made: {error}."
+        ) from error
     if tensor.doc_string.endswith(_SPARSE) and axis is not None:
         made = pruned(made, axis)
     filled = numpy_helper.from_array(made, tensor.name)

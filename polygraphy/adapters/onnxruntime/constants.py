@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.common.omitted import with_all_results
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import session_options
 
@@ -25,6 +26,8 @@ class OnnxrtConstantEvaluator:
         options = session_options("disable")
         with translated_errors("evaluate"):
             session = onnxrt.InferenceSession(
-                model.SerializeToString(), sess_options=options, providers=["CPUExecutionProvider"]
+                with_all_results(model).SerializeToString(),
+                sess_options=options,
+                providers=["CPUExecutionProvider"],
             )
             return dict(zip(outputs, session.run(list(outputs), {})))

@@ -301,3 +301,12 @@ def test_a_model_that_gives_nan_or_infinity_does_not_pass() -> None:
     assert not verify_runs(parsed("z = Sub(x, x)  y = Reciprocal(z)"))
     with pytest.raises(InputError, match="no input data"):
         verify_runs(parsed("y = Abs(x)"), [])
+
+
+@pytest.mark.parametrize("dims", [[2**40, 2**20], [-1, 4]])
+def test_a_weight_of_an_absurd_shape_is_named(dims: list[int]) -> None:
+    model = strip_weights(g1.classifier())
+    del model.graph.initializer[0].dims[:]
+    model.graph.initializer[0].dims.extend(dims)
+    with pytest.raises(ModelError, match=r"conv1\.weight"):
+        reconstruct_weights(model)

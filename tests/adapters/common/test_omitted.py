@@ -1,0 +1,82 @@
+"""Results that nodes leave out, and that take ONNX Runtime down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from polygraphy.adapters.common.omitted import leaves_out_results, with_all_results
+from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
+from polygraphy.backend.onnx import fold_constants
+from polygraphy.check import check_lint
+
+HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+SPLIT = f"""{HEAD} m (float[3] x) => (float[2] y) <int64[2] s = {{2, 1}}> {{
+    y, left = Split<axis=0>(x, s)
+}}"""
+LOOP = f"""{HEAD} m (float[3] x) => (float[3] y) <int64 n = {{2}}, bool t = {{1}}> {{
+    y, left = Loop(n, t, x, x) <body = g (int64 i, bool c, float[3] p, float[3] r)
+        => (bool c2, float[3] a, float[3] q) {{ a = Neg(p)  q = Neg(r)  c2 = Identity(c) }}>
+}}"""
+BRANCH = f"""{HEAD} m (bool c, float[3] x) => (float[2] y) <int64[2] s = {{2, 1}}> {{
+    y = If(c) <then_branch = g () => (float[2] a) {{ a, left = Split<axis=0>(x, s) }},
+               else_branch = h () => (float[2] b) {{ b, right = Split<axis=0>(x, s) }}>
+}}"""
+DROPOUT = f"{HEAD} m (float[3] x) => (float[3] y) {{ y, left = Dropout(x) }}"
+
+
+def leaving_out(text: str) -> onnx.ModelProto:
+    """Return a model in which the results called ``left`` have no name."""
+    data = parser.parse_model(text)
+    graphs = [data.graph, *(a.g for node in data.graph.node for a in node.attribute)]
+    for node in (node for graph in graphs for node in graph.node):
+        for index, name in enumerate(node.output):
+            if name == "left":
+                node.output[index] = ""
+    return data
+
+
+@pytest.mark.parametrize("text", [SPLIT, LOOP, BRANCH])
+def test_results_that_are_numbered_get_names(text: str) -> None:
+    model = leaving_out(text)
+    before = model.SerializeToString(deterministic=True)
+    assert leaves_out_results(model.graph.node[0])
+    named = with_all_results(model)
+    assert not leaves_out_results(named.graph.node[0])
+    assert model.SerializeToString(deterministic=True) == before
+    onnx.checker.check_model(named)
+
+
+def test_results_that_may_be_left_out_stay_so() -> None:
+    model = leaving_out(DROPOUT)
+    assert not leaves_out_results(model.graph.node[0]) and with_all_results(model) is model
+
+
+def constant() -> onnx.ModelProto:
+    model = leaving_out(SPLIT)
+    del model.graph.input[:]
+    weight = onnx.numpy_helper.from_array(np.array([1, 2, 3], np.float32), "x")
+    model.graph.initializer.append(weight)
+    return model
+
+
+def test_such_constants_are_computed() -> None:
+    assert OnnxrtConstantEvaluator().evaluate(constant(), ["y"])["y"].tolist() == [1, 2]
+    folded = fold_constants(constant())
+    assert not folded.graph.node
+    assert folded.graph.initializer[0].name == "y"
+
+
+@pytest.mark.parametrize("text", [SPLIT, LOOP, BRANCH])
+def test_lint_names_the_node_and_goes_on(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(leaving_out(text).SerializeToString())
+    assert not check_lint(str(path))
+    told = capsys.readouterr().out
+    assert told.count("LINT") == told.count("at which ONNX Runtime crashes") == 1
