@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from polygraphy.application.accuracy import compare_accuracy
@@ -47,7 +47,8 @@ def compare_saved(
     if first.kind is RunResults:
         names = [[name for name, _ in stored.runs] for stored in (first, second)]
         pairs = _pairs(paths, names[0], names[1])
-        streams = [stored.iterations() for stored in (first, second)]
+        both = set(names[0]) & set(names[1])
+        streams = [_told_apart(one, path, both) for one, path in zip((first, second), paths)]
     else:
         pairs = [(1, 0)]
         streams = [_as_results(stored, path) for stored, path in zip((first, second), paths)]
@@ -100,6 +101,18 @@ def _pairs(
         if len(set(ours)) == count and set(ours) == set(theirs):
             return [(count + index, ours.index(name)) for index, name in enumerate(theirs)]
     return [(count + index, index) for index in range(count)]
+
+
+def _told_apart(stored: Stored, path: str, names: Container[str]) -> Iterator[RunResults]:
+    """Yield results in which the runs of some names are called after their file, too."""
+    for results in stored.iterations():
+        for index, (name, iterations) in enumerate(results):
+            if name in names:
+                called = f"{name} ({path})"
+                results[index] = called, iterations
+                for iteration in iterations:
+                    iteration.runner_name = called
+        yield results
 
 
 def _as_results(stored: Stored, path: str) -> Iterator[RunResults]:

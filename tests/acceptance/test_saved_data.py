@@ -189,8 +189,8 @@ def test_a_single_reference_is_for_all(polygraphy: Run) -> None:
     both.save("actual.json")
     done = polygraphy("polygraphy inspect diff expected.json actual.json")
     assert done.code == 1
-    assert f"{FIRST} vs. {FIRST} | Passed: 1/1" in done.out
-    assert f"{SECOND} vs. {FIRST} | Passed: 0/1" in done.out
+    assert f"{FIRST} (actual.json) vs. {FIRST} (expected.json) | Passed: 1/1" in done.out
+    assert f"{SECOND} vs. {FIRST} (expected.json) | Passed: 0/1" in done.out
 
 
 def test_fail_fast_stops_at_the_first_iteration(polygraphy: Run) -> None:
@@ -444,5 +444,5 @@ def test_text_has_no_statistics(tmp_path: Path, monkeypatch: Any, polygraphy: Ru
     done = polygraphy("polygraphy inspect data text.json --histogram --statistics")
     assert done.code == 0
     assert "words [dtype=str, shape=(2,)] | Text, of which there are no statistics" in done.out
-    assert "nan" not in done.out.replace("NaN", "")
+    assert "nan" not in done.out.lower()
     assert "Histogram" not in done.out

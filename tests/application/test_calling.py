@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from polygraphy.application.calling import check_takes
+from polygraphy.backend.common import InvokeFromScript
 from polygraphy.comparator import Comparator, RunResults
 from polygraphy.domain.errors import InconclusiveError, UsageError
 from tests.application.runs import results
@@ -26,6 +28,29 @@ def test_a_function_that_takes_something_else_is_located_where_it_is() -> None:
         Comparator.postprocess(results(a=[1]), lambda one, two: one)
     check_takes(max, "function", "a number")
     check_takes(lambda *every: every, "function", "one", "two")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "load_data",
+            r"load_data \(.*mine\.py, line 1\) is called with no argument.* no argument\.",
+        ),
+        ("Loader", r"class Loader .*called with no argument.*'folder'"),
+    ],
+)
+def test_a_script_is_named_that_cannot_be_called(name: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "def load_data(folder):\n    return []\n"
+        "class Loader:\n    def __init__(self, folder):\n        self.folder = folder\n"
+    )
+    with pytest.raises(UsageError, match=message):
+        InvokeFromScript(str(path), name)()
+    assert InvokeFromScript(str(path), "load_data")("a folder") == []
+    with pytest.raises(UsageError, match=r"a str and a int.*Let it take 2 arguments"):
+        InvokeFromScript(str(path), "load_data")("a folder", 1)
 
 
 def test_an_error_inside_a_function_is_its_own() -> None:

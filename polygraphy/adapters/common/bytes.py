@@ -9,6 +9,7 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.domain.calling import check_takes
 from polygraphy.logger import G_LOGGER
 
 __all__ = [
@@ -74,12 +75,18 @@ class InvokeFromScript(BaseLoader):
     def _load(self) -> Any:
         if self._target is None:
             symbol = mod.import_from_script(self._path, self._name)
-            self._target = symbol() if isinstance(symbol, type) else symbol
+            if isinstance(symbol, type):
+                check_takes(symbol, "class")
+                symbol = symbol()
+            self._target = symbol
         return self._target
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the symbol with the same arguments."""
-        return self._load()(*args, **kwargs)
+        """Call the symbol with the same arguments; UsageError when it takes others."""
+        target = self._load()
+        if not kwargs:
+            check_takes(target, "function", *(f"a {type(each).__name__}" for each in args))
+        return target(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -98,18 +98,22 @@ def _tensor_texts(tensor: TensorReport, report: DataReport, values: _Values) -> 
         yield f"{tensor.name} {meta} | Text, of which there are no statistics"
     else:
         yield f"{tensor.name} {meta} | Stats: {statistics(tensor.summary)}"
+        yield from _number_texts(tensor, report)
+    if tensor.values is not None:
+        yield _indented(values(tensor.values))
+
+
+def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
     if tensor.peculiarities:
         found = ", ".join(
             f"{one.what}: {one.count}" + (f" (first at {one.first})" if one.count else "")
             for one in tensor.peculiarities
         )
         yield _INDENT + f"{tensor.name} | {found} of {tensor.summary.size} elements"
-    if report.detail.statistics and not tensor.is_text:
+    if report.detail.statistics:
         yield _INDENT + f"{tensor.name} | Percentiles: {percentiles(tensor.summary)}"
-    if tensor.histogram is not None and not tensor.is_text:
+    if tensor.histogram is not None:
         yield _indented(bars(tensor.histogram))
-    if tensor.values is not None:
-        yield _indented(values(tensor.values))
 
 
 def _indented(text: str) -> str:
