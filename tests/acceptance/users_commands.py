@@ -272,6 +272,14 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "run model.onnx --onnxrt --trt --mark-all --save-outputs layer_outputs.json",
         ("ModifyNetworkOutputs(load_network, outputs=MARK_ALL)",),
     ),
+    "C050": (
+        "debug reduce model.onnx --output minimal_problem.onnx",
+        (
+            "Iterations(AskUser(), artifact='polygraphy_debug.onnx', save_replay=_)",
+            "reduce_model(model, iterations)",
+            "save_onnx(reduction.bad, path='minimal_problem.onnx')",
+        ),
+    ),
     "C053": (
         "convert model.onnx --convert-to trt --fp16 --tf32",
         ("CreateConfig(tf32=True, fp16=True)", _BUILD),
@@ -294,11 +302,40 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("CreateConfig(algorithm_selector=TacticReplayer('tactics.cache'))",),
     ),
     "C059": ("run model.onnx --onnxrt --trt --save-outputs results.json", (_TRT,)),
+    "C060": (
+        "debug reduce model.onnx --mode=bisect --output reduced.onnx",
+        (
+            "reduce_model(model, iterations, mode='bisect')",
+            "save_onnx(reduction.bad, path='reduced.onnx')",
+        ),
+    ),
+    "C061": (
+        "debug precision reduced.onnx --golden-outputs onnxrt_outputs.json --mark-all"
+        " --save-layer-outputs analysis.json",
+        (
+            "ModifyNetworkOutputs(load_network, outputs=MARK_ALL)",
+            "SetLayerPrecisions(load_network, dict.fromkeys(raised, 'float32'))",
+            "CheckCommand(['polygraphy', 'run', 'polygraphy_debug.engine', '--trt',"
+            " '--load-outputs', 'onnxrt_outputs.json', '--save-outputs', 'analysis.json',"
+            " '--allow-missing-outputs'])",
+            "find_layers_to_raise(raisable_layers(load_network), make_engine, iterations)",
+        ),
+    ),
     "C062": (
         "convert reduced.onnx --convert-to trt --precision-constraints problematic_layer:fp16",
         (
             "CreateConfig(fp16=True, precision_constraints='obey')",
             "save_engine(engine, path='reduced.engine')",
+        ),
+    ),
+    "C063": (
+        "debug build model.onnx --num-iterations 10 --save-tactics multiple.json",
+        (
+            "CreateConfig(algorithm_selector=TacticRecorder('multiple.json'))",
+            "AskUser(otherwise=CheckCommand(['polygraphy', 'run', 'polygraphy_debug.engine',"
+            " '--trt', '--validate']))",
+            "Iterations(_, artifact='polygraphy_debug.engine', numbered=['multiple.json'])",
+            "repeat(iterations, until=10, make=make_engine)",
         ),
     ),
     "C065": (
@@ -402,6 +439,19 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "C096": ("run --onnxrt identity_fp16.onnx --validate", (_ONNXRT,)),
     "C097": ("run identity.onnx --onnxrt --save-outputs golden.json", (_ONNXRT,)),
+    "C098": (
+        "debug build identity.onnx --fp16 --save-tactics replay.json --artifacts-dir replays"
+        " --artifacts replay.json --until=10 --check polygraphy run polygraphy_debug.engine --trt"
+        " --load-outputs golden.json",
+        (
+            "CreateConfig(fp16=True, algorithm_selector=TacticRecorder('replay.json'))",
+            "CheckCommand(['polygraphy', 'run', 'polygraphy_debug.engine', '--trt',"
+            " '--load-outputs', 'golden.json'])",
+            "Iterations(_, artifact='polygraphy_debug.engine', artifacts=['replay.json'],"
+            " artifacts_dir='replays')",
+            "repeat(iterations, until=10, make=make_engine)",
+        ),
+    ),
     "C098 check": (
         "run polygraphy_debug.engine --trt --load-outputs golden.json",
         ("TrtRunner(EngineFromPath(MODEL))", "RunResults.load_streaming('golden.json')"),
