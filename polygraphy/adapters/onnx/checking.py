@@ -11,10 +11,10 @@ from polygraphy.adapters.onnx.elements import is_stripped
 from polygraphy.adapters.onnx.weights import (
     SMALL,
     all_graphs,
+    all_tensors,
     byte_size,
     is_external,
     skeleton,
-    weights_size,
 )
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
@@ -70,13 +70,12 @@ def complaint(model: ModelProto) -> str:
 
 def _checkable(model: ModelProto) -> ModelProto:
     """Return a model to show to the checker, which would copy large weights."""
-    is_incomplete = any(
-        is_external(tensor) or is_stripped(tensor)
-        for graph in all_graphs(model.graph)
-        for tensor in graph.initializer
-    )
-    is_large = weights_size(model) > _COPIED
-    return _without_contents(model) if is_incomplete or is_large else model
+    size = 0
+    for tensor in all_tensors(model):
+        if is_external(tensor) or is_stripped(tensor):
+            return _without_contents(model)
+        size += byte_size(tensor)
+    return _without_contents(model) if size > _COPIED else model
 
 
 def _without_contents(model: ModelProto) -> ModelProto:

@@ -77,6 +77,13 @@ class Signature(NamedTuple):
         return _repeated(self.inputs, inputs), _repeated(self.outputs, outputs)
 
 
+@cache
+def _parameters_of(
+    signature: Signature, inputs: int, outputs: int
+) -> tuple[list[Parameter], list[Parameter]] | None:
+    return signature.of(inputs, outputs)
+
+
 def _repeated(parameters: Sequence[Parameter], count: int) -> list[Parameter]:
     return [parameters[min(index, len(parameters) - 1)] for index in range(count)]
 
@@ -127,12 +134,15 @@ def element_type(number: int) -> str | None:
     return f"tensor({names.Name(number).lower()})" if number in names.values() and number else None
 
 
-def graphs_of(node: NodeProto) -> Iterable[GraphProto]:
-    """Yield the graphs directly inside a node."""
+def graphs_of(node: NodeProto) -> list[GraphProto]:
+    """Return the graphs directly inside a node."""
+    found: list[GraphProto] = []
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
+            found.append(attribute.g)
+        else:
+            found.extend(attribute.graphs)
+    return found
 
 
 class GraphTypes:
@@ -230,18 +240,19 @@ class TypeInference:
             ]
             if inner:
                 types._inner[index] = inner
-            for name, kind in zip(node.output, self._outputs(node, types, inner, versions)):
+            made = self._outputs(node, types, given, inner, versions)
+            for name, kind in zip(node.output, made):
                 types.set(name, kind)
 
     def _outputs(
         self,
         node: NodeProto,
         types: GraphTypes,
+        given: Sequence[str | None],
         inner: Sequence[GraphTypes],
         versions: dict[str, int],
     ) -> Sequence[str | None]:
         domain = domain_of(node.domain)
-        given = [types[name] for name in node.input]
         function = self._functions.get((domain, node.op_type, node.overload))
         if function is not None:
             return self._called(function, given)
@@ -250,7 +261,7 @@ class TypeInference:
             return [None] * len(node.output)
         if not domain and (special := _special(node, given, inner)) is not None:
             return special
-        parameters = signature.of(len(node.input), len(node.output))
+        parameters = _parameters_of(signature, len(node.input), len(node.output))
         return _unified(node, types, parameters) if parameters else [None] * len(node.output)
 
     def _called(self, function: FunctionProto, given: Sequence[str | None]) -> Sequence[str | None]:

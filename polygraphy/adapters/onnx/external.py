@@ -83,9 +83,10 @@ def store_external_data(
             if source is not None and byte_size(tensor) > _LARGE:
                 size = source.size
                 refer(tensor, source, *_extent(tensor, size, files[location_of(tensor)]))
-    for location, tensors in _by_location(model).items():
-        if location in files:
-            _fill(tensors, files[location])
+    for location, tensors in named.items():
+        left = [tensor for tensor in tensors if not is_stored(tensor)]
+        if left and location in files:
+            _fill(left, files[location])
 
 
 def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -> dict[str, Path]:

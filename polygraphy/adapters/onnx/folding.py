@@ -14,7 +14,7 @@ from polygraphy.adapters.onnx.element_types import GraphTypes, TypeInference, gr
 from polygraphy.adapters.onnx.graph import clean, sort
 from polygraphy.adapters.onnx.shape_values import Elements, shape_values
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, is_made_up, value_infos
-from polygraphy.adapters.onnx.value_infos import described
+from polygraphy.adapters.onnx.value_infos import shape_of
 from polygraphy.adapters.onnx.weights import all_graphs
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.domain.halving import computed_by_halves
@@ -126,19 +126,20 @@ class FoldConstants(BaseLoader):
         before: dict[str, Any] | None = None
         for index in range(last):
             shapes = self._shapes(model)
-            if _of_results(model, shapes) == before:  # Then nothing more can be folded.
+            static = _static_shapes(shapes)
+            if _of_results(model, static) == before:  # Then nothing more can be folded.
                 if not may_ask or not _has_unknown_shapes(model.graph, shapes):
                     return
                 may_ask = False
-                shapes = {**shapes, **self._shapes(model, symbolic=True)}
-                if _of_results(model, shapes) == before:
+                static.update(_static_shapes(self._shapes(model, symbolic=True)))
+                if _of_results(model, static) == before:
                     return
             G_LOGGER.verbose(f"Folding Constants | Pass {index + 1}")
             types = TypeInference(model).of_graph(model.graph)
             self._may_go_on = False
-            self._graph(model, model.graph, types, _static_shapes(shapes), {})
+            self._graph(model, model.graph, types, static, {})
             clean(model.graph)
-            before = None if self._may_go_on else _of_results(model, shapes)
+            before = None if self._may_go_on else _of_results(model, static)
 
     def _shapes(self, model: ModelProto, *, symbolic: bool = False) -> Shapes:
         """Return the shapes of the tensors that nodes take and make, as far as they are known."""
@@ -146,7 +147,7 @@ class FoldConstants(BaseLoader):
         if self._infers:
             infos = {**infos, **inferred_value_infos(model, symbolic=symbolic)}
         used = {name for node in model.graph.node for name in (*node.input, *node.output)}
-        return {name: described(infos[name]).shape for name in used if name in infos}
+        return {name: shape_of(infos[name]) for name in used if name in infos}
 
     def _graph(
         self,
@@ -232,10 +233,11 @@ def _has_unknown_shapes(graph: GraphProto, shapes: Shapes) -> bool:
     return False
 
 
-def _of_results(model: ModelProto, shapes: Shapes) -> dict[str, Any]:
-    """Return the numbers in the shapes of what nodes make."""
-    made = {name for node in model.graph.node for name in node.output}
-    return {name: _static(shape) for name, shape in shapes.items() if name in made}
+def _of_results(model: ModelProto, static: dict[str, Any]) -> dict[str, Any]:
+    """Return the shapes of what nodes make."""
+    return {
+        name: static[name] for node in model.graph.node for name in node.output if name in static
+    }
 
 
 def _static(shape: Shape | None) -> list[int | None] | None:
@@ -248,7 +250,7 @@ def _static_shapes(shapes: Shapes) -> dict[str, Any]:
 
 def _shapes_of(graph: GraphProto) -> dict[str, Any]:
     return {
-        value.name: _static(described(value).shape)
+        value.name: _static(shape_of(value))
         for values in (graph.input, graph.output, graph.value_info)
         for value in values
     }

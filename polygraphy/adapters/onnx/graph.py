@@ -50,12 +50,12 @@ def _captured_by(graph: GraphProto) -> Iterator[str]:
             yield value.name
 
 
-def used_by(node: NodeProto) -> Iterator[str]:
-    """Yield the names of all tensors that a node takes, also in the graphs inside it."""
-    for name in node.input:
-        if name:
-            yield name
-    yield from captured(node)
+def used_by(node: NodeProto) -> list[str]:
+    """Return the names of all tensors that a node takes, also in the graphs inside it."""
+    names = [name for name in node.input if name]
+    for graph in graphs_of(node):
+        names.extend(_captured_by(graph))
+    return names
 
 
 def producers(graph: GraphProto) -> dict[str, int]:

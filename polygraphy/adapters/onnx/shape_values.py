@@ -53,10 +53,10 @@ class Elements:
     @staticmethod
     def of(array: Any) -> Elements | None:
         """Return what is known of a constant; None for one that is no shape."""
-        types = {"int64": INT64, "int32": INT32}
-        if array.dtype.name not in types or array.ndim > 1 or array.size > _LONGEST:
+        elem_type = {"i8": INT64, "i4": INT32}.get(array.dtype.str[1:])
+        if elem_type is None or array.ndim > 1 or array.size > _LONGEST:
             return None
-        return Elements(tuple(array.reshape(-1).tolist()), array.ndim == 0, types[array.dtype.name])
+        return Elements(tuple(array.reshape(-1).tolist()), array.ndim == 0, elem_type)
 
 
 Shapes = Mapping[str, "Sequence[int | None] | None"]
@@ -73,12 +73,15 @@ def shape_values(
         constant: returns a small constant by name as an array, None for what is none.
     """
     found: dict[str, Elements] = {}
+    constants: dict[str, Elements | None] = {}
 
     def look_up(name: str) -> Elements | None:
         if name in found:
             return found[name]
-        array = constant(name)
-        return None if array is None else Elements.of(array)
+        if name not in constants:
+            array = constant(name)
+            constants[name] = None if array is None else Elements.of(array)
+        return constants[name]
 
     for node in graph.node:
         rule = None if node.domain not in ("", "ai.onnx") else _RULES.get(node.op_type)

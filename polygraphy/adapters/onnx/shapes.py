@@ -50,8 +50,9 @@ class InferShapes(BaseLoader):
             save_to_disk_threshold_bytes: with weights of at least this many bytes, the large ones
                 are not handed to the inference, which would copy them; 32 MiB unless given. Nothing
                 is saved for that.
-            allow_onnxruntime: whether ONNX Runtime's symbolic shape inference is tried first, as it
-                is unless this is False; it takes `sympy`.
+            allow_onnxruntime: whether ONNX Runtime's symbolic shape inference is tried, too, as it
+                is unless this is False, where the onnx package does not find out everything; it
+                takes `sympy`.
         """
         self._model = model
         self._error_ok = error_ok is not False
@@ -81,7 +82,16 @@ class InferShapes(BaseLoader):
         return model
 
     def _inferred(self, model: ModelProto) -> ModelProto | None:
-        if self._allow_onnxruntime:
+        """Return the model with shapes. ONNX Runtime infers them in Python, node by node, so it is
+        only asked for what the onnx package does not find out.
+        """
+        made: ModelProto | None = None
+        problem: ModelError | None = None
+        try:
+            made = _inferred_by_onnx(model, strict=not self._error_ok)
+        except ModelError as error:
+            problem = error
+        if self._allow_onnxruntime and (made is None or not _knows_all(made.graph)):
             try:
                 symbolic: ModelProto = resolve(ShapeInference).infer(model)
             except MissingDependencyError as error:
@@ -90,13 +100,34 @@ class InferShapes(BaseLoader):
                 G_LOGGER.warning(f"{error} Inferring shapes with onnx.shape_inference instead.")
             else:
                 return symbolic
-        try:
-            return _inferred_by_onnx(model, strict=not self._error_ok)
-        except ModelError as error:
+        if problem is not None:
             if not self._error_ok:
-                raise
-            G_LOGGER.warning(f"{error} Going on without.")
-            return None
+                raise problem
+            G_LOGGER.warning(f"{problem} Going on without.")
+        return made
+
+
+def _knows_all(graph: GraphProto) -> bool:
+    """Tell whether every dimension of what the nodes of a graph make is a number, or a name that
+    the model itself has for one.
+    """
+    known = {
+        value.name
+        for values in (graph.value_info, graph.output)
+        for value in values
+        if _is_known(value)
+    }
+    return all(name in known for node in graph.node for name in node.output if name)
+
+
+def _is_known(value: ValueInfoProto) -> bool:
+    tensor = value.type.tensor_type
+    if not tensor.elem_type or not tensor.HasField("shape"):
+        return False
+    return all(
+        dim.HasField("dim_value") or (dim.dim_param and not is_made_up(dim.dim_param))
+        for dim in tensor.shape.dim
+    )
 
 
 def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:

@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 numpy = mod.lazy_import("numpy")
-onnx = mod.lazy_import("onnx")
 
 MARK = f"kept-by-polygraphy-{secrets.token_hex(8)}-"
 """What the location of every such weight begins with."""
 _CHUNK = 1 << 20
+_EXTERNAL = 1  # The value of `TensorProto.EXTERNAL`.
 
 
 class _Source(Protocol):
@@ -125,7 +125,7 @@ _temporary: list[int] = []
 
 def is_stored(tensor: TensorProto) -> bool:
     """Tell whether the elements of a weight are where it was read from."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL or not tensor.external_data:
+    if tensor.data_location != _EXTERNAL or not tensor.external_data:
         return False
     return str(tensor.external_data[0].value).startswith(MARK)
 
@@ -140,7 +140,7 @@ def refer(tensor: TensorProto, source: StoredFile, offset: int, length: int) -> 
 
 def _refer(tensor: TensorProto, number: int, offset: int, length: int) -> None:
     del tensor.external_data[:]
-    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.data_location = _EXTERNAL
     for key, value in (("location", f"{MARK}{number}"), ("offset", offset), ("length", length)):
         tensor.external_data.add(key=key, value=str(value))
 

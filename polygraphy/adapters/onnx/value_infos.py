@@ -13,7 +13,7 @@ from polygraphy.domain.shapes import Shape, is_dynamic_dim
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-__all__ = ["described", "input_metadata", "set_shape", "value_info"]
+__all__ = ["described", "input_metadata", "set_shape", "shape_of", "value_info"]
 
 onnx = mod.lazy_import("onnx")
 
@@ -24,14 +24,18 @@ def described(value: ValueInfoProto | None) -> MetadataTuple:
     """Return the data type and the shape of a tensor, None for what is not known."""
     if value is None or value.type.WhichOneof("value") != "tensor_type":
         return MetadataTuple(None, None)
+    return MetadataTuple(_TYPES.from_native(value.type.tensor_type.elem_type), shape_of(value))
+
+
+def shape_of(value: ValueInfoProto) -> list[Any] | None:
+    """Return the shape of a tensor, None for what is not known of it."""
     tensor = value.type.tensor_type
-    shape: list[Any] | None = None
-    if tensor.HasField("shape"):
-        shape = [
-            dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
-            for dim in tensor.shape.dim
-        ]
-    return MetadataTuple(_TYPES.from_native(tensor.elem_type), shape)
+    if not tensor.HasField("shape"):
+        return None
+    return [
+        dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
+        for dim in tensor.shape.dim
+    ]
 
 
 def input_metadata(model: ModelProto) -> TensorMetadata:

@@ -36,6 +36,8 @@ SMALL = 1024
 """Weights up to this many bytes may be shapes or sizes, whose values other shapes depend on."""
 
 _TYPES = OnnxDataTypes()
+_EXTERNAL = 1
+"""The value of `TensorProto.EXTERNAL`, which is compared with for every tensor of a model."""
 DATA_FIELDS = frozenset(
     {
         "raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data",
@@ -62,21 +64,29 @@ def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Yield every constant tensor of a model: initialisers and attributes, in all graphs and
     functions.
     """
-    for graph in all_graphs(model.graph):
-        yield from graph.initializer
-        for sparse in graph.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
-        yield from _attribute_tensors(graph.node)
+    yield from _graph_tensors(model.graph)
     for function in model.functions:
-        yield from _attribute_tensors(function.node)
+        yield from _node_tensors(function.node)
 
 
-def _attribute_tensors(nodes: Any) -> Iterator[TensorProto]:
+def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _node_tensors(graph.node)
+
+
+def _node_tensors(nodes: Any) -> Iterator[TensorProto]:
     for node in nodes:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
-            yield from attribute.tensors
+            elif attribute.HasField("g"):
+                yield from _graph_tensors(attribute.g)
+            else:
+                yield from attribute.tensors
+                for inner in attribute.graphs:
+                    yield from _graph_tensors(inner)
 
 
 def byte_size(tensor: TensorProto) -> int:
@@ -87,7 +97,7 @@ def byte_size(tensor: TensorProto) -> int:
 
 def is_external(tensor: TensorProto) -> bool:
     """Tell whether the elements are in another file, and have not been loaded from there."""
-    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+    return bool(tensor.data_location == _EXTERNAL)
 
 
 def weights_size(model: ModelProto) -> int:
