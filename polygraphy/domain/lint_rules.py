@@ -16,6 +16,8 @@ __all__ = ["graph_findings", "labels_of"]
 _INT32 = np.iinfo(np.int32)
 _LARGEST_FLOAT16 = 65504.0
 _BLOCK = 1 << 20
+_PLAIN = {"int": np.int64, "ints": np.int64, "float": np.float32, "floats": np.float32}
+"""Attributes of constants that are no tensors, and what they hold."""
 
 
 def labels_of(graph: Graph) -> list[str]:
@@ -41,7 +43,10 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
     yield from _imports(model)
     for graph in model.graph.walk():
         for weight in graph.weights:
-            yield from _overflow(weight)
+            yield from _overflow(f"Initializer: '{weight.name}'", weight)
+        yield from _constants(graph.nodes)
+    for function in model.functions:
+        yield from _constants(function.nodes)
 
 
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -113,8 +118,15 @@ def _in_cycles(needs: list[set[int]]) -> set[int]:
             if waiting[follower] == 0:
                 ready.append(follower)
     # What only waits for a cycle is not in one: go backwards from the ends.
-    while ends := {index for index in left if not left & set(needed_by.get(index, ()))}:
-        left -= ends
+    followers = {index: len(left & set(needed_by.get(index, ()))) for index in left}
+    ends = [index for index, count in followers.items() if count == 0]
+    while ends:
+        index = ends.pop()
+        left.discard(index)
+        for one in needs[index] & left:
+            followers[one] -= 1
+            if followers[one] == 0:
+                ends.append(one)
     return left
 
 
@@ -175,7 +187,22 @@ def _imports(model: Model) -> Iterator[LintEntry]:
             yield LintEntry(WARNING, Source.GRAPH, message)
 
 
-def _overflow(weight: Weight) -> Iterator[LintEntry]:
+def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
+    """Yield what is found in the values of nodes that are constants."""
+    for node in nodes:
+        if node.op != "Constant":
+            continue
+        what = f"Constant: '{next(iter(node.outputs), node.name)}'"
+        for attribute in node.attributes:
+            if attribute.kind == "tensor":
+                yield from _overflow(what, attribute.value)
+            elif attribute.kind in _PLAIN:
+                values = np.atleast_1d(np.array(attribute.value, _PLAIN[attribute.kind]))
+                dtype = str(values.dtype)
+                yield from _overflow(what, Weight("", dtype, values.shape, values=values))
+
+
+def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
     if weight.values is None or not weight.values.size:
         return
     if weight.dtype == "int64":
@@ -183,21 +210,16 @@ def _overflow(weight: Weight) -> Iterator[LintEntry]:
         # The largest numbers stand for "to the end" in Slice, and are no sizes.
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
-            message = (
-                f"Initializer: '{weight.name}' holds int64 values from {low} to {high}, which"
-                " do not fit int32."
-            )
+            message = f"{what} holds int64 values from {low} to {high}, which" " do not fit int32."
             yield LintEntry(WARNING, Source.GRAPH, message)
     elif weight.dtype in ("float32", "float64", "bfloat16"):
         largest = _largest_finite(weight.values)
         if largest > _LARGEST_FLOAT16:
-            message = (
-                f"Initializer: '{weight.name}' holds {largest:.6g}, which does not fit float16."
-            )
+            message = f"{what} holds {largest:.6g}, which does not fit float16."
             yield LintEntry(WARNING, Source.GRAPH, message)
-        yield from _not_finite(weight)
+        yield from _not_finite(what, weight)
     elif weight.dtype == "float16":
-        yield from _not_finite(weight)
+        yield from _not_finite(what, weight)
 
 
 def _extremes(values: Any) -> tuple[int, int]:
@@ -223,7 +245,7 @@ def _largest_finite(values: Any) -> float:
     return largest
 
 
-def _not_finite(weight: Weight) -> Iterator[LintEntry]:
+def _not_finite(what: str, weight: Weight) -> Iterator[LintEntry]:
     """Yield a warning about a weight that holds NaN or infinity, with how many and the first."""
     count, first, start = 0, -1, 0
     for block in _blocks(weight.values):
@@ -236,7 +258,6 @@ def _not_finite(weight: Weight) -> Iterator[LintEntry]:
     if count:
         index = tuple(map(int, np.unravel_index(first, weight.values.shape)))
         message = (
-            f"Initializer: '{weight.name}' holds {count} value(s) that are NaN or infinite; the"
-            f" first is at {index}."
+            f"{what} holds {count} value(s) that are NaN or infinite; the" f" first is at {index}."
         )
         yield LintEntry(WARNING, Source.GRAPH, message)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from time import process_time
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.lint import EXCEPTION, INFO, WARNING, Findings, LintEntry, LintReport, Source
 from polygraphy.domain.lint_rules import graph_findings
-from polygraphy.domain.model import Attribute, Graph, Model, Node, Tensor, Weight
+from polygraphy.domain.model import Attribute, Function, Graph, Model, Node, Tensor, Weight
 
 
 def node(name: str, inputs: str, outputs: str, *inner: Graph) -> Node:
@@ -114,6 +116,42 @@ def test_values_that_other_types_do_not_hold(values: np.ndarray, message: str | 
     messages = [text for _, text, _ in found(model(node("a", "x w", "y"), weights=(weight,)))]
     assert len(messages) == (message is not None)
     assert message is None or message in messages[0]
+
+
+CONSTANTS = {
+    "tensor": ("tensor", Weight("", "int64", (1,), values=np.array([2**40])), "holds int64 values"),
+    "int": ("int", 2**40, "holds int64 values from 1099511627776"),
+    "ints": ("ints", (1, -(2**40)), "holds int64 values from -1099511627776 to 1,"),
+    "float": ("float", -3.4e38, "does not fit float16"),
+    "floats": ("floats", (1.0, float("nan")), "NaN or infinite"),
+    "small": ("ints", (1, 2), None),
+    "text": ("string", "1e9", None),
+}
+
+
+@pytest.mark.parametrize(("kind", "value", "message"), CONSTANTS.values(), ids=CONSTANTS)
+@pytest.mark.parametrize("place", ["graph", "inner", "function"])
+def test_values_of_constants(kind: str, value: object, message: str | None, place: str) -> None:
+    constant = Node("", "Constant", outputs=("c",), attributes=(Attribute("value", kind, value),))
+    user = node("a", "x c", "y")
+    if place == "graph":
+        made = model(constant, user)
+    elif place == "inner":
+        made = model(node("if", "x", "y", Graph(nodes=(constant, user), outputs=(Tensor("y"),))))
+    else:
+        function = Function("F", "", ("x",), ("y",), 2, (constant, user))
+        made = evolve(model(node("a", "x", "y")), functions=(function,))
+    messages = [text for _, text, _ in found(made)]
+    assert len(messages) == (message is not None), messages
+    assert message is None or (messages[0].startswith("Constant: 'c' ") and message in messages[0])
+
+
+def test_a_long_chain_behind_a_cycle_is_looked_at_in_no_time() -> None:
+    chain = [node(f"n{i}", f"t{i}", f"t{i + 1}") for i in range(20_000)]
+    made = model(node("a", "x c", "b"), node("b", "b", "c t0"), *chain, outputs="t20000")
+    start = process_time()
+    assert (EXCEPTION, "The nodes wait for each other: a cycle.", ("a", "b")) in found(made)
+    assert process_time() - start < 10
 
 
 def test_operator_sets_that_are_not_used() -> None:
