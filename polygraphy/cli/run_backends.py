@@ -93,7 +93,7 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
         values,
         usage,
         is_loaded=parses or bool(names & {"onnxrt", "onnx", "pluginref", *takers}),
-        has_others="tf" in names or (builds and not parses),
+        has_others=bool(names & {"tf", "torch"}) or (builds and not parses),
         cast=cast_of(values[OnnxCastOptions], usage),
         graph=graph,
         opset=opset_of(values) if kind in TF_TYPES else None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["import_from_script"]
+__all__ = ["import_from_script", "run_script"]
 
 FILE_ERROR = "polygraphy.exception:FileError"
 """Class of the error for a script that is not there, as text."""
@@ -55,7 +55,7 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
         file_error: Any = errors.named_class(FILE_ERROR)
         raise file_error(f"Could not import {name!r}: there is no script {script}.", path=script)
     with _importing, _OwnFolder(script.parent):
-        module = _run(script, name)
+        module = _run(script, f"Could not import {name!r} from the script {script}")
     try:
         return getattr(module, name)
     except AttributeError:
@@ -68,7 +68,22 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
         raise unknown_name(f"In the script {script}, the name", name, known) from None
 
 
-def _run(script: Path, name: str) -> ModuleType:
+def run_script(path: str | os.PathLike[str]) -> ModuleType:
+    """Run a Python script for what it does, as `import_from_script` would, and return its module.
+
+    Raises:
+        FileError: There is no such script.
+        PolygraphyException: The script raised an exception; it is the cause of this one.
+    """
+    script = Path(path).resolve()
+    if not script.is_file():
+        file_error: Any = errors.named_class(FILE_ERROR)
+        raise file_error(f"There is no script {script}.", path=script)
+    with _importing, _OwnFolder(script.parent):
+        return _run(script, f"Could not run the script {script}")
+
+
+def _run(script: Path, failed: str) -> ModuleType:
     # Data classes and type hints look up the module of a class by its name, so it has to have one
     # of its own, and for as long as the objects may live.
     qualified = f"polygraphy_script_{script.stem}_{crc32(os.fsencode(script)):08x}"
@@ -82,8 +97,7 @@ def _run(script: Path, name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         sys.modules.pop(qualified, None)
         raise errors.named_class(errors.PUBLIC_ERROR)(
-            f"Could not import {name!r} from the script {script}:\n"
-            f"{_where(error, str(script))}{type(error).__name__}: {error}"
+            f"{failed}:\n{_where(error, str(script))}{type(error).__name__}: {error}"
         ) from error
     return module
 

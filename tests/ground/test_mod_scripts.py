@@ -15,6 +15,7 @@ import pytest
 
 from polygraphy.exception import FileError, PolygraphyException, UnknownNameError
 from polygraphy.mod import import_from_script
+from polygraphy.mod.scripts import run_script
 
 
 @pytest.fixture(autouse=True)
@@ -308,3 +309,17 @@ def test_a_program_that_is_run_as_a_script(tmp_path: Path) -> None:
         [sys.executable, str(main)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("shared\n", "")
+
+
+def test_a_script_that_is_run_for_what_it_does(tmp_path: Path) -> None:
+    done = write(
+        tmp_path / "a.py",
+        "x = 3\nopen('done', 'w').close()".replace("done", str(tmp_path / "done")),
+    )
+    assert run_script(done).x == 3
+    assert (tmp_path / "done").exists()
+    bad = write(tmp_path / "bad.py", "x = 1\ndef f(a b):\n    pass\n")
+    with pytest.raises(PolygraphyException, match=r"Could not run the script .*bad\.py:\nline 2: "):
+        run_script(bad)
+    with pytest.raises(FileError, match=r"There is no script .*gone\.py"):
+        run_script(tmp_path / "gone.py")

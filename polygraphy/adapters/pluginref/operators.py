@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.common.places import place_of
 from polygraphy.adapters.pluginref.references import Reference
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, PolygraphyException
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -66,10 +67,32 @@ def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
             for name, value in given.items()
             if value is not None and name not in _NOT_ATTRIBUTES
         }
-        return _outputs(reference(attrs, *inputs), self.onnx_node)
+        return _outputs(_called(reference, attrs, inputs, self.onnx_node), self.onnx_node)
 
     made: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
     return made
+
+
+def _called(
+    reference: Reference, attrs: Mapping[str, Any], inputs: Sequence[Any], node: NodeProto
+) -> Any:
+    """Return what a reference returns; anybody's code, it may raise anything.
+
+    Raises:
+        BackendError: it raised an exception. The evaluator would hide which.
+    """
+    try:
+        return reference(attrs, *inputs)
+    except (PolygraphyException, MemoryError):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        raise BackendError(
+            f"The reference of {node.op_type} failed at node {node.name!r}:"
+            f" {said}{place_of(error)}.",
+            backend="pluginref",
+        ) from error
 
 
 def _outputs(returned: Any, node: NodeProto) -> tuple[Any, ...]:

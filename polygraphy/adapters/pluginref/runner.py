@@ -16,6 +16,7 @@ from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model_io import check_has_outputs, check_is_tensor
+from polygraphy.mod.scripts import run_script
 
 if TYPE_CHECKING:
     import onnx_graphsurgeon
@@ -68,7 +69,7 @@ class PluginRefRunner(BaseRunner):
         """
         own = self._references
         if isinstance(own, str):
-            mod.import_from_script(own, "__name__")
+            run_script(own)
             own = None
         model = _model(evaluate(self._graph))
         check_has_outputs(model.graph.output)

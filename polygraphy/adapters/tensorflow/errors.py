@@ -17,6 +17,10 @@ _HINTS = (
     ("OOM when allocating", "Out of memory: use a smaller batch."),
     ("please upgrade", "It was saved by a newer release."),
 )
+# About a file that cannot be loaded, rather than about what this TensorFlow cannot do.
+_LAMBDA = "of a `Lambda` layer"
+_LAMBDA_HINT = "Its code is not run here: save the model as a SavedModel where it was made."
+_CAUSE = "Exception encountered: "
 
 
 @contextmanager
@@ -54,7 +58,11 @@ def _translated(error: Exception, doing: str, model: object) -> PolygraphyExcept
         return ModelError(
             f"TensorFlow cannot load {model or 'the model'}: {text}",
             path=model or None,
-            hint="Is it complete, and of the type that it is taken for?",
+            hint=(
+                _LAMBDA_HINT
+                if _LAMBDA in str(error)
+                else "Is it complete, and of the type that it is taken for?"
+            ),
         )
     return BackendError(
         f"TensorFlow could not {doing} {model or 'the model'}: {text}",
@@ -70,8 +78,15 @@ def _is_about_data(error: Exception) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what the error says without the places in the graph before and after it."""
+    """Return what the error says without the places in the graph before and after it, and without
+    what Keras says before it.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return "It is damaged."
     lines = [" ".join(line.split()) for line in str(error).splitlines()]
     nodes = [index for index, line in enumerate(lines) if line.startswith("Node: ")]
     said = next((line for line in lines[nodes[0] + 1 if nodes else 0 :] if line), "")
+    said = next((line for line in reversed(lines) if line.startswith(_CAUSE)), said).removeprefix(
+        _CAUSE
+    )
     return f"{said.rstrip('.')}." if said else f"{type(error).__name__}."

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader
@@ -13,7 +16,7 @@ from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.freezing import frozen_function
 from polygraphy.adapters.tensorflow.module import tensorflow_module
 from polygraphy.adapters.tensorflow.saved_model import graph_from_saved_model
-from polygraphy.domain.errors import ModelError
+from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -49,7 +52,11 @@ class GraphFromKeras(BaseLoader):
         path = readable_file(self._path, "Model")
         tf = tensorflow_module()
         G_LOGGER.info(f"Loading Keras model: {path.absolute()}")
-        with translated_errors("load", path):
+        if path.suffix == ".keras" and not is_zipfile(path):
+            raise ModelError(
+                f"{path} is no Keras file, or not all of one: those are zip archives.", path=path
+            )
+        with _version_told(path), translated_errors("load", path):
             model = tf.keras.models.load_model(str(path), compile=False)
         if not getattr(model, "inputs", None):
             raise ModelError(
@@ -59,6 +66,32 @@ class GraphFromKeras(BaseLoader):
             )
         with translated_errors("load", path):
             return _graph(model)
+
+
+@contextmanager
+def _version_told(path: Path) -> Iterator[None]:
+    """Add to an error which release of Keras wrote the file, if it is another."""
+    try:
+        yield
+    except PolygraphyException as error:
+        written, here = _version_of(path), tensorflow_module().keras.__version__
+        if written is not None and written != here:
+            error.hint = f"It was saved by Keras {written}, and this is Keras {here}."
+        raise
+
+
+def _version_of(path: Path) -> str | None:
+    """Return the release of Keras that wrote a file; None where it does not tell."""
+    try:
+        if is_zipfile(path):
+            with ZipFile(path) as archive:
+                return str(json.loads(archive.read("metadata.json"))["keras_version"])
+        import h5py
+
+        with h5py.File(path) as file:
+            return str(file.attrs["keras_version"])
+    except (BadZipFile, KeyError, OSError, TypeError, ValueError):
+        return None
 
 
 def _graph(model: Any) -> GraphAndOutputs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from polygraphy.adapters.common.places import place_of
 from polygraphy.domain.errors import BackendError, InputError, ModelError, PolygraphyException
 
 __all__ = ["translated_errors"]
@@ -13,7 +14,7 @@ __all__ = ["translated_errors"]
 @contextmanager
 def translated_errors(doing: str, model: object = "") -> Iterator[None]:
     """Turn whatever is raised inside the block into one of our errors: a model is Python code, and
-    may raise anything.
+    may raise anything. The error names the line of it.
 
     Args:
         doing: what was being done: ``load``, ``compile``, ``run``.
@@ -31,7 +32,8 @@ def translated_errors(doing: str, model: object = "") -> Iterator[None]:
     except Exception as error:
         kind = type(error).__name__
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        said = f"{kind}: {text.rstrip('.')}." if text else f"{kind}."
+        place = place_of(error)
+        said = f"{kind}: {text.rstrip('.')}{place}." if text else f"{kind}{place}."
         if doing == "load":
             raise ModelError(
                 f"PyTorch cannot load {model or 'the model'}: {said}",

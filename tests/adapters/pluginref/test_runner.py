@@ -135,6 +135,25 @@ def test_a_reference_that_does_not_work_is_named(reference: Any, words: str) -> 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", [AttributeError, TypeError, ValueError])
+def test_a_reference_that_fails_is_told_by_its_line(kind: type[Exception], tmp_path: Path) -> None:
+    script = tmp_path / "references.py"
+    script.write_text(
+        "from polygraphy.backend.pluginref import register\n"
+        "@register('Custom')\n"
+        "def custom(attrs, *x):\n"
+        f"    raise {kind.__name__}('of its own')\n"
+    )
+    with (
+        PluginRefRunner(custom(), references=str(script)) as runner,
+        pytest.raises(BackendError) as caught,
+    ):
+        runner.infer({"x": X})
+    OP_REGISTRY.pop("Custom")
+    assert str(caught.value).startswith("The reference of Custom failed at node ")
+    assert str(caught.value).endswith(f"{kind.__name__}: of its own (references.py, line 4).")
+
+
 def test_references_count_inside_branches_and_functions() -> None:
     branches = [
         helper.make_graph(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("tensorflow")
+
+import h5py
 
 from polygraphy.backend.tf import (
     GraphFromCkpt,
@@ -94,8 +98,31 @@ def test_python_code_in_a_keras_model_is_not_run(tmp_path: Path) -> None:
 
     x = keras.Input((2,), name="x")
     keras.Model(x, keras.layers.Lambda(lambda t: t + 1)(x)).save(tmp_path / "m.keras")
-    with pytest.raises(ModelError, match=r"m\.keras"):
+    with pytest.raises(ModelError, match=r"m\.keras.*SavedModel"):
         graph_from_keras(str(tmp_path / "m.keras"))
+
+
+def test_a_keras_file_of_another_release_is_told_for_it(tmp_path: Path) -> None:
+    graphs.write_keras(tmp_path / "here.keras")
+    graphs.write_keras(tmp_path / "m.h5")
+    with (
+        zipfile.ZipFile(tmp_path / "here.keras") as here,
+        zipfile.ZipFile(tmp_path / "m.keras", "w") as later,
+    ):
+        for name in here.namelist():
+            content = here.read(name)
+            if name == "metadata.json":
+                content = json.dumps({"keras_version": "9.1.0"}).encode()
+            later.writestr(name, content.replace(b'"units": 3', b'"units": 3, "of_the_future": 1'))
+    with h5py.File(tmp_path / "m.h5", "a") as file:
+        file.attrs["keras_version"] = "9.1.0"
+        file.attrs["model_config"] = file.attrs["model_config"].replace("Dense", "DenseOfTheFuture")
+    for name, word in {"m.keras": "of_the_future", "m.h5": "DenseOfTheFuture"}.items():
+        with pytest.raises(
+            ModelError, match=rf"{word}.*saved by Keras 9\.1\.0, and this"
+        ) as caught:
+            graph_from_keras(str(tmp_path / name))
+        assert "\n" not in str(caught.value)
 
 
 def test_signatures_are_chosen_by_name(tmp_path: Path) -> None:
@@ -132,6 +159,11 @@ def test_what_cannot_be_loaded_is_explained_in_one_line(tmp_path: Path) -> None:
     other = tmp_path / "other.keras"
     other.write_bytes(b"PK\x03\x04 no archive")
     graphs.write_saved_model(tmp_path / "saved")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    graphs.write_checkpoint(damaged)
+    meta = damaged / "model.meta"
+    meta.write_bytes(meta.read_bytes()[:300])
     cases: list[tuple[Callable[[str], Any], Path]] = [
         (graph_from_frozen, text),
         (graph_from_frozen, tmp_path / "missing.pb"),
@@ -145,6 +177,7 @@ def test_what_cannot_be_loaded_is_explained_in_one_line(tmp_path: Path) -> None:
         (graph_from_saved_model, tmp_path / "missing"),
         (graph_from_ckpt, tmp_path / "missing"),
         (graph_from_ckpt, tmp_path / "saved"),
+        (graph_from_ckpt, damaged),
     ]
     for load, path in cases:
         with pytest.raises(FileError) as caught:

@@ -294,7 +294,10 @@ def test_errors_of_the_model_are_ours(net: Net) -> None:
     with PytRunner(Bad()) as runner, pytest.raises(BackendError, match="of the model") as caught:
         runner.infer({"x": X})
     assert "\n" not in str(caught.value)
-    with pytest.raises(BackendError, match="of the loader"):
+    line = Bad.forward.__code__.co_firstlineno + 1
+    assert f"(test_runner.py, line {line})" in str(caught.value)
+    line = cannot_load.__code__.co_firstlineno + 1
+    with pytest.raises(BackendError, match=rf"of the loader.*\(test_runner\.py, line {line}\)"):
         PytRunner(cannot_load).activate()
     with PytRunner(net) as runner, pytest.raises(BackendError, match="shapes"):
         runner.infer({"x": X.T.copy()})
