@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.domain.engine_statistics import statistics_of_built
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.model.kinds import kind_of, technology_of
@@ -151,6 +152,8 @@ class _Showing:
         reports = resolve(ModelReports)
         if self._is_text and _is_silent(source, model_type):
             reports.loading(source.path)
+        if self._stats and _is_built(source, model_type, display_as):
+            return self._show_built(source, model_type, display_as)
         description = read_model(source, self._detail, model_type, display_as)
         parts: dict[str, Any] = {"model": description}
         if self._is_text:
@@ -173,6 +176,29 @@ class _Showing:
                 reports.statistics(parts["statistics"])
         return parts
 
+    def _show_built(
+        self, source: ModelSource, model_type: str | None, display_as: str | None
+    ) -> Mapping[str, Any]:
+        """Show a network or an engine with its statistics; it is made once."""
+        reports, detail = resolve(ModelReports), self._detail
+        whole = evolve(detail, layers=True, sizes=True)
+        described = read_model(source, whole, model_type, display_as)
+        shown = described if detail.layers else evolve(described, layers=())
+        if self._unbounded:
+            _onnx(described, source)  # which it is not
+        statistics = statistics_of_built(described)
+        if self._is_text:
+            reports.model(shown, detail)
+            reports.statistics(statistics)
+        return {"model": shown, "statistics": statistics}
+
+
+def _is_built(source: ModelSource, model_type: str | None, display_as: str | None) -> bool:
+    """Tell whether TensorRT loads it: a network, or an engine."""
+    if source.loader is not None or display_as is not None:
+        return True
+    return technology_of(kind_of(source.path, model_type)) == "tensorrt"
+
 
 def _is_silent(source: ModelSource, model_type: str | None) -> bool:
     """Tell whether nobody else says that the model is being loaded."""
@@ -185,6 +211,7 @@ def _is_silent(source: ModelSource, model_type: str | None) -> bool:
 def _onnx(description: Any, source: ModelSource) -> Model:
     if not isinstance(description, Model):
         raise UsageError(
-            f"{source.path}: statistics and data-dependent shapes are only known of ONNX models."
+            f"{source.path}: data-dependent shapes and statistics of this kind are only known of"
+            " ONNX models."
         )
     return description

@@ -42,6 +42,8 @@ class NetworkDescription:
         outputs: its outputs.
         layer_count: how many layers there are.
         layers: the layers; empty where these were not asked for.
+        parameters: number of elements of all weights; None where that was not asked for.
+        weight_bytes: how many bytes they take.
     """
 
     name: str
@@ -50,6 +52,8 @@ class NetworkDescription:
     outputs: TensorMetadata
     layer_count: int
     layers: tuple[Layer, ...] = ()
+    parameters: int | None = None
+    weight_bytes: int | None = None
 
 
 @frozen
@@ -92,6 +96,7 @@ class EngineDescription:
         layer_count: how many layers there are, of all profiles together.
         layers: the layers, profile by profile; empty where these were not asked for.
         has_implicit_batch: whether shapes leave out the batch, as they could in the past.
+        weight_bytes: how many bytes its weights take; None where the engine does not tell.
     """
 
     name: str
@@ -103,6 +108,7 @@ class EngineDescription:
     layer_count: int
     layers: tuple[Layer, ...] = ()
     has_implicit_batch: bool = False
+    weight_bytes: int | None = None
 
     @property
     def layers_per_profile(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from polygraphy.adapters.tensorrt.network import layers_of
@@ -93,8 +95,32 @@ def test_a_network_that_a_loader_makes_is_shown(
     assert "h_relu" in shown.partition("Layer(s)")[0]
     inspect_model(parts)
     assert f"{count} Layer(s)" in capsys.readouterr().out
-    with pytest.raises(UsageError, match="What was loaded: statistics"):
-        inspect_model(parts, stats=True)
+    with pytest.raises(UsageError, match="What was loaded: data-dependent shapes"):
+        inspect_model(parts, stats=True, list_unbounded_dds=True)
+
+
+def test_statistics_of_a_network(
+    rtx: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models.save(models.mlp(), tmp_path / "mlp.onnx")
+    models.save(models.conv_net(), tmp_path / "conv.onnx")
+    inspect_model(str(tmp_path / "mlp.onnx"), display_as="trt", stats=True)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    count = sum(weight.size for weight in _weights(models.mlp()))
+    assert f"Parameters    | {count} ({4 * count} bytes)" in lines
+    assert "Not Counted   | x, y, of unknown size" in lines
+    assert [line.split()[-1] for line in lines if line.startswith("ActivationType.RELU")] == ["1"]
+    assert not any(line.startswith("Layer 0") for line in lines)  # They were not asked for.
+    inspect_model(str(tmp_path / "conv.onnx"), display_as="trt", stats=True, format="json")
+    told = json.loads(capsys.readouterr().out)
+    assert told["model"]["layers"] == []
+    count = sum(weight.size for weight in _weights(models.conv_net()))
+    assert count <= told["statistics"]["parameters"] < count + 8  # The parser adds a shape.
+    assert told["statistics"]["precisions"] == {"float32": told["statistics"]["layers"]}
+
+
+def _weights(model: Any) -> list[Any]:
+    return [onnx.numpy_helper.to_array(one) for one in model.graph.initializer]
 
 
 def test_an_engine_that_a_loader_makes_is_shown(

@@ -62,9 +62,12 @@ class LogModelReports:
 
     def statistics(self, statistics: Any) -> None:
         """Write how large a model is, and what it costs to run."""
-        from polygraphy.adapters.console.statistics_text import statistics_lines
+        from polygraphy.adapters.console.statistics_text import built_lines, statistics_lines
+        from polygraphy.domain.engine_statistics import EngineStatistics
 
-        G_LOGGER.info("\n".join(statistics_lines(statistics)))
+        is_built = isinstance(statistics, EngineStatistics)
+        lines = built_lines if is_built else statistics_lines
+        G_LOGGER.info("\n".join(lines(statistics)))
 
     def unbounded(self, names: Sequence[str]) -> None:
         """Write which tensors have a shape that depends on data without limit."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from polygraphy.domain.engine_statistics import EngineStatistics
 from polygraphy.domain.model.statistics import ModelStatistics
 
-__all__ = ["statistics_lines"]
+__all__ = ["built_lines", "statistics_lines"]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -27,6 +28,30 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
     yield f"---- {statistics.nodes} Node(s) by Op ----"
     width = max(map(len, statistics.ops), default=0)
     yield from (f"{op:{width}} | {count}" for op, count in statistics.ops.items())
+
+
+def built_lines(statistics: EngineStatistics) -> Iterator[str]:
+    """Yield the lines of the text about the sizes of a network or an engine."""
+    yield "==== Statistics ===="
+    if statistics.parameters is not None:
+        weights = f"{statistics.parameters:,} ({_size(statistics.weight_bytes or 0)})"
+        yield f"Parameters    | {weights}"
+    elif statistics.weight_bytes is not None:
+        yield f"Weights       | {_size(statistics.weight_bytes)}"
+    if statistics.device_memory is not None:
+        yield f"Device Memory | {_size(statistics.device_memory)}"
+    largest = ", at the largest shapes of profile 0" if statistics.is_largest else ""
+    if statistics.input_bytes:
+        yield f"Inputs        | {_size(statistics.input_bytes)}{largest}"
+    if statistics.output_bytes:
+        yield f"Outputs       | {_size(statistics.output_bytes)}"
+    if statistics.io_unknown:
+        yield f"Not Counted   | {', '.join(statistics.io_unknown)}, of unknown size"
+    for title, counts in (("Type", statistics.ops), ("Data Type", statistics.precisions)):
+        yield ""
+        yield f"---- {statistics.layers} Layer(s) by {title} ----"
+        width = max(map(len, counts), default=0)
+        yield from (f"{name:{width}} | {count}" for name, count in counts.items())
 
 
 def _left_out(statistics: ModelStatistics) -> str:

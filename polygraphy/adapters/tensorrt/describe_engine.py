@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polygraphy.adapters.tensorrt.describe_network import tensor_dtype
+from polygraphy.adapters.tensorrt.logger import asking
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.engine import EngineDescription, EngineProfile, Layer, ProfileTensor
@@ -45,6 +46,7 @@ def describe_engine(
     layers: bool = False,
     attrs: bool = False,
     notes: Mapping[str, str] | None = None,
+    sizes: bool = False,
 ) -> EngineDescription:
     """Describe an ``ICudaEngine``.
 
@@ -56,6 +58,7 @@ def describe_engine(
             by `profiling_verbosity` when it was built.
         attrs: whether their attributes are.
         notes: what else is said of tensors of layers, by name.
+        sizes: whether the engine is asked how large its weights are.
     """
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     shapes = _shapes(engine, names, context)
@@ -76,11 +79,21 @@ def describe_engine(
         layer_count=engine.num_layers,
         layers=tuple(inspected_layers(engine, context, attrs, notes)) if layers else (),
         has_implicit_batch=bool(getattr(engine, "has_implicit_batch_dimension", False)),
+        weight_bytes=_weight_bytes(engine) if sizes else None,
     )
 
 
 def _is_input(engine: Any, name: str) -> bool:
     return bool(engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT)
+
+
+def _weight_bytes(engine: Any) -> int | None:
+    """Return how many bytes the weights take; None where nobody says."""
+    if hasattr(engine, "get_engine_stat"):
+        with asking():
+            found = int(engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE))
+        return found if found >= 0 else None
+    return None
 
 
 def device_memory(engine: Any) -> int:

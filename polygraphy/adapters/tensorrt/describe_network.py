@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +23,12 @@ _FIRST_OF_PAIRS = "if"  # ``CONDITIONAL_INPUT`` is of the class ``IIfConditional
 
 
 def describe_network(
-    network: Any, *, layers: bool = False, attrs: bool = False, weights: bool = False
+    network: Any,
+    *,
+    layers: bool = False,
+    attrs: bool = False,
+    weights: bool = False,
+    sizes: bool = False,
 ) -> NetworkDescription:
     """Describe an ``INetworkDefinition``.
 
@@ -31,10 +37,12 @@ def describe_network(
         layers: whether its layers are described.
         attrs: whether their attributes are.
         weights: whether the attributes that are weights are, too.
+        sizes: whether it is found out how large all weights are.
     """
     described: list[Layer] = []
     if layers:
         described = [_layer(layer, attrs=attrs, weights=weights) for layer in layers_of(network)]
+    held = [_weights(layer) for layer in layers_of(network)] if sizes else None
     return NetworkDescription(
         name=network.name,
         is_strongly_typed=_is_strongly_typed(network),
@@ -42,6 +50,8 @@ def describe_network(
         outputs=_metadata(network.get_output(index) for index in range(network.num_outputs)),
         layer_count=network.num_layers,
         layers=tuple(described),
+        parameters=None if held is None else sum(count for count, _ in held),
+        weight_bytes=None if held is None else sum(nbytes for _, nbytes in held),
     )
 
 
@@ -75,32 +85,43 @@ def _shape(dims: Any) -> tuple[int, ...] | None:
 
 
 def _layer(layer: Any, *, attrs: bool, weights: bool) -> Layer:
-    generic = type(layer)
-    special = _layer_classes(tensorrt_module()).get(_plain(layer.type.name), generic)
     inputs = _metadata(layer.get_input(index) for index in range(layer.num_inputs))
     outputs = _metadata(layer.get_output(index) for index in range(layer.num_outputs))
-    # A network hands out layers of the base class; as one of its own class a layer shows more.
-    layer.__class__ = special
-    try:
+    with _as_special(layer) as generic:
         op = str(layer.type)
-        with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It warns of what it cannot tell.
-            attributes = dict(_attributes(layer, generic, weights=weights)) if attrs else {}
-    finally:
-        layer.__class__ = generic
+        attributes = dict(_attributes(layer, generic, weights=weights)) if attrs else {}
     return Layer(layer.name, op, inputs, outputs, attributes)
 
 
+def _weights(layer: Any) -> tuple[int, int]:
+    """Return how many elements the weights of a layer have, and how many bytes they take."""
+    count = nbytes = 0
+    with _as_special(layer) as generic:
+        for _, value in _raw_attributes(layer, generic):
+            if isinstance(value, (np.ndarray, trt.Weights)):
+                count, nbytes = count + value.size, nbytes + value.nbytes
+    return count, nbytes
+
+
+@contextmanager
+def _as_special(layer: Any) -> Iterator[type]:
+    """Have a layer show what only layers of its type have: a network hands out layers of the base
+    class.
+
+    Returns:
+        That base class.
+    """
+    generic = type(layer)
+    layer.__class__ = _layer_classes(tensorrt_module()).get(_plain(layer.type.name), generic)
+    try:
+        with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It warns of what it cannot tell.
+            yield generic
+    finally:
+        layer.__class__ = generic
+
+
 def _attributes(layer: Any, generic: type, *, weights: bool) -> Iterator[tuple[str, Any]]:
-    common = set(dir(generic))
-    for name in sorted(set(dir(type(layer))) - common):
-        if name.startswith("_"):
-            continue
-        try:
-            value = getattr(layer, name)
-        except Exception:  # what TensorRT cannot say, for whichever reason, is left out
-            continue
-        if callable(value) or value is None:
-            continue
+    for name, value in _raw_attributes(layer, generic):
         if isinstance(value, (np.ndarray, trt.Weights)):
             array = value if isinstance(value, np.ndarray) else value.numpy()
             if weights and array.size:
@@ -109,6 +130,19 @@ def _attributes(layer: Any, generic: type, *, weights: bool) -> Iterator[tuple[s
         plain = _value(value)
         if plain is not None:
             yield name, plain
+
+
+def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
+    """Yield what a layer has that one of the base class has not, as TensorRT gives it."""
+    for name in sorted(set(dir(type(layer))) - set(dir(generic))):
+        if name.startswith("_"):
+            continue
+        try:
+            value = getattr(layer, name)
+        except Exception:  # what TensorRT cannot say, for whichever reason, is left out
+            continue
+        if not callable(value) and value is not None:
+            yield name, value
 
 
 def _value(value: Any) -> Any:

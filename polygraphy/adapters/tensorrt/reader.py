@@ -38,11 +38,17 @@ class TensorrtModelReader:
         made = evaluate(source.loader) if source.loader is not None else _made(source)
         if hasattr(made, "num_io_tensors"):
             notes = _notes(source.tensor_info) if detail.layers else {}
-            return describe_engine(made, layers=detail.layers, attrs=detail.attrs, notes=notes)
+            return describe_engine(
+                made, layers=detail.layers, attrs=detail.attrs, notes=notes, sizes=detail.sizes
+            )
         # The builder and the parser have to outlive what is asked of the network.
         parts = parts_of(made)
         return describe_network(
-            parts[1], layers=detail.layers, attrs=detail.attrs, weights=detail.weights
+            parts[1],
+            layers=detail.layers,
+            attrs=detail.attrs,
+            weights=detail.weights,
+            sizes=detail.sizes,
         )
 
 

@@ -101,7 +101,8 @@ class ModelDetailOptions(Options):
         help=(
             "Show how large an ONNX model is, and what it costs to run: parameters,"
             " multiply-accumulate operations, the memory that activations take, and how often each"
-            " operator occurs."
+            " operator occurs; of networks and engines of TensorRT, layers by type and data type,"
+            " and the sizes that they tell."
         ),
     )
     list_unbounded_dds: bool = option(

@@ -17,11 +17,14 @@ class Detail:
         layers: whether nodes are.
         attrs: whether their attributes are, and the graphs inside them.
         weights: whether the elements of weights are.
+        sizes: whether it is found out how large the weights of a network of TensorRT are; of other
+            models that is always known, or never.
     """
 
     layers: bool = False
     attrs: bool = False
     weights: bool = False
+    sizes: bool = False
 
 
 EVERYTHING = Detail(layers=True, attrs=True, weights=True)

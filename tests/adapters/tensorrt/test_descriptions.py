@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.console.engine_text import engine_lines, network_lines
+from polygraphy.adapters.console.statistics_text import built_lines
 from polygraphy.adapters.tensorrt.describe_engine import describe_engine
 from polygraphy.adapters.tensorrt.describe_network import describe_network
-from polygraphy.adapters.tensorrt.module import using
+from polygraphy.adapters.tensorrt.module import tensorrt_module, using
 from polygraphy.adapters.tensorrt.reader import TensorrtModelReader
 from polygraphy.backend.trt import create_network, network_from_onnx_bytes
 from polygraphy.comparator import IterationResult, RunResults
 from polygraphy.domain.datatype import DataType
+from polygraphy.domain.engine_statistics import statistics_of_built
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.model import Detail, ModelSource
 from tests.support import models
@@ -328,3 +330,31 @@ def test_statistics_of_saved_outputs_are_shown_with_layers(fake: None, tmp_path:
 
 def test_an_empty_network(rtx: Any) -> None:
     assert describe_network(create_network()[1]).layer_count == 0
+
+
+def test_statistics_of_an_engine(fake: None) -> None:
+    tensors = {
+        "x": ((-1, 8), [[(1, 8), (2, 8), (4, 8)]]),
+        "y": ((2, 3), []),
+        "z": ((-1, 3), []),
+    }
+    engine = Engine(tensors, layers=[layer("a", "FP16"), layer("b", "FP16"), "c"], memory=2048)
+    described = describe_engine(engine, layers=True, sizes=True)
+    assert described.weight_bytes is None  # TensorRT of that version does not tell.
+    statistics = statistics_of_built(described)
+    assert statistics.precisions == {"float16": 2, "(not told)": 1}
+    assert (statistics.input_bytes, statistics.output_bytes) == (4 * 8 * 4, 2 * 3 * 4)
+    lines = list(built_lines(statistics))
+    assert "Device Memory | 2.00 KiB" in lines
+    assert "Inputs        | 128 bytes, at the largest shapes of profile 0" in lines
+    assert "Not Counted   | z, of unknown size" in lines
+
+
+def test_an_engine_is_asked_for_the_size_of_its_weights(fake: None) -> None:
+    engine = identity()
+    tensorrt_module().EngineStat = SimpleNamespace(TOTAL_WEIGHTS_SIZE=7)
+    engine.get_engine_stat = {7: 1 << 20}.__getitem__  # type: ignore[attr-defined]
+    assert describe_engine(engine).weight_bytes is None
+    described = describe_engine(engine, sizes=True)
+    assert described.weight_bytes == 1 << 20
+    assert "Weights       | 1.00 MiB" in built_lines(statistics_of_built(described))
