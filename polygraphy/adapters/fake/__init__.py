@@ -4,6 +4,7 @@ They keep what they are given in memory, record how they are used, and are stric
 adapter may be lenient.
 """
 
+from polygraphy.adapters.fake.checks import FunctionCommands, ScriptedQuestions
 from polygraphy.adapters.fake.console import RecordingConsole
 from polygraphy.adapters.fake.constants import FakeConstantEvaluator
 from polygraphy.adapters.fake.diagnosis import FixedDiagnosis
@@ -32,6 +33,7 @@ __all__ = [
     "FakeShapeInference",
     "FixedDiagnosis",
     "FollowedJob",
+    "FunctionCommands",
     "HostMemory",
     "InlineIsolation",
     "MeanDistance",
@@ -44,4 +46,5 @@ __all__ = [
     "RecordingPlots",
     "RecordingProgress",
     "RecordingReports",
+    "ScriptedQuestions",
 ]

@@ -35,6 +35,10 @@ class ProcessCommands:
             words[:1] = WarmInterpreter.cold_command()
         return _run(words, timeout)
 
+    def close(self) -> None:
+        """End what waits for commands."""
+        self._warm.close()
+
 
 def _run(words: Sequence[str], timeout: float | None) -> Finished:
     start = time.perf_counter()

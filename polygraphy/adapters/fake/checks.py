@@ -1,0 +1,58 @@
+"""Commands that are not run, and questions that nobody is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from polygraphy.domain.check_rules import TIMED_OUT, Finished
+from polygraphy.domain.errors import CheckFailedError
+
+__all__ = ["FunctionCommands", "ScriptedQuestions"]
+
+
+class FunctionCommands:
+    """Calls a function in place of each command.
+
+    Attributes:
+        commands: those that were run, in order.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[str]], int | str]) -> None:
+        """Take a function of the command's words, which returns an exit code, or what the command
+        writes before it ends with 0.
+        """
+        self.commands: list[list[str]] = []
+        self._answer = answer
+
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+        """Call the function; no time passes, so only a command that has none to take is stopped."""
+        self.commands.append(list(command))
+        if timeout == 0:
+            return Finished(TIMED_OUT, "", 0.0, True)
+        answer = self._answer(command)
+        return Finished(answer, "") if isinstance(answer, int) else Finished(0, answer)
+
+
+class ScriptedQuestions:
+    """Answers questions with lines that were known before.
+
+    Attributes:
+        asked: the questions, in order.
+    """
+
+    def __init__(self, answers: Iterable[str], *, is_there: bool = True) -> None:
+        """Take the answers, and say whether somebody is there."""
+        self.asked: list[str] = []
+        self._answers = iter(answers)
+        self._is_there = is_there
+
+    def can_ask(self) -> bool:
+        """Tell whether somebody is there."""
+        return self._is_there
+
+    def ask(self, question: str) -> str:
+        """Return the next answer."""
+        self.asked.append(question)
+        for answer in self._answers:
+            return answer.strip()
+        raise CheckFailedError("Nobody answers.")

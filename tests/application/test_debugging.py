@@ -1,0 +1,265 @@
+"""Iterations, and what is searched with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from polygraphy.adapters.fake import FunctionCommands, ScriptedQuestions
+from polygraphy.application.debugging.checks import AskUser, CheckCommand
+from polygraphy.application.debugging.iterations import Iterations
+from polygraphy.application.debugging.precision import find_layers_to_raise
+from polygraphy.application.debugging.repeating import repeat
+from polygraphy.domain.errors import (
+    BackendError,
+    CheckFailedError,
+    FileError,
+    InconclusiveError,
+    UnknownNameError,
+    UsageError,
+)
+from polygraphy.domain.searches import Outcome
+from polygraphy.ports.binding import bind
+from polygraphy.ports.checks import Commands, Questions
+
+GOOD, BAD, NEITHER = Outcome.GOOD, Outcome.BAD, Outcome.UNRESOLVED
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def answers(*outcomes: Outcome) -> Callable[[], Outcome]:
+    left = iter(outcomes)
+    return lambda: next(left)
+
+
+def write(path: str) -> None:
+    Path(path).write_text("made")
+
+
+def test_a_number_of_iterations() -> None:
+    iterations = Iterations(answers(GOOD, BAD, NEITHER, GOOD), "a.bin")
+    assert repeat(iterations, 4, write) == {GOOD: 2, BAD: 1, NEITHER: 1}
+    assert not Path("a.bin").exists()
+
+
+@pytest.mark.parametrize(("until", "count"), [("good", 1), ("bad", 2)])
+def test_until_an_answer(until: str, count: int) -> None:
+    iterations = Iterations(answers(GOOD, BAD, GOOD))
+    repeat(iterations, until)  # type: ignore[arg-type]
+    assert iterations.count == count
+
+
+@pytest.mark.parametrize("until", [0, -1, "never", 1.5])
+def test_what_means_no_end_is_refused(until: object) -> None:
+    with pytest.raises(UsageError, match="means nothing"):
+        repeat(Iterations(answers()), until)  # type: ignore[arg-type]
+
+
+def test_files_are_sorted_numbered_and_removed(folder: Path) -> None:
+    seen = []
+
+    def check() -> Outcome:
+        seen.append(json.loads(Path("info.json").read_text())["iteration"])
+        Path("log.txt").write_text(str(len(seen)))
+        Path("folder").mkdir()
+        Path("folder/inside").touch()
+        Path("kept.json").write_text(str(len(seen)))
+        return (GOOD, BAD, NEITHER)[len(seen) - 1]
+
+    iterations = Iterations(
+        check,
+        "a.onnx",
+        artifacts=["log.txt", "folder", "missing"],
+        artifacts_dir="sorted",
+        numbered=["kept.json"],
+        iter_info="info.json",
+    )
+
+    def make(path: str) -> None:
+        for beside in ("", ".data", ".build.json"):
+            write(path + beside)
+
+    repeat(iterations, 3, make)
+    assert seen == [0, 1, 2]
+    for number, name in enumerate(("good", "bad", "unresolved")):
+        [log] = (folder / "sorted" / name).glob(f"log_*_N{number}.txt")
+        assert log.read_text() == str(number + 1)
+        [_inside] = (folder / "sorted" / name).glob(f"folder_*_N{number}/inside")
+    assert Path("kept.1.json").read_text() == "2"
+    assert {path.name for path in folder.iterdir()} == {
+        "sorted", "kept.json", "kept.0.json", "kept.1.json", "kept.2.json",
+    }  # fmt: skip
+
+
+def test_artifacts_of_another_search_stay(folder: Path) -> None:
+    for text in ("first", "second"):
+        Path("log.txt").write_text(text)
+        repeat(Iterations(lambda: GOOD, artifacts=["log.txt"]), 1)
+    sorted_files = (folder / "polygraphy_artifacts" / "good").iterdir()
+    assert sorted(path.read_text() for path in sorted_files) == ["first", "second"]
+
+
+@pytest.mark.parametrize("name", ["artifact", "iter_info"])
+def test_what_was_there_before_is_not_overwritten(name: str) -> None:
+    Path("there").write_text("mine")
+    with pytest.raises(UsageError, match="exists"):
+        Iterations(answers(GOOD), **{name: "there"}).run()  # type: ignore[arg-type]
+    assert Path("there").read_text() == "mine"
+
+
+def test_a_failed_build_has_failed_and_an_impossible_one_stops() -> None:
+    def broken(path: str) -> None:
+        raise BackendError("no")
+
+    def impossible(path: str) -> None:
+        raise UsageError("never")
+
+    iterations = Iterations(answers(), "a.engine")
+    assert iterations.run(broken) is BAD
+    assert iterations.run(broken, unmade=NEITHER) is NEITHER
+    with pytest.raises(UsageError, match="never"):
+        iterations.run(impossible)
+
+
+def test_a_replay_goes_on_where_it_stopped_and_asks_nothing_twice() -> None:
+    states = [{"num_nodes": 4}, {"num_nodes": 2}, {"num_nodes": 1}]
+    first = Iterations(answers(BAD, GOOD), save_replay="replay.json")
+    for state in states[:2]:
+        first.run(state=state, suffix="outputs")
+    saved = json.loads(Path("replay.json").read_text())
+    assert saved["_N1_outputs"] == {
+        "state": {"num_nodes": 2},
+        "iteration_info": {"iteration": 1},
+        "success": True,
+        "polygraphy_class": "IterationContext",
+    }
+    second = Iterations(answers(NEITHER), load_replay="replay.json", save_replay="replay.json")
+    found = [second.run(state=state, suffix="outputs") for state in states]
+    assert found == [BAD, GOOD, NEITHER]
+    third = Iterations(answers(), load_replay="replay.json")
+    assert [third.run(state=state, suffix="outputs") for state in states] == found
+
+
+def test_an_answer_about_something_else_does_not_count() -> None:
+    Iterations(answers(BAD), save_replay="replay.json").run(state={"num_nodes": 4})
+    iterations = Iterations(answers(GOOD), load_replay="replay.json")
+    assert iterations.run(state={"num_nodes": 5, "part": "x"}) is GOOD
+
+
+def test_after_a_crash_the_iteration_under_way_counts_as_failed() -> None:
+    def crash() -> Outcome:
+        saved = Path("replay_skip_current.json").read_text()
+        Path("seen.json").write_text(saved)
+        return GOOD
+
+    Iterations(crash, save_replay="replay.json").run()
+    assert not Path("replay_skip_current.json").exists()
+    after = Iterations(answers(), load_replay="seen.json")
+    assert after.run() is BAD
+
+
+def test_an_interrupt_leaves_nothing_behind(folder: Path) -> None:
+    def interrupted() -> Outcome:
+        raise KeyboardInterrupt
+
+    iterations = Iterations(interrupted, "a.onnx", iter_info="info.json", save_replay="r.json")
+    with pytest.raises(KeyboardInterrupt):
+        iterations.run(write)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"_N0": {}}', '{"_N0": {"success": 1}}'])
+def test_what_is_no_replay_is_named(text: str) -> None:
+    Path("replay.json").write_text(text)
+    with pytest.raises(FileError, match=r"replay\.json"):
+        Iterations(answers(), load_replay="replay.json").run()
+
+
+def test_a_command_is_judged_and_told_its_limit() -> None:
+    commands = FunctionCommands(lambda words: 1 if "fail" in words else "fine")
+    with bind(Commands, commands):
+        assert CheckCommand(["a", "fail"])() is BAD
+        assert CheckCommand(["a", "b"])() is GOOD
+        assert CheckCommand(["a", "b"], fail_regex=["fi.e"])() is BAD
+        assert CheckCommand(["a", "b"], timeout=0)() is BAD
+    assert commands.commands[0] == ["a", "fail"]
+    with pytest.raises(UsageError, match="empty"):
+        CheckCommand([])
+
+
+def test_a_person_is_asked_until_the_answer_is_understood() -> None:
+    questions = ScriptedQuestions(["what?", "", "F", "pass", "s"])
+    with bind(Questions, questions):
+        assert [AskUser()() for _ in range(3)] == [BAD, GOOD, NEITHER]
+        assert len(questions.asked) == 5
+        with pytest.raises(CheckFailedError):
+            AskUser()()
+
+
+def test_where_nobody_is_there_a_command_decides() -> None:
+    check = AskUser(otherwise=CheckCommand(["a"]))
+    with bind(Commands, FunctionCommands(lambda words: 1)):
+        with bind(Questions, ScriptedQuestions([], is_there=False)):
+            assert check() is BAD
+        with bind(Questions, ScriptedQuestions(["p"])):
+            assert check() is GOOD
+
+
+class Engine:
+    """Passes when some layers are raised."""
+
+    def __init__(self, needed: set[str]) -> None:
+        self.needed = needed
+        self.raised: list[Sequence[str]] = []
+
+    def make(self, path: str, raised: Sequence[str]) -> None:
+        write(path)
+        self.raised.append(raised)
+
+    def check(self) -> Outcome:
+        return GOOD if self.needed <= set(self.raised[-1]) else BAD
+
+
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.integers(1, 9), st.data())
+def test_layers_that_are_needed_are_found(count: int, data: st.DataObject) -> None:
+    layers = [f"layer{index}" for index in range(count)]
+    needed = data.draw(st.sets(st.sampled_from(layers), max_size=3))
+    places = [layers.index(name) for name in needed]
+    expected = {
+        ("minimal", "forward"): sorted(needed),
+        ("bisect", "forward"): layers[: max(places, default=-1) + 1],
+        ("linear", "reverse"): layers[min(places, default=count) :],
+        ("bisect", "reverse"): layers[min(places, default=count) :],
+    }
+    for (mode, direction), found in expected.items():
+        engine = Engine(needed)
+        iterations = Iterations(engine.check, "a.engine")
+        assert found == find_layers_to_raise(
+            layers, engine.make, iterations, mode=mode, direction=direction
+        )
+        assert all(list(raised) == sorted(raised, key=layers.index) for raised in engine.raised)
+
+
+def test_all_layers_may_be_needed_or_not_enough() -> None:
+    engine = Engine({"a", "b"})
+    found = find_layers_to_raise(["a", "b"], engine.make, Iterations(engine.check, "a.engine"))
+    assert found == ["a", "b"]
+    engine = Engine({"other"})
+    with pytest.raises(InconclusiveError, match="No engine passes"):
+        find_layers_to_raise(["a", "b"], engine.make, Iterations(engine.check, "a.engine"))
+    with pytest.raises(UsageError, match="no layer"):
+        find_layers_to_raise([], engine.make, Iterations(engine.check, "a.engine"))
+    with pytest.raises(UnknownNameError, match="best"):
+        find_layers_to_raise(["a"], engine.make, Iterations(engine.check, "a"), mode="best")
