@@ -44,7 +44,7 @@ def identity(trt: FakeTensorRT, dtype: str = "FLOAT", **facts: Any) -> Any:
     )
 
 
-def nonzero(trt: FakeTensorRT) -> Any:
+def nonzero(trt: FakeTensorRT, **facts: Any) -> Any:
     """Return an engine of the indices of elements that are not zero, and of X + 1; X is [n]."""
     return trt.engine(
         [
@@ -54,6 +54,7 @@ def nonzero(trt: FakeTensorRT) -> Any:
         ],
         lambda feed: {"indices": np.stack(np.nonzero(feed["X"])), "more": feed["X"] + 1},
         outputs=["indices", "more"],
+        **facts,
     )
 
 

@@ -38,6 +38,7 @@ class Scratch:
         self._engine = engine
         self._device = device
         self._block = DeviceBlock(device)
+        self._profile = 0
         self.follows_shapes = self._strategy == "runtime"
 
     def create_context(self) -> Any:
@@ -70,12 +71,22 @@ class Scratch:
             if context is None:
                 return None
             if context.active_optimization_profile != profile:
+                # TensorRT 8 crashes when a context is given a profile that it cannot have.
+                if context.active_optimization_profile < 0 or not self._shares_first_profile():
+                    return None
                 if not context.set_optimization_profile_async(profile, stream.ptr):
                     return None
                 stream.synchronize()
         if not self.follows_shapes:
             self._give(context, self._size_for(profile))
         return context
+
+    def _shares_first_profile(self) -> bool:
+        """Tell whether one more context has the profile that others have, too: each begins with the
+        first one, if it may.
+        """
+        context = self._without_memory()
+        return context is not None and context.active_optimization_profile >= 0
 
     @property
     def address(self) -> int:
@@ -90,37 +101,49 @@ class Scratch:
         return reasons.failed("create an execution context", hint=hint)
 
     def _size_at_most(self) -> int:
-        for name in ("device_memory_size_v2", "device_memory_size"):
-            size = int(getattr(self._engine, name, 0) or 0)
-            if size:
-                return size
+        with asking():  # A plan of an older version knows only the older one.
+            for name in ("device_memory_size_v2", "device_memory_size"):
+                size = int(getattr(self._engine, name, 0) or 0)
+                if size:
+                    return size
         return 0
 
     def profile_changed(self, context: Any, profile: int) -> None:
         """Give the context what the profile needs, where that is up to us."""
+        self._profile = profile
         if self._strategy == "profile":
             self._give(context, self._size_for(profile))
 
     def shapes_changed(self, context: Any) -> None:
         """Give the context what the shapes of its inputs need, where that is up to us."""
-        if self.follows_shapes:
-            self._give(context, int(context.update_device_memory_size_for_shapes()))
+        if not self.follows_shapes:
+            return
+        with asking(), watching() as reasons:
+            size = int(context.update_device_memory_size_for_shapes())
+        # A plan of an older version does not know.
+        self._give(context, self._size_for(self._profile) if str(reasons) else size)
 
     def _size_for(self, profile: int) -> int:
-        for name in (
-            "get_device_memory_size_for_profile_v2",
-            "get_device_memory_size_for_profile",
-        ):
-            if hasattr(self._engine, name):
-                return int(getattr(self._engine, name)(profile))
+        names = ("get_device_memory_size_for_profile_v2", "get_device_memory_size_for_profile")
+        with asking(), watching() as reasons:
+            for name in names:
+                if hasattr(self._engine, name):
+                    size = int(getattr(self._engine, name)(profile))
+                    if not str(reasons):
+                        return size
         return self._size_at_most()
 
     def _give(self, context: Any, size: int) -> None:
         address = self._block.reserve(size)
         if hasattr(context, "set_device_memory"):
-            context.set_device_memory(address, size)
-        else:
-            context.device_memory = address
+            with asking(), watching() as reasons:
+                context.set_device_memory(address, size)
+            if not str(reasons):
+                return
+        with watching() as reasons:
+            context.device_memory = address  # All that plans of older versions take.
+        if str(reasons):
+            raise reasons.failed("give the context its memory")
 
     def free(self) -> None:
         """Give the memory back; the context is gone by then."""

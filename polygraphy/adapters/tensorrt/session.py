@@ -22,6 +22,7 @@ from polygraphy.adapters.tensorrt.layout import Layout, contiguous_strides
 from polygraphy.adapters.tensorrt.logger import Reasons, watching
 from polygraphy.adapters.tensorrt.memory import ReusedArrays
 from polygraphy.adapters.tensorrt.outputs import DataDependentOutput, FixedOutput, HostOutput
+from polygraphy.adapters.tensorrt.plan_age import require_output_allocators
 from polygraphy.adapters.tensorrt.refusals import refused
 from polygraphy.adapters.tensorrt.scratch import Scratch
 from polygraphy.adapters.tensorrt.tensors import IoTensor
@@ -305,6 +306,7 @@ class Session:
                 backend="tensorrt",
                 hint="Build the engine with the linear format for that output.",
             )
+        require_output_allocators(self._bound.native.engine, tensor.name)
         output = DataDependentOutput(tensor, self._device)
         if not self._bound.native.set_output_allocator(tensor.name, output.allocator.native):
             output.free()

@@ -88,3 +88,15 @@ def test_weights_that_cannot_be_streamed(any_trt: FakeTensorRT) -> None:
         TrtRunner(identity(any_trt), weight_streaming_budget=10).activate()
     with TrtRunner(identity(any_trt), weight_streaming_budget=-2):
         pass
+
+
+@pytest.mark.parametrize("strategy", ["static", "profile", "runtime"])
+def test_a_plan_of_an_older_version_gets_memory_in_the_older_way(
+    trt: FakeTensorRT, strategy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with TrtRunner(identity(trt, is_old_plan=True), allocation_strategy=strategy) as runner:
+        for value in range(4):
+            for size in (3, 5):
+                feed = np.full((size, 2), value, np.float32)
+                np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+    assert "[E]" not in capsys.readouterr().out

@@ -160,3 +160,11 @@ def test_debug_tensors_go_to_a_listener_instead(trt: FakeTensorRT) -> None:
         assert seen == ["inside"] * 4
         runner.set_debug_listener(None)
         assert list(runner.infer({"X": X})) == ["Y", "inside"]
+
+
+def test_what_would_end_the_process_with_an_older_plan_is_refused(trt: FakeTensorRT) -> None:
+    with (
+        TrtRunner(nonzero(trt, is_old_plan=True)) as runner,
+        pytest.raises(BackendError, match=r"'indices'.*older TensorRT.*Build the engine with this"),
+    ):
+        runner.infer({"X": np.ones(3, np.float32)})

@@ -130,6 +130,15 @@ def test_where_there_can_be_one_context_it_does_everything(
     assert "[E]" not in capsys.readouterr().out
 
 
+def test_an_older_engine_with_several_profiles_shares_none_of_them() -> None:
+    with fake_machine(8) as trt:
+        engine = identity(trt)
+        with TrtRunner(engine, optimization_profile=1) as runner:
+            check_turns(runner, (40, 50), 6)
+            assert contexts(engine) == 1
+        assert trt.cuda.outstanding == {}
+
+
 def test_an_older_engine_that_shares_its_profiles_keeps_graphs() -> None:
     with fake_machine(8) as trt:
         with TrtRunner(identity(trt, shares_profiles=True), optimization_profile=1) as runner:

@@ -17,11 +17,12 @@ from tests.support.fake_tensorrt.engine import Engine, OldEngine
 from tests.support.tensorrt_names import VERSIONS, names_of
 
 _FILES = (
-    "allocator", "debug_tensors", "runner", "scratch", "session", "tensors", "weights",
+    "allocator", "bound_context", "debug_tensors", "plan_age", "runner", "scratch", "session", "tensors", "weights",
 )  # fmt: skip
 _CLASSES = {
     "context": "IExecutionContext",
-    "self._context": "IExecutionContext",
+    "self.native": "IExecutionContext",
+    "self._bound.native": "IExecutionContext",
     "self.context": "IExecutionContext",
     "engine": "ICudaEngine",
     "self._engine": "ICudaEngine",
@@ -34,6 +35,7 @@ _LOOKED_FOR = {
     "ICudaEngine.create_execution_context_without_device_memory",
     "ICudaEngine.get_aliased_input_tensor",
     "ICudaEngine.get_weight_streaming_automatic_budget",
+    "ICudaEngine.is_debug_tensor",
     "ICudaEngine.minimum_weight_streaming_budget",
     "ICudaEngine.weight_streaming_budget",
     "ICudaEngine.weight_streaming_budget_v2",

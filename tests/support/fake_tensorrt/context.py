@@ -219,6 +219,7 @@ class CommonContext:
         for name, array in outputs.items():
             address = self.addresses.get(name, 0)
             if name in self.allocators:
+                assert not self.engine.is_old_plan, "the real one ends the process"
                 size = -(-max(array.nbytes, 1) // 512) * 512
                 address = self._ask(self.allocators[name], name, size, stream)
                 if not address:
@@ -278,6 +279,8 @@ class OldContext(CommonContext):
 
     def set_optimization_profile_async(self, index: int, stream: int) -> bool:
         is_taken = index in self.engine.profiles_in_use
+        if self.needs_memory and self.memory is None and not self.engine.shares_profiles:
+            assert not is_taken, "the real one ends the process"
         if not self.engine.shares_profiles and is_taken and index != self.profile:
             self.engine.module.error(f"Profile {index} has been chosen for another context")
             return False
@@ -309,9 +312,20 @@ class Context(CommonContext):
         return int(allocator.reallocate_output_async(name, None, size, 512, stream))
 
     def set_device_memory(self, memory: int, size: int) -> None:
-        self.memory = (memory, size)
+        if not self.engine._refuses("set_device_memory"):
+            self.memory = (memory, size)
+
+    @property
+    def device_memory(self) -> Any:
+        raise AttributeError("it can only be set")
+
+    @device_memory.setter
+    def device_memory(self, address: int) -> None:
+        self.memory = (address, self.engine.memory)
 
     def update_device_memory_size_for_shapes(self) -> int:
+        if self.engine._refuses("update_device_memory_size_for_shapes"):
+            return 0
         return sum(prod(self._shape_of(tensor)) for tensor in self._inputs()) * 4
 
     def set_all_tensors_debug_state(self, flag: bool) -> bool:

@@ -137,10 +137,24 @@ class Engine(CommonEngine):
 
     @property
     def device_memory_size_v2(self) -> int:
+        return 0 if self._refuses("device_memory_size_v2") else self.memory
+
+    @property
+    def device_memory_size(self) -> int:
         return self.memory
 
     def get_device_memory_size_for_profile_v2(self, profile_index: int) -> int:
+        if self._refuses("get_device_memory_size_for_profile_v2"):
+            return 0
         return self.memory * (profile_index + 1)
+
+    def is_debug_tensor(self, name: str) -> bool:
+        return not self._refuses("is_debug_tensor") and name in self.debug
+
+    def _refuses(self, what: str) -> bool:
+        if self.is_old_plan:
+            self.module.error(f"{what} is only supported from TensorRT 10 onwards")
+        return self.is_old_plan
 
     def create_execution_context(
         self, strategy: Any = ExecutionContextAllocationStrategy.STATIC
