@@ -12,7 +12,8 @@ set once:
     round trip  pageable copies in and out around it
 
 Ours: arrays of NumPy that are new to the runner each time, the same array each time, an array in
-pinned memory that the runner made, and memory of the device; with CUDA graphs and without. Figures
+pinned memory that the runner made, and memory of the device; with CUDA graphs and without. Then
+three batch sizes take turns, which raw calls have to tell TensorRT each time. Figures
 are microseconds a call, the median of rounds that take turns. The exit code is 1 if a target is
 missed.
 """
@@ -80,6 +81,8 @@ def built(fill: Callable[[Any], None], shape: tuple[int, ...], largest: int) -> 
     tail = shape[1:]
     profile.set_shape(network.get_input(0).name, (1, *tail), shape, (largest, *tail))
     config.add_optimization_profile(profile)
+    if hasattr(trt.PreviewFeature, "PROFILE_SHARING_0806"):  # Later versions always do.
+        config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
     plan = builder.build_serialized_network(network, config)
     if plan is None:
         sys.exit("the network cannot be built")
@@ -239,6 +242,45 @@ def compare(title: str, make_engine: Callable[[], Any], shape: tuple[int, ...]) 
     return missed(title, data.nbytes, took)
 
 
+def take_turns(title: str, make_engine: Callable[[], Any], shapes: list[tuple[int, ...]]) -> None:
+    """Measure inferences whose shapes take turns, per inference, with memory of the device."""
+    arrays = [np.random.default_rng(2).standard_normal(shape, dtype=np.float32) for shape in shapes]
+    raw = Raw(make_engine(), max(arrays, key=lambda array: array.size))
+    on_device = [DeviceArray(array.shape, np.float32).copy_from(array) for array in arrays]
+    turn = iter(range(1 << 60))
+    count = len(shapes)
+
+    def raw_call() -> None:
+        index = next(turn) % count
+        raw.context.set_input_shape(raw.input, shapes[index])
+        raw.context.set_tensor_address(raw.input, on_device[index].ptr)
+        raw.run()
+
+    works: dict[str, Work] = {"raw": raw_call}
+    runners = {mode: TrtRunner(make_engine(), cuda_graph=mode) for mode in ("auto", "off")}
+    for mode, runner in runners.items():
+        runner.activate()
+
+        def device(runner: TrtRunner = runner) -> object:
+            index = next(turn) % count
+            return runner.infer({raw.input: on_device[index]}, copy_outputs_to_host=False)
+
+        def numpy(runner: TrtRunner = runner) -> object:
+            return runner.infer({raw.input: arrays[next(turn) % count]})
+
+        suffix = "" if mode == "auto" else ", no graph"
+        works |= {f"device{suffix}": device, f"numpy{suffix}": numpy}
+    took = measured(works, calls=count * (1000 if arrays[0].nbytes < 1 << 16 else 50))
+    for runner in runners.values():
+        runner.deactivate()
+    for array in on_device:
+        array.free()
+    raw.free()
+    batches = ", ".join(str(shape[0]) for shape in shapes)
+    figures = ", ".join(f"{name} {value:.1f}" for name, value in took.items())
+    print(f"{title}, batches {batches} in turn: {figures}")
+
+
 def check(outputs: dict[str, Any], raw: Raw) -> None:
     raw.turn = ARRAYS - 1  # The next array is the first, to which nothing was added.
     raw.round_trip()
@@ -296,6 +338,8 @@ def main() -> int:
             plan = built(fill, (batches[-1], *tail), largest=64)
             for batch in batches:
                 failures += compare(title, lambda plan=plan: loaded(plan, None), (batch, *tail))
+            in_turn = [(batch, *tail) for batch in (1, 2, 8)]
+            take_turns(title, lambda plan=plan: loaded(plan, None), in_turn)
     print("\n".join(["Missed:", *failures]) if failures else "All targets are met.")
     return bool(failures)
 

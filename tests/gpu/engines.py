@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polygraphy.adapters.tensorrt.logger import get_trt_logger
@@ -35,6 +36,38 @@ def identity(network: Any, profile: Any) -> None:
     _output(network, network.add_identity(x), "Y")
     profile("X", (1, 16), (8, 16), (64, 16))
     profile("X", (32, 16), (64, 16), (1 << 15, 16))
+
+
+def shared(network: Any, profile: Any) -> None:
+    """As `identity`, for several contexts per profile: TensorRT 8.6 has to be told."""
+    identity(network, profile)
+
+
+def _weights() -> list[Any]:
+    rng = np.random.default_rng(64)
+    return [rng.standard_normal((64, 64), dtype=np.float32) / 8 for _ in range(4)]
+
+
+def deep(network: Any, profile: Any) -> None:
+    """Products with four matrices and a softmax after each; X is float32 [n, 64]. It shares."""
+    x = network.add_input("X", trt.float32, (-1, 64))
+    none = trt.MatrixOperation.NONE
+    for weights in _weights():
+        kernel = network.add_constant(weights.shape, weights).get_output(0)
+        x = network.add_matrix_multiply(x, none, kernel, none).get_output(0)
+        layer = network.add_softmax(x)
+        layer.axes = 2
+        x = layer.get_output(0)
+    _output(network, layer, "Y")
+    profile("X", (1, 64), (8, 64), (512, 64))
+
+
+def deep_expected(x: Any) -> Any:
+    """Return what `deep` computes."""
+    for weights in _weights():
+        raised = np.exp(x @ weights)
+        x = raised / raised.sum(axis=1, keepdims=True)
+    return x
 
 
 def total(network: Any, profile: Any) -> None:
@@ -131,6 +164,8 @@ def _plan(fill: Callable[[Any, Any], None]) -> Any:
     config = builder.create_builder_config()
     if fill is halved and hasattr(trt.BuilderFlag, "FP16"):
         config.set_flag(trt.BuilderFlag.FP16)
+    if fill in (shared, deep) and hasattr(trt.PreviewFeature, "PROFILE_SHARING_0806"):
+        config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
     if saved is not None:
         config.set_flag(trt.BuilderFlag.VERSION_COMPATIBLE)
         config.set_flag(trt.BuilderFlag.EXCLUDE_LEAN_RUNTIME)

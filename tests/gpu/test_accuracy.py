@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,35 @@ def test_an_encoder_of_any_length(encoder_path: str, config: dict[str, Any], lim
             found = runner.infer({"tokens": tokens.astype(dtype)})["y"]
             error = relative_error(found, expected(encoder_path, {"tokens": tokens}))
             print(f"Encoder {config} {shape}: relative error {error:.2e}")
+            assert error < limit
+
+
+@pytest.fixture(scope="module")
+def bert_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("bert") / "bert_base.onnx"
+    onnx.save(encoder(layers=12, width=768, heads=12, vocabulary=30522), path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"), [({}, 1e-5), ({"fp16": True}, 1e-2)], ids=["fp32", "fp16"]
+)
+def test_bert_base(bert_path: str, config: dict[str, Any], limit: float) -> None:
+    profile = Profile().add("tokens", (1, 1), (1, 128), (8, 128))
+    settings = CreateConfig(profiles=[profile], **config)
+    start = time.perf_counter()
+    engine = EngineFromNetwork(NetworkFromOnnxPath(bert_path), settings)()
+    print(f"BERT-base {config}: built in {time.perf_counter() - start:.0f} s")
+    with TrtRunner(engine, device_times=True) as runner:
+        dtype = runner.get_input_metadata()["tokens"].dtype
+        for shape in ((1, 1), (1, 128), (8, 128)):
+            tokens = np.random.default_rng(1).integers(0, 30522, shape)
+            feed = {"tokens": tokens.astype(dtype)}
+            found = runner.infer(feed)["y"]
+            error = relative_error(found, expected(bert_path, {"tokens": tokens}))
+            taken = [runner.infer(feed) and runner.last_device_times() for _ in range(50)]
+            compute = median(times.compute for times in taken if times) * 1e3
+            print(f"BERT-base {config} {shape}: {error:.2e}, {compute:.2f} ms")
             assert error < limit
 
 

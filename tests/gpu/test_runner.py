@@ -13,8 +13,8 @@ import pytest
 from polygraphy.adapters.tensorrt.gpu import has_gpu
 from polygraphy.adapters.tensorrt.module import is_installed
 from polygraphy.adapters.tensorrt.runner import TrtRunner
-from polygraphy.cuda import DeviceArray, wrapper
-from polygraphy.domain.errors import BackendError, InputError
+from polygraphy.cuda import DeviceArray, use_device, wrapper
+from polygraphy.domain.errors import BackendError, InputError, UsageError
 from tests.gpu import engines
 from tests.gpu.engines import engine, is_loaded
 
@@ -45,8 +45,63 @@ def test_a_graph_is_used_when_things_repeat() -> None:
     with TrtRunner(engine(engines.identity)) as runner:
         for _ in range(3):
             runner.infer({"X": X})
-        assert runner._session is not None
-        assert runner._session._graphs.graph is not None
+        assert len(graphs(runner)) == 1
+
+
+def graphs(runner: TrtRunner) -> list[Any]:
+    """Return the graphs that a runner keeps."""
+    assert runner._session is not None
+    contexts = runner._session._contexts
+    bound = (contexts.main, *contexts._others.values())
+    return [one.graphs.graph for one in bound if one.graphs.graph is not None]
+
+
+def test_memory_for_activations_is_right_in_turn() -> None:
+    rng = np.random.default_rng(5)
+    for strategy in ("static", "profile"):
+        with TrtRunner(engine(engines.deep), allocation_strategy=strategy) as runner:
+            print(f"activations: {runner.device_memory()} bytes")
+            for rows in (3, 1, 512, 17) * 8:
+                feed = rng.standard_normal((rows, 64), dtype=np.float32)
+                wanted = engines.deep_expected(feed)
+                found = runner.infer({"X": feed})["Y"]
+                np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=1e-4)
+            assert len(graphs(runner)) == 4
+
+
+@pytest.mark.parametrize("strategy", ["static", "profile"])
+@pytest.mark.parametrize("network", [engines.identity, engines.shared])
+def test_shapes_in_turn_keep_their_graphs_where_contexts_share_a_profile(
+    network: Any, strategy: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(4)
+    with TrtRunner(engine(network), allocation_strategy=strategy) as runner:
+        for rows in (3, 1, 64, 17) * 25:
+            feed = rng.standard_normal((rows, 16), dtype=np.float32)
+            np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+        kept = graphs(runner)
+        print(f"{network.__name__}: {len(kept)} graphs")
+        if network is engines.shared:
+            assert len(kept) == 4
+        for rows in (17, 3, 64, 1) * 5:
+            feed = rng.standard_normal((rows, 16), dtype=np.float32)
+            np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+        assert graphs(runner) == kept
+    assert "[E]" not in capfd.readouterr().out
+
+
+def test_arrays_on_the_device_that_take_turns_keep_their_graphs() -> None:
+    with (
+        TrtRunner(engine(engines.shared)) as runner,
+        DeviceArray(dtype=np.float32) as one,
+        DeviceArray(dtype=np.float32) as other,
+    ):
+        for factor in range(6):
+            for array in (one, other):
+                array.copy_from(X * (factor + (array is one)))
+                outputs = runner.infer({"X": array}, copy_outputs_to_host=False)
+                np.testing.assert_array_equal(outputs["Y"].numpy(), X * (factor + (array is one)))
+        assert len(graphs(runner)) == 2
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -59,9 +114,12 @@ def test_several_inputs_and_outputs(mode: str) -> None:
             np.testing.assert_array_equal(outputs["difference"], a * factor - b)
 
 
-@pytest.mark.skipif(is_loaded(), reason="an output allocator ends the process here")
 def test_shapes_that_depend_on_data() -> None:
     with TrtRunner(engine(engines.nonzero)) as runner:
+        if is_loaded():  # An output allocator would end the process.
+            with pytest.raises(BackendError, match="built by an older TensorRT"):
+                runner.infer({"X": np.ones(3, np.float32)})
+            return
         for values in ([0, 1, 2], [0, 0], [5], [1] * 3000, [3, 0]):
             feed = np.array(values, np.float32)
             outputs = runner.infer({"X": feed})
@@ -127,6 +185,75 @@ def test_inputs_and_outputs_on_the_device(mode: str) -> None:
         np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
 
 
+class OnGpu:
+    """An array of another library, which says by `__cuda_array_interface__` where it lies."""
+
+    def __init__(self, array: DeviceArray, strides: Any = None) -> None:
+        self.array, self.strides = array, strides
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.array.__cuda_array_interface__, "strides": self.strides}
+
+
+def test_arrays_of_other_libraries_are_read_where_they_are() -> None:
+    with (
+        TrtRunner(engine(engines.identity)) as runner,
+        DeviceArray(dtype=np.float32) as array,
+    ):
+        for factor in range(5):
+            array.copy_from(X * factor)
+            outputs = runner.infer(
+                {"X": OnGpu(array)}, copy_outputs_to_host=False, check_inputs=False
+            )
+            np.testing.assert_array_equal(outputs["Y"].numpy(), X * factor)
+        strided = OnGpu(array, strides=(4, 12))
+        with pytest.raises(InputError, match="do not lie side by side"):
+            runner.infer({"X": strided}, check_inputs=False)
+
+
+class ByDlpack:
+    """An array of CuPy that has nothing but DLPack."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __dlpack__(self, stream: Any = None) -> Any:
+        return self.array.__dlpack__(stream=stream)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("wrap", [lambda array: array, ByDlpack], ids=["interface", "dlpack"])
+def test_arrays_of_cupy(wrap: Any) -> None:
+    cupy = pytest.importorskip("cupy")
+    with TrtRunner(engine(engines.identity)) as runner, cupy.cuda.Stream(non_blocking=True):
+        for factor in range(4):
+            given = cupy.asarray(X) * factor
+            outputs = runner.infer({"X": wrap(given)}, copy_outputs_to_host=False)
+            np.testing.assert_array_equal(outputs["Y"].numpy(), X * factor)
+            there = cupy.asarray(outputs["Y"])
+            assert there.data.ptr == outputs["Y"].ptr
+
+
+def test_the_gpu_can_be_named() -> None:
+    with TrtRunner(lambda: engine(engines.identity), device=0) as runner:
+        for _ in range(4):
+            np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+    last = wrapper().device_count() - 1
+    with use_device(last):
+        made = engine(engines.identity)
+    before = wrapper().get_device()
+    with TrtRunner(made, device=last) as runner, TrtRunner(engine(engines.identity)) as other:
+        for _ in range(4):
+            np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+            np.testing.assert_array_equal(other.infer({"X": X})["Y"], X)
+            assert wrapper().get_device() == before
+    with pytest.raises(UsageError, match=f"no GPU {last + 1}"):
+        TrtRunner(made, device=last + 1).activate()
+
+
 def test_tensors_of_pytorch() -> None:
     torch = pytest.importorskip("torch")
     with TrtRunner(engine(engines.identity)) as runner, torch.cuda.stream(torch.cuda.Stream()):
@@ -140,9 +267,10 @@ def test_tensors_of_pytorch() -> None:
             torch.testing.assert_close(there, given)
 
 
+@pytest.mark.parametrize("network", [engines.identity, engines.shared])
 @pytest.mark.parametrize("mode", ["auto", "off"])
-def test_ten_thousand_inferences_need_no_more_memory(mode: str) -> None:
-    with TrtRunner(engine(engines.identity), cuda_graph=mode) as runner:
+def test_ten_thousand_inferences_need_no_more_memory(mode: str, network: Any) -> None:
+    with TrtRunner(engine(network), cuda_graph=mode) as runner:
         feeds = [np.full((rows, 16), rows, np.float32) for rows in (64, 1, 1, 1, 7, 7, 7, 7)]
         for feed in feeds * 100:
             runner.infer({"X": feed})

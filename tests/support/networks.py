@@ -1,4 +1,4 @@
-"""Networks of real size with random weights: ResNet-50 and a small encoder as in BERT."""
+"""Networks of real size with random weights: ResNet-50 and an encoder as in BERT."""
 
 from __future__ import annotations
 
@@ -89,8 +89,12 @@ def resnet50(batch: int | str = "batch") -> onnx.ModelProto:
     )
 
 
-def encoder(layers: int = 4, width: int = 256, heads: int = 4) -> onnx.ModelProto:
-    """Return an encoder: tokens int64 [batch, length] -> y float32 [batch, length, width]."""
+def encoder(
+    layers: int = 4, width: int = 256, heads: int = 4, vocabulary: int = 1000
+) -> onnx.ModelProto:
+    """Return an encoder: tokens int64 [batch, length] -> y float32 [batch, length, width]. BERT-base
+    has 12 layers of 768, 12 heads and 30522 tokens: 108 million parameters.
+    """
     graph = _Graph(seed=12)
     size = width // heads
 
@@ -123,7 +127,7 @@ def encoder(layers: int = 4, width: int = 256, heads: int = 4) -> onnx.ModelProt
         bell = graph.add("Add", graph.add("Erf", graph.add("Mul", x, half)), one)
         return graph.add("Mul", graph.add("Mul", x, bell), half)
 
-    x = graph.add("Gather", graph.weight(graph.draw(1000, width, scale=1)), "tokens")
+    x = graph.add("Gather", graph.weight(graph.draw(vocabulary, width, scale=1)), "tokens")
     for _ in range(layers):
         x = normalized(graph.add("Add", x, attention(x)))
         wide = activated(dense(x, width, 4 * width))

@@ -1,0 +1,148 @@
+"""PyTorch on a real GPU: its runner, and its results beside those of TensorRT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from polygraphy.adapters.tensorrt.module import is_installed  # noqa: E402
+from polygraphy.backend.pyt import PytRunner  # noqa: E402
+from polygraphy.backend.trt import TrtRunner  # noqa: E402
+from polygraphy.comparator import Comparator, SimpleCompareFunc  # noqa: E402
+from polygraphy.domain.metadata import TensorMetadata  # noqa: E402
+from tests.gpu.commands import Run, run  # noqa: E402
+
+__all__ = ["run"]  # The fixture that is used here.
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch has no GPU"),
+]
+
+X = np.random.default_rng(0).standard_normal((5, 4), dtype=np.float32)
+
+
+class Net(torch.nn.Module):
+    """A dense layer and a ReLU, and the sum of that; weights are the same in each process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.dense = torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = torch.relu(self.dense(x))
+        return h, h.sum(1)
+
+
+def metadata() -> TensorMetadata:
+    return TensorMetadata().add("x", np.float32, (5, 4))
+
+
+def on_cpu() -> dict[str, Any]:
+    with PytRunner(Net(), metadata()) as runner:
+        return dict(runner.infer({"x": X}))
+
+
+def test_a_model_runs_where_it_is_told_to() -> None:
+    net, wanted = Net(), on_cpu()
+    with PytRunner(net, metadata(), device="cuda") as runner:
+        assert next(net.parameters()).is_cuda
+        outputs = runner.infer({"x": X})
+        for name, array in wanted.items():
+            assert isinstance(outputs[name], np.ndarray)
+            np.testing.assert_allclose(outputs[name], array, rtol=1e-4, atol=1e-5)
+        assert 0 < (runner.last_inference_time() or 0) < 10
+
+
+def test_tensors_on_the_gpu_stay_there() -> None:
+    wanted = on_cpu()
+    with PytRunner(Net(), metadata(), device="cuda") as runner:
+        for given in (torch.from_numpy(X).cuda(), torch.from_numpy(X)):
+            outputs = runner.infer({"x": given})
+            for name, array in wanted.items():
+                assert outputs[name].is_cuda
+                np.testing.assert_allclose(outputs[name].cpu().numpy(), array, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["exported", "script", "compiled"])
+def test_programs_of_every_kind(kind: str) -> None:
+    wanted = list(on_cpu().values())
+    net: Any = Net().eval()
+    example = torch.from_numpy(X)
+    if kind == "exported":
+        net = torch.export.export(net.cuda(), (example.cuda(),))
+    elif kind == "script":
+        net = torch.jit.trace(net, example)
+    runner = PytRunner(
+        net,
+        None if kind == "exported" else metadata(),
+        device="cuda",
+        compiled=kind == "compiled",
+    )
+    with runner:
+        outputs = list(runner.infer({"x": X}).values())
+    for found, array in zip(outputs, wanted):
+        np.testing.assert_allclose(found, array, rtol=1e-4, atol=1e-5)
+
+
+SCRIPT = """
+import torch
+
+def load_model():
+    torch.manual_seed(0)
+    return torch.nn.Linear(4, 3)
+"""
+
+
+def test_a_command_compares_the_gpu_with_the_cpu(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "model.py").write_text(SCRIPT)
+    line = "run --torch model.py:load_model --input-shapes input:[5,4] --rtol 1e-4 --atol 1e-5"
+    code, said = run(f"{line} --torch-device cpu --save-outputs outputs.json")
+    assert code == 0, said[-3000:]
+    code, said = run(f"{line} --torch-device cuda --load-outputs outputs.json")
+    assert code == 0, said[-3000:]
+    assert "Pass Rate: 100.0%" in said
+
+
+class Total(torch.nn.Module):
+    """What `engines.total` computes."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"sum": a + b, "difference": a - b}
+
+
+@pytest.mark.skipif(not is_installed(), reason="needs TensorRT")
+def test_it_agrees_with_tensorrt() -> None:
+    from tests.gpu import engines
+
+    shapes = TensorMetadata().add("a", np.float32, (2, 3)).add("b", np.float32, (2, 3))
+    results = Comparator.run(
+        [
+            PytRunner(Total(), shapes, device="cuda", name="torch"),
+            TrtRunner(lambda: engines.engine(engines.total), name="trt"),
+        ]
+    )
+    assert bool(Comparator.compare_accuracy(results, compare_func=SimpleCompareFunc(atol=0)))
+
+
+@pytest.mark.skipif(not is_installed(), reason="needs TensorRT")
+def test_its_tensors_go_to_tensorrt_and_back_on_the_gpu() -> None:
+    from tests.gpu import engines
+
+    a, b = (torch.arange(6.0).reshape(2, 3).cuda() * factor for factor in (1, 10))
+    with (
+        PytRunner(Total(), device="cuda") as first,
+        TrtRunner(engines.engine(engines.total)) as second,
+    ):
+        for _ in range(4):
+            made = first.infer({"a": a, "b": b})
+            feed = {"a": made["sum"], "b": made["difference"]}
+            outputs = second.infer(feed, copy_outputs_to_host=False)
+            torch.testing.assert_close(outputs["sum"], 2 * a)
+            torch.testing.assert_close(outputs["difference"], 2 * b)
