@@ -63,7 +63,7 @@ class TensorReport:
         name: of the tensor.
         dtype: of the elements, by name.
         shape: of the tensor.
-        is_text: whether the elements are text, of which there are no statistics.
+        unmeasured: what the elements are where there are no statistics of them; None for numbers.
         summary: its statistics, with `PERCENTILES` where detail is asked for.
         peculiarities: NaN, +Inf, -Inf and zeros; without detail only NaN and infinities that there
             are.
@@ -75,7 +75,7 @@ class TensorReport:
     dtype: str
     shape: tuple[int, ...]
     summary: Summary
-    is_text: bool = False
+    unmeasured: str | None = None
     peculiarities: tuple[Peculiarity, ...] = ()
     histogram: Histogram | None = None
     values: _Array | None = None
@@ -132,6 +132,10 @@ class DataReport:
         return any(run.runner is None for run in self.runs)
 
 
+_UNMEASURED = dict.fromkeys("USO", "Text") | {"V": "Bytes of an unknown type"}
+"""What elements are that are no numbers, by the kind of their data type."""
+
+
 def report_on(name: str, array: _Array, detail: Detail) -> TensorReport:
     """Describe an array of any dtype and shape."""
     summary = summarize(array, quantiles=PERCENTILES) if detail.statistics else summarize(array)
@@ -140,7 +144,7 @@ def report_on(name: str, array: _Array, detail: Detail) -> TensorReport:
         dtype="str" if array.dtype.kind in "UO" else str(array.dtype),
         shape=array.shape,
         summary=summary,
-        is_text=array.dtype.kind in "USO",
+        unmeasured=_UNMEASURED.get(array.dtype.kind),
         peculiarities=_peculiarities(array, summary, detail),
         histogram=histogram(array) if detail.histogram else None,
         values=array if detail.values else None,

@@ -94,8 +94,8 @@ def _run_lines(run: RunReport, report: DataReport, values: _Values) -> Iterator[
 
 def _tensor_texts(tensor: TensorReport, report: DataReport, values: _Values) -> Iterator[str]:
     meta = f"[dtype={tensor.dtype}, shape={tensor.shape}]"
-    if tensor.is_text:
-        yield f"{tensor.name} {meta} | Text, of which there are no statistics"
+    if tensor.unmeasured is not None:
+        yield f"{tensor.name} {meta} | {tensor.unmeasured}, of which there are no statistics"
     else:
         yield f"{tensor.name} {meta} | Stats: {statistics(tensor.summary)}"
         yield from _number_texts(tensor, report)

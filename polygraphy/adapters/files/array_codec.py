@@ -17,7 +17,12 @@ from attrs import frozen
 from polygraphy.adapters.files.base64_text import Base64Text, SlicedText, decoded_pieces
 from polygraphy.adapters.files.content_error import ContentError
 from polygraphy.adapters.files.json_codec import Decoder, Encoder
-from polygraphy.adapters.files.npy import array_from_bytes, array_from_npy, npy_pieces
+from polygraphy.adapters.files.npy import (
+    array_from_bytes,
+    array_from_npy,
+    npy_pieces,
+    with_narrow_type,
+)
 from polygraphy.domain.formatted import FormattedArray
 
 __all__ = ["FormattedArray", "LazyArray"]
@@ -52,7 +57,7 @@ def _encode_array(array: _Array) -> dict[str, Any]:
 def _decode_array(fields: dict[str, Any]) -> _Array:
     array = _decode_payload(fields["array"])
     if "dtype" not in fields:
-        return array
+        return with_narrow_type(array)
     dtype = _narrow_dtype(fields["dtype"])
     if dtype is None:
         raise ContentError(f"an array of type {fields['dtype']!r} is not known here")

@@ -18,6 +18,7 @@ from attrs import frozen
 from polygraphy.adapters.files.content_error import ContentError
 from polygraphy.adapters.files.json_codec import Decoder
 from polygraphy.adapters.files.lazy import Unread
+from polygraphy.adapters.files.npy import with_narrow_type
 from polygraphy.adapters.files.safetensors_format import MappedTensor, open_tensors
 from polygraphy.adapters.files.torch_codec import is_tensor
 from polygraphy.constants import TYPE_MARKER
@@ -136,7 +137,7 @@ class _Npy:
             array = np.load(self.path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise ContentError(_complaint(error)) from error
-        return np.asarray(array)
+        return with_narrow_type(np.asarray(array))
 
 
 @frozen
@@ -152,7 +153,7 @@ class _NpzMember:
                 array: np.ndarray[Any, Any] = archive[self.name]
         except (ValueError, EOFError, KeyError, BadZipFile, ZlibError) as error:
             raise ContentError(f"array {self.name!r}: {_complaint(error)}") from error
-        return array
+        return with_narrow_type(array)
 
 
 def _members(path: Path) -> list[str]:

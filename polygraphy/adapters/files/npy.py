@@ -9,6 +9,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from polygraphy.adapters.files.base64_text import (
@@ -19,7 +20,7 @@ from polygraphy.adapters.files.base64_text import (
 )
 from polygraphy.adapters.files.content_error import ContentError
 
-__all__ = ["array_from_bytes", "array_from_npy", "npy_pieces"]
+__all__ = ["array_from_bytes", "array_from_npy", "npy_pieces", "with_narrow_type"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -151,3 +152,12 @@ def array_from_bytes(content: bytes) -> _Array:
         return np.asarray(loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]])
     except Exception as error:  # zipfile, zlib and NumPy each have their own kinds.
         raise ContentError(f"an array is damaged: {error}") from error
+
+
+def with_narrow_type(array: _Array) -> _Array:
+    """Return an array that NumPy saved without its data type with that, where there is only one
+    that it can have been: bfloat16 is the only one of two bytes that NumPy does not know.
+    """
+    is_bare = array.dtype.kind == "V" and array.dtype.names is None
+    is_narrow = is_bare and array.dtype.subdtype is None and array.dtype.itemsize == 2
+    return array.view(ml_dtypes.bfloat16) if is_narrow else array

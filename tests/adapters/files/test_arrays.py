@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 from polygraphy.adapters.files import json_io
 from polygraphy.adapters.files.array_codec import FormattedArray
+from polygraphy.adapters.files.store import FileResultStore
 from polygraphy.domain.errors import FileError
 
 Array = npt.NDArray[Any]
@@ -262,3 +263,25 @@ def test_a_payload_that_is_missing_is_told() -> None:
         FileError, match="an object of type 'ndarray' in it is damaged: 'array' is missing"
     ):
         json_io.loads('{"polygraphy_class": "ndarray"}', object)
+
+
+@pytest.mark.parametrize("end", [".json", ".npy", ".npz"])
+def test_what_numpy_saves_of_bfloat16_is_that_again(folder: Path, end: str) -> None:
+    array = np.array([[1, -2.5, np.nan]], ml_dtypes.bfloat16)
+    bare = array.view("V2")  # As it comes back from numpy.load.
+    path = folder / f"bare{end}"
+    if end == ".json":
+        json_io.save([{"x": bare}], path)
+    else:
+        saved: Any = np.save if end == ".npy" else np.savez
+        saved(path, bare) if end == ".npy" else saved(path, x=bare)
+    (feed,) = FileResultStore().iterate(path, dict)
+    (loaded,) = feed.values()
+    assert loaded.dtype == ml_dtypes.bfloat16
+    assert loaded.tobytes() == array.tobytes()
+
+
+def test_other_bare_bytes_stay_what_they_are(folder: Path) -> None:
+    for array in (np.zeros(2, "V1"), np.zeros(2, "V4"), np.zeros(2, [("a", "u1"), ("b", "u1")])):
+        json_io.save(array, folder / "bare.json")
+        assert_identical(json_io.load(folder / "bare.json", np.ndarray), array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from polygraphy.domain.compare import (
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.domain.tolerance import Tolerance
-from tests.support import replays
+from tests.support import models, replays
 
 FOLDER = Path(__file__).parents[2] / "data" / "nvidia"
 FILES = sorted(FOLDER.rglob("*.json"))
@@ -284,3 +285,70 @@ def test_what_is_written_there_has_the_same_bytes(tmp_path: Path) -> None:
     run_nvidia(program, tmp_path)
     json_io.save(json_io.load(tmp_path / "theirs.json", list), tmp_path / "ours.json")
     assert (tmp_path / "ours.json").read_bytes() == (tmp_path / "theirs.json").read_bytes()
+
+
+@needs_nvidia
+def test_narrow_types_that_are_written_there_are_told_apart_where_that_can_be(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import json\nimport ml_dtypes\nimport numpy as np\n"
+        "from polygraphy.json import save_json\n"
+        'save_json({"x": np.array([1, -2.5], ml_dtypes.bfloat16)}, "bfloat16.json")\n'
+        'save_json({"x": np.array([1], ml_dtypes.float8_e4m3fn)}, "float8.json")\n'
+        'save_json({"x": np.array(["a", "bc"]), "e": np.array([], "<U1")}, "text.json")\n'
+        'json.dump(0, open("answer.json", "w"))\n'
+    )
+    run_nvidia(program, tmp_path)
+    wide = json_io.load(tmp_path / "bfloat16.json", dict)["x"]
+    assert wide.dtype == ml_dtypes.bfloat16
+    assert wide.tolist() == [1, -2.5]
+    assert json_io.load(tmp_path / "float8.json", dict)["x"].dtype == np.dtype("V1")
+    text = json_io.load(tmp_path / "text.json", dict)
+    assert text["x"].tolist() == ["a", "bc"]
+    assert text["e"].shape == (0,)
+
+
+def nvidia(words: str, folder: Path) -> int:
+    command = [Path(NVIDIA_PYTHON).with_name("polygraphy"), *words.split()]
+    return subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode
+
+
+@needs_nvidia
+@pytest.mark.parametrize("writer", ["ours", "theirs"])
+def test_a_run_of_one_tool_goes_on_in_the_other(
+    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models.save(models.identity(), tmp_path / "m.onnx")
+    monkeypatch.chdir(tmp_path)
+
+    def ours(words: str, folder: Path) -> int:
+        command = [sys.executable, "-m", "polygraphy", *words.split()]
+        return subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode
+
+    first, second = (ours, nvidia) if writer == "ours" else (nvidia, ours)
+    run = "run m.onnx --onnxrt --iterations 2"
+    assert (
+        first(f"{run} --save-inputs in --save-outputs out --save-input-blob blobs", tmp_path) == 0
+    )
+    assert first(f"{run} --save-inputs in.json --save-outputs out.json", tmp_path) == 0
+    twice = "run m.onnx --onnxrt --onnxrt --compare simple l2 psnr --check-error-stat max"
+    assert first(f"{twice} --save-accuracy-results verdicts.json", tmp_path) == 0
+    for end in ("", ".json"):
+        loaded = f"--load-inputs in{end} --load-outputs out{end} --atol 0 --rtol 0"
+        assert second(f"run m.onnx --onnxrt {loaded}", tmp_path) == 0
+        other = f"--seed 7 --iterations 2 --load-outputs out{end}"
+        assert second(f"run m.onnx --onnxrt {other}", tmp_path) == 1
+        assert second(f"inspect data out{end} --all", tmp_path) == 0
+    thresholds = "--check-error-stat max --rtol 1e-5 --atol 1e-5 --l2-threshold 1e-5"
+    assert second(f"check accuracy verdicts.json {thresholds}", tmp_path) == 0
+    assert second("data concat in.json in.json -o both.json", tmp_path) == 0
+    assert second("data merge in.json out.json -o merged.json", tmp_path) == 0
+    if writer == "theirs":  # Their tool reads no bare bytes.
+        loaded = "--load-inputs blobs --load-outputs out --atol 0 --rtol 0"
+        assert second(f"run m.onnx --onnxrt {loaded}", tmp_path) == 0
+    else:
+        assert sorted(map(str, Path("blobs").rglob("*.bin"))) == [
+            "blobs/0000000000/x.bin",
+            "blobs/0000000001/x.bin",
+        ]
