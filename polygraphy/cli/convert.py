@@ -27,7 +27,7 @@ from polygraphy.cli.options.script import ScriptOptions
 from polygraphy.cli.options.surgeon import VerifyOptions
 from polygraphy.cli.options.tf import TfLoadOptions, TfOnnxOptions
 from polygraphy.cli.options.trt_config import TrtCapabilityOptions, TrtRtxOptions
-from polygraphy.cli.options.trt_engine import TrtPoolOptions
+from polygraphy.cli.options.trt_engine import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
 from polygraphy.cli.paths import check_paths
 from polygraphy.cli.run import log_of
@@ -73,6 +73,7 @@ class ConvertCommand(Command):
         TrtRtxOptions,
         TrtPluginOptions,
         TrtPoolOptions,
+        TrtGpuOptions,
         TfLoadOptions,
         TfOnnxOptions,
         DataOptions,
@@ -219,7 +220,10 @@ def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
     if target != "trt":
         return TrtModel(network=network)
     return TrtModel(
-        network=network, config=_config(values), save_timing_cache=save_timing_cache_of(values)
+        network=network,
+        config=_config(values),
+        save_timing_cache=save_timing_cache_of(values),
+        device=values[TrtGpuOptions].device,
     )
 
 
@@ -264,8 +268,9 @@ def _warn_about_unused(values: Values, target: str) -> None:
             raise CommandLineError("--save-onnx: --output says where the model is saved.", _USAGE)
         because = "the model is converted to ONNX"
         warn_about_groups(values, builds=False, loads=False, saves=False, because=because)
-    unused = [TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions] if target != "trt" else []
-    flags = flags_given(values, [*unused, *(CONFIG_GROUPS if network_only else ())])
+    unused = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOptions)
+    others = unused if target != "trt" else ()
+    flags = flags_given(values, [*others, *(CONFIG_GROUPS if network_only else ())])
     if flags:
         warn(f"{', '.join(flags)}: without effect, because no engine is built.")
     if target == "trt" and values[TrtPoolOptions].pooled_outputs:

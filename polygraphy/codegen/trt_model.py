@@ -138,6 +138,7 @@ class TrtModel:
         config: how the engine is built.
         save_timing_cache: where measured times are kept.
         save: where the engine is saved.
+        device: index of the GPU that it is built on.
         load_runtime: the library that loads engines.
         dla_workspace_allocation_strategy: how DLA workspaces are allocated.
         running: arguments of `TrtRunner` beside the engine.
@@ -148,6 +149,7 @@ class TrtModel:
     config: TrtConfig = TrtConfig()
     save_timing_cache: str | None = None
     save: str | None = None
+    device: int | None = None
     load_runtime: str | None = None
     dla_workspace_allocation_strategy: str | None = None
     running: Mapping[str, Any] = Factory(dict)

@@ -26,6 +26,8 @@ from polygraphy.adapters.tensorrt.recasting import network_with, recast
 from polygraphy.adapters.tensorrt.timing_cache import ensure_timing_cache, save_timing_cache
 from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.device import Device
 
 __all__ = [
     "EngineBytesFromNetwork",
@@ -49,6 +51,8 @@ class EngineBytesFromNetwork(BaseLoader):
         network: Deferred[NetworkParts],
         config: Any = None,
         save_timing_cache: PathOrFile | None = None,
+        *,
+        device: int | None = None,
     ) -> None:
         """Say what is built.
 
@@ -57,8 +61,17 @@ class EngineBytesFromNetwork(BaseLoader):
             config: the `IBuilderConfig`, or something that takes a builder and a network and
                 returns one; ``CreateConfig()`` unless given.
             save_timing_cache: the file to which what the build measured is added.
+            device: index of the GPU to build on, and for; unless given, the one that the calling
+                thread uses. A builder that exists stays where it was made: `network` must be a
+                loader.
         """
+        if device is not None and not callable(network):
+            raise UsageError(
+                f"device={device}: the builder of that network is on a GPU already.",
+                hint="Give a loader of the network, or use polygraphy.cuda.use_device.",
+            )
         self._network = network
+        self._device = device
         self._config = CreateConfig() if config is None else config
         self._save_timing_cache = save_timing_cache
 
@@ -67,8 +80,15 @@ class EngineBytesFromNetwork(BaseLoader):
 
         Raises:
             BackendError: TensorRT cannot build the network, or not in the precision asked for.
-            UsageError: the network has no outputs, or a profile does not fit it.
+            UsageError: the network has no outputs, a profile does not fit it, or there is no such
+                GPU.
         """
+        if self._device is None:  # Nothing is asked of CUDA then: TensorRT-RTX builds without.
+            return self._build()
+        with resolve(Device).use(self._device):
+            return self._build()
+
+    def _build(self) -> Any:
         parts = network_with(self._network, wish_of(self._config))
         builder, network = parts[0], parts[1]
         config = self._config(builder, network) if callable(self._config) else self._config
@@ -155,6 +175,8 @@ class EngineFromNetwork(BaseLoader):
         save_timing_cache: PathOrFile | None = None,
         runtime: Any = None,
         dla_workspace_allocation_strategy: Any = None,
+        *,
+        device: int | None = None,
     ) -> None:
         """Say what is built.
 
@@ -165,8 +187,10 @@ class EngineFromNetwork(BaseLoader):
             save_timing_cache: the file to which what the build measured is added.
             runtime: the `tensorrt.Runtime`, or a loader of it; a new one unless given.
             dla_workspace_allocation_strategy: the strategy of that runtime.
+            device: index of the GPU to build and load on; see `EngineBytesFromNetwork`.
         """
-        self._plan = EngineBytesFromNetwork(network, config, save_timing_cache)
+        self._plan = EngineBytesFromNetwork(network, config, save_timing_cache, device=device)
+        self._device = device
         self._runtime = runtime
         self._strategy = dla_workspace_allocation_strategy
 
@@ -177,7 +201,11 @@ class EngineFromNetwork(BaseLoader):
             BackendError: TensorRT cannot build the network, or not load what it built.
         """
         plan = self._plan.call_impl()
-        engine = deserialized(plan, self._runtime, self._strategy)
+        if self._device is None:
+            engine = deserialized(plan, self._runtime, self._strategy)
+        else:
+            with resolve(Device).use(self._device):
+                engine = deserialized(plan, self._runtime, self._strategy)
         record = record_of(plan)
         if record is not None:
             remember_record(engine, record)

@@ -10,7 +10,13 @@ from polygraphy.cli.kinds import Choice, Flag, Integer, Text
 from polygraphy.cli.option import Options, option
 from polygraphy.cli.trt_kinds import Budget, Member
 
-__all__ = ["TrtLoadOptions", "TrtPoolOptions", "TrtRunnerOptions", "TrtSaveOptions"]
+__all__ = [
+    "TrtGpuOptions",
+    "TrtLoadOptions",
+    "TrtPoolOptions",
+    "TrtRunnerOptions",
+    "TrtSaveOptions",
+]
 
 
 @frozen
@@ -80,6 +86,17 @@ class TrtRunnerOptions(Options):
             "Have the GPU measure copies and computation of each inference, and report their"
             " percentiles."
         ),
+    )
+
+
+@frozen
+class TrtGpuOptions(Options):
+    """TensorRT GPU: where an engine that is only saved is built."""
+
+    device: int | None = option(
+        "--device",
+        kind=Integer(minimum=0),
+        help="Index of the GPU to build on, and for; 0 unless given.",
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +46,8 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
+from polygraphy.ports.binding import bind
+from polygraphy.ports.device import Device
 from tests.support import models
 from tests.support.rtx import dtypes, output_names
 
@@ -407,6 +411,38 @@ def test_int8_quantises_the_model(mlp_path: str) -> None:
     assert record.precision == "int8"
     with pytest.raises(UsageError, match="takes data"):
         built(NetworkFromOnnxPath(mlp_path), int8=True)
+
+
+# GPUs
+
+
+def test_a_build_is_made_on_the_gpu_that_was_chosen(mlp_path: str) -> None:
+    used: list[Any] = []
+
+    class Gpus:
+        current = 0
+
+        @contextmanager
+        def use(self, index: int | None) -> Iterator[None]:
+            before, self.current = self.current, int(index or 0)
+            yield
+            self.current = before
+
+    gpus: Any = Gpus()
+
+    def load() -> Any:
+        used.append(gpus.current)
+        return network_from_onnx_path(mlp_path)
+
+    def configure(builder: Any, network: Any) -> Any:
+        used.append(gpus.current)
+        return CreateConfig(profiles=[profile()])(builder, network)
+
+    with bind(Device, gpus):
+        assert EngineBytesFromNetwork(load, configure, device=1)().nbytes > 0
+    assert (used, gpus.current) == ([1, 1], 0)
+    with pytest.raises(UsageError, match="Give a loader of the network"):
+        EngineBytesFromNetwork(network_from_onnx_path(mlp_path), device=1)
 
 
 # Plans and files

@@ -80,6 +80,7 @@ GROUP_BASES: dict[str, dict[str, str]] = {
     "TrtCapabilityOptions": _TRT,
     "TrtRtxOptions": _TRT,
     "TrtPoolOptions": _TRT,
+    "TrtGpuOptions": _TRT,
     "TrtScriptOptions": _TRT,
     "TrtParserOptions": _TRT,
     "TrtNetworkOptions": _TRT,
@@ -325,6 +326,7 @@ _TRT_FLAGS = {
         "compute_capabilities": "--compute-capabilities 8.9",
     },
     "TrtPoolOptions": {"pooled_outputs": "--pooled-outputs"},
+    "TrtGpuOptions": {"device": "--device 1"},
     "TrtScriptOptions": {
         "trt_config_script": "--trt-config-script c.py:f",
         "trt_config_func_name": "--trt-config-script c.py + --trt-config-func-name g",
