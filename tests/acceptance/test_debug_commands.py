@@ -1,0 +1,216 @@
+"""Command lines that search for what is to blame, with the real ONNX Runtime, and builds of
+TensorRT-RTX.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from polygraphy.cli.main import main
+from tests.acceptance.conftest import Done
+from tests.support import models
+
+Run = Callable[..., Done]
+RTX = {"POLYGRAPHY_USE_TENSORRT_RTX": "1"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def two_branches() -> onnx.ModelProto:
+    """Return a chain of six nodes beside one of two, which are added in the end."""
+    ops = ["Relu", "Neg", "Exp", "Neg", "Tanh", "Abs"]
+    nodes = [
+        helper.make_node(
+            op, ["x" if index == 0 else f"t{index - 1}"], [f"t{index}"], name=f"n{index}"
+        )
+        for index, op in enumerate(ops)
+    ]
+    nodes += [
+        helper.make_node("Mul", ["x", "w"], ["side"], name="side"),
+        helper.make_node("Sigmoid", ["side"], ["gate"], name="gate"),
+        helper.make_node("Add", ["t5", "gate"], ["y"], name="sum"),
+    ]
+    weights = {"w": np.full(4, 3, np.float32)}
+    inputs, outputs = [models.value("x", ("batch", 4))], [models.value("y", ("batch", 4))]
+    return models.make("two_branches", nodes, inputs, outputs, weights=weights)
+
+
+def answered(command: str, answers: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "polygraphy", *command.split()[1:]],
+        input=answers,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# C050, C060: no check is given.
+
+
+def test_without_a_check_and_without_answers_one_line_says_what_to_do(
+    polygraphy: Run, folder: Path
+) -> None:
+    models.save(two_branches(), folder / "model.onnx")
+    done = polygraphy("polygraphy debug reduce model.onnx --output minimal_problem.onnx")
+    assert done.code == 1
+    assert [line for line in done.err.splitlines() if "[!]" in line] == [
+        "[!] Nobody answers: standard input has ended. Add --check and a command that fails where"
+        " the problem is."
+    ]
+    assert [path.name for path in folder.iterdir()] == ["model.onnx"]
+
+
+def test_answers_lead_to_a_part_of_the_model(folder: Path) -> None:
+    models.save(two_branches(), folder / "model.onnx")
+    done = answered(
+        "polygraphy debug reduce model.onnx --mode=bisect --output reduced.onnx", "f\n" * 20
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(onnx.load("reduced.onnx").graph.node) == 1
+    done = answered("polygraphy debug reduce model.onnx -o whole.onnx", "f\n" + "p\n" * 20)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert onnx.load("whole.onnx").graph.node == onnx.load("model.onnx").graph.node
+
+
+# The story of a model with a wrong node, and a reference that was saved without it.
+
+
+def test_the_wrong_node_is_found_and_other_failures_do_not_count(
+    polygraphy: Run, folder: Path
+) -> None:
+    right, wrong = two_branches(), two_branches()
+    next(node for node in wrong.graph.node if node.name == "n2").op_type = "Softplus"
+    models.save(right, folder / "right.onnx")
+    models.save(wrong, folder / "wrong.onnx")
+    golden = polygraphy(
+        "polygraphy run right.onnx --onnxrt --onnx-outputs '*' --save-inputs inputs.json"
+        " --save-outputs layers.json --input-shapes x:[3,4]"
+    )
+    assert golden.code == 0
+    check = (
+        "polygraphy run polygraphy_debug.onnx --onnxrt --load-inputs part.json --load-outputs"
+        " layers.json --allow-missing-outputs"
+    )
+    command = (
+        "polygraphy debug reduce wrong.onnx -o reduced.onnx --min-good good.onnx --load-inputs"
+        " inputs.json --save-inputs part.json --fail-regex 'FAILED . Accuracy' FAILED.*Output"
+        f" --check {check}"
+    )
+    done = polygraphy(command)
+    assert done.code == 0, done.out + done.err
+    assert [node.name for node in onnx.load("reduced.onnx").graph.node] == ["n2"]
+    assert "n2" not in [node.name for node in onnx.load("good.onnx").graph.node]
+    replay = json.loads(Path("polygraphy_debug_replay.json").read_text())
+    assert len(replay) <= 9
+    shutil.copy("reduced.onnx", "polygraphy_debug.onnx")
+    assert polygraphy(check).code == 1  # The reduced model fails by itself.
+
+
+def test_a_model_that_passes_is_inconclusive(polygraphy: Run, folder: Path) -> None:
+    models.save(two_branches(), folder / "model.onnx")
+    done = polygraphy("polygraphy debug reduce model.onnx -o reduced.onnx --check true")
+    assert done.code == 4
+    assert "nothing to reduce" in done.err
+    assert not Path("reduced.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("debug reduce model.onnx --check no-such-program", "'no-such-program' does not exist"),
+        ("debug reduce model.onnx --check", "a command has to follow"),
+        ("debug reduce model.onnx --fail-regex ( --check true", "no regular expression"),
+        ("debug reduce model.onnx --artifacts model.onnx --check false", "same path"),
+        ("debug reduce model.onnx --iter-artifact model.onnx --check false", "same path"),
+        ("debug reduce model.onnx --fail-code 1 --ignore-fail-code 2 --check false", "exclude"),
+        ("debug reduce model.onnx --no-reduce-inputs --no-reduce-outputs", "exclude"),
+        ("debug repeat --check true", "--until is missing"),
+        ("debug repeat --until 0 --check true", "less than 1"),
+        ("debug repeat --until sometimes --check true", "good, bad, or a number"),
+        ("debug build a.engine --until 1 --check true", "of type engine"),
+        ("debug build model.onnx --until 1 --num-iterations 2", "exclude"),
+        ("debug precision model.onnx --golden-outputs a.json --check true", "takes the place"),
+        ("debug precision model.onnx --save-layer-outputs a.json", "needs --golden-outputs"),
+        ("debug precision model.onnx -p float16 --check true", "needs --fp16"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_in_a_line(
+    folder: Path,
+    command: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    models.save(two_branches(), folder / "model.onnx")
+    monkeypatch.setattr("sys.argv", ["polygraphy", *command.split()])
+    try:
+        code = main(command.split())
+    except SystemExit as end:  # The program was run.
+        code = int(end.code or 0)
+    assert code == 2
+    assert said in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["model.onnx"]
+
+
+def test_repeating_sorts_what_the_check_writes(polygraphy: Run, folder: Path) -> None:
+    (folder / "flaky.sh").write_text(
+        "echo x >> count; cp count seen; test $(wc -l < count) -lt 3\n"
+    )
+    done = polygraphy(
+        "polygraphy debug repeat --until bad --artifacts seen --art-dir sorted --check sh flaky.sh"
+    )
+    assert done.code == 0
+    assert "Finished 3 iteration(s) | Passed: 2/3 | Pass Rate: 66.67%" in done.out
+    assert len(list(Path("sorted/good").iterdir())) == 2
+    assert len(list(Path("sorted/bad").iterdir())) == 1
+
+
+# TensorRT-RTX builds without a GPU, and runs nothing.
+
+
+def test_engines_are_built_and_sorted(polygraphy: Run, folder: Path) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    models.save(models.mlp(), folder / "model.onnx")
+    done = polygraphy(
+        "polygraphy debug build model.onnx --until 2 --fp16 --artifacts polygraphy_debug.engine"
+        " --check test -s polygraphy_debug.engine",
+        env=RTX,
+    )
+    assert done.code == 0, done.out + done.err
+    assert "Passed: 2/2" in done.out
+    assert len(list(Path("polygraphy_artifacts/good").iterdir())) == 2
+    assert not list(folder.glob("polygraphy_debug.engine*"))
+
+
+def test_the_layers_that_need_more_precision_are_named(polygraphy: Run, folder: Path) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    models.save(models.mlp(), folder / "model.onnx")
+    # A plan says what it was built from: only engines in which the first product is kept pass.
+    (folder / "check.py").write_text(
+        "import json\n"
+        "state = list(json.load(open('replay_skip_current.json')).values())[-1]['state']\n"
+        "raise SystemExit(state['raised'] < 2)\n"
+    )
+    done = polygraphy(
+        "polygraphy debug precision model.onnx --dir reverse --save-debug-replay replay.json"
+        f" --check {sys.executable} check.py",
+        env=RTX,
+    )
+    assert done.code == 0, done.out + done.err
+    assert "The check passes with 2 of 3 layer(s) in it" in done.out
+    assert "Building with --fp16" in done.err
