@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ __all__ = ["pruned"]
 
 Array = np.ndarray[Any, Any]
 
-_BLOCK = 1 << 18
-"""How many groups are looked at together."""
+_BLOCK = 1 << 16
+"""How many elements are looked at together: as many as fit a cache."""
+_BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def pruned(array: Array, axis: int) -> Array:
@@ -27,27 +29,53 @@ def pruned(array: Array, axis: int) -> Array:
     Returns:
         Another array of the same shape and type; what is not set to zero has the same bits.
     """
-    moved = np.moveaxis(array, axis, -1)
-    made = np.ascontiguousarray(moved)
-    if made is moved or made.base is not None or made is array:
-        made = made.copy()
-    groups = made.reshape(-1, GROUP)
-    for start in range(0, len(groups), _BLOCK):
-        block = groups[start : start + _BLOCK]
-        block[_smaller_half(block)] = 0
-    return np.ascontiguousarray(np.moveaxis(made, -1, axis))
+    axis %= array.ndim
+    rows, inner = prod(array.shape[: axis + 1]) // GROUP, prod(array.shape[axis + 1 :])
+    made = np.empty(array.shape, array.dtype)
+    if not array.size:
+        return made
+    bits = _BITS[array.dtype.itemsize]
+    given, result = (
+        np.ascontiguousarray(each).view(bits).reshape(rows, GROUP, inner) for each in (array, made)
+    )
+    columns = min(inner, _BLOCK // GROUP)
+    step = max(1, _BLOCK // (GROUP * columns))
+    for start in range(0, rows, step):
+        for first in range(0, inner, columns):
+            part = np.s_[start : start + step, :, first : first + columns]
+            _prune(given[part], result[part])
+    return made
 
 
-def _smaller_half(groups: Array) -> Array:
-    """Return which elements of each group are among its two smallest."""
-    width = np.float32 if groups.dtype.itemsize < 4 else groups.dtype
-    size = np.abs(groups.astype(width, copy=False))
-    size[np.isnan(size)] = np.inf
-    columns = [np.ascontiguousarray(size[:, index]) for index in range(GROUP)]
-    ranks = np.zeros(groups.shape, np.int8)
+def _prune(given: Array, result: Array) -> None:
+    """Prune a block of groups, of shape (rows, four, columns): the bits of floating-point numbers,
+    whose magnitudes are in the order of the bits without the sign.
+    """
+    lanes = np.empty((GROUP, given.shape[0] * given.shape[2]), given.dtype)
+    by_lane = lanes.reshape(GROUP, given.shape[0], given.shape[2])
+    for index in range(GROUP):  # Four long copies take a third of the time of many short ones.
+        by_lane[index] = given[:, index]
+    size = lanes & np.array(np.iinfo(given.dtype).max >> 1, given.dtype)
+    # Of two pairs, the larger of the smaller ones and the smaller of the larger ones are those in
+    # the middle of all four.
+    low = np.maximum(np.minimum(size[0], size[1]), np.minimum(size[2], size[3]))
+    high = np.minimum(np.maximum(size[0], size[1]), np.maximum(size[2], size[3]))
+    is_kept = size >= np.maximum(low, high)
+    is_tie = low == high
+    if is_tie.any():  # Zeros may be kept as well: they are zero.
+        ties = np.flatnonzero(is_tie & (low != 0))
+        is_kept[:, ties] = _larger_half(size[:, ties])
+    lanes *= is_kept
+    for index in range(GROUP):
+        result[:, index] = by_lane[index]
+
+
+def _larger_half(size: Array) -> Array:
+    """Return which elements of each column of four are kept; of equal ones the later."""
+    ranks = np.zeros(size.shape, np.int8)
     for low in range(GROUP):
         for high in range(low + 1, GROUP):
-            is_larger = columns[low] > columns[high]
-            ranks[:, low] += is_larger
-            ranks[:, high] += ~is_larger
-    return ranks < GROUP // 2
+            is_larger = size[low] > size[high]
+            ranks[low] += is_larger
+            ranks[high] += ~is_larger
+    return ranks >= GROUP // 2

@@ -59,3 +59,33 @@ def test_substitutes_are_of_the_type_and_the_same_each_time(dtype: object) -> No
     assert made.dtype == dtype.numpy() and made.shape == (8, 16)  # type: ignore[attr-defined]
     again, other = (substitute((8, 16), dtype, seed) for seed in (5, 6))  # type: ignore[arg-type]
     assert made.tobytes() == again.tobytes() != other.tobytes()
+
+
+def reference(groups: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """Prune rows of four one by one, by the words of the documentation."""
+    made = groups.copy()
+    for row in made:
+        size = [(np.isnan(value), abs(value), index) for index, value in enumerate(row)]
+        for _, _, index in sorted(size, key=lambda each: (each[0], each[1] if not each[0] else 0))[
+            :2
+        ]:
+            row[index] = 0
+    return made
+
+
+@given(
+    groups=hnp.arrays(
+        np.float16,
+        st.tuples(st.integers(1, 40), st.just(4)),
+        elements=st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 6e-8, np.inf, -np.inf, np.nan]),
+    ),
+    block=st.integers(4, 50),
+)
+def test_ties_infinities_and_nan_as_documented(groups: np.ndarray, block: int) -> None:  # type: ignore[type-arg]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pruning, "_BLOCK", block)
+        for array, axis in ((groups, 1), (groups.T, 0), (groups.astype(ml_dtypes.bfloat16), 1)):
+            made = pruned(array, axis)
+            expected = reference(np.moveaxis(np.asarray(array, np.float32), axis, -1))
+            found = np.moveaxis(np.asarray(made, np.float32), axis, -1)
+            np.testing.assert_array_equal(found, expected)

@@ -42,11 +42,12 @@ __all__ = [
 ]
 
 numpy = mod.lazy_import("numpy")
+onnx = mod.lazy_import("onnx")
 
 MARK = f"kept-by-polygraphy-{secrets.token_hex(8)}-"
 """What the location of every such weight begins with."""
 _CHUNK = 1 << 20
-_EXTERNAL = 1  # The value of `TensorProto.EXTERNAL`.
+_EXTERNAL = 1  # The value of `TensorProto.EXTERNAL`, which every tensor is compared with.
 
 
 class _Source(Protocol):
@@ -140,7 +141,7 @@ def refer(tensor: TensorProto, source: StoredFile, offset: int, length: int) -> 
 
 def _refer(tensor: TensorProto, number: int, offset: int, length: int) -> None:
     del tensor.external_data[:]
-    tensor.data_location = _EXTERNAL
+    tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", f"{MARK}{number}"), ("offset", offset), ("length", length)):
         tensor.external_data.add(key=key, value=str(value))
 
