@@ -83,7 +83,7 @@ def name_of(severity: int) -> str:
 
 def letter_of(severity: int) -> str:
     """Return the letter that tags messages of this severity."""
-    return _STYLES[_named(severity)][0]
+    return (_STYLES.get(severity) or _STYLES[_named(severity)])[0]
 
 
 def colour_of(severity: int) -> str:

@@ -7,25 +7,32 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
-from polygraphy.domain.arithmetic.mismatches import Formula, Limit, MismatchRow
+from polygraphy.domain.arithmetic.mismatches import (
+    Formula,
+    Limit,
+    MismatchFinder,
+    MismatchRow,
+)
 from polygraphy.domain.arithmetic.ordering import Ordered, order
 from polygraphy.domain.arithmetic.pair import (
     Channel,
     DifferenceReader,
     DifferenceStream,
     Pair,
-    PairStream,
 )
 from polygraphy.domain.arithmetic.rows import LONGEST
+from polygraphy.domain.arithmetic.scratch import Scratch
 from polygraphy.domain.arithmetic.summary import (
     QUANTILES,
     Summary,
     Watch,
     checked,
     summarize,
+    summarize_rows,
     summarize_stream,
 )
 from polygraphy.domain.arithmetic.survey import Extent, survey, watch_mismatches
@@ -144,15 +151,34 @@ class Difference:
         return self.mismatches(atol, rtol, formula)
 
     def _measure(self, limit: Limit, quantiles: tuple[float, ...]) -> None:
+        if self._measure_rows(limit, quantiles):
+            return
         rows: dict[int, MismatchRow] = {}
-        watch = watch_mismatches(limit, rows)
-        if self.size <= LONGEST and PairStream.suits(self._pair):
-            found = summarize_stream(PairStream(self._pair), quantiles, self.threads, watch)
-            self._keep(("absolute", "relative"), found[:2])
-            self._operands = found[2], found[3]
-        else:
-            self._describe(("absolute", "relative"), quantiles, watch)
+        self._describe(("absolute", "relative"), quantiles, watch_mismatches(limit, rows))
         self._mismatches[limit] = self._put_together([rows[start] for start in sorted(rows)])
+
+    def _measure_rows(self, limit: Limit, quantiles: tuple[float, ...]) -> bool:
+        """Measure small arrays and their differences all at once, if that is possible."""
+        if self.size > LONGEST:
+            return False
+        with np.errstate(all="ignore"):
+            kernel = self._pair.small()
+            if kernel is None:
+                return False
+            sides = self._pair.value, self._pair.reference
+            rows = np.empty((4, self.size))
+            rows[0], rows[1] = kernel.absolute, kernel.relative()
+            rows[2], rows[3] = (side.block(0, self.size) for side in sides)
+            integral = (False, False, *(side.kind.integral for side in sides))
+            found = summarize_rows(rows, quantiles, self.shape, integral)
+            if found is None:
+                return False
+            is_far = not limit.covers(kernel.peak)
+            mismatched = [MismatchFinder(limit, Scratch(self.size))(kernel)] if is_far else []
+        self._keep(("absolute", "relative"), found[:2])
+        self._operands = found[2], found[3]
+        self._mismatches[limit] = self._put_together(mismatched)
+        return True
 
     def element(self, position: int) -> Element:
         """The values and the differences at a C-order position."""

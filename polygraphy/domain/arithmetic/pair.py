@@ -14,14 +14,14 @@ from polygraphy.domain.arithmetic.scratch import Scratch
 from polygraphy.domain.arithmetic.streams import RealReader, Stream
 from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Kind, Reals
 
-__all__ = ["Channel", "DifferenceReader", "DifferenceStream", "Pair", "PairStream", "Side"]
+__all__ = ["Channel", "DifferenceReader", "DifferenceStream", "Pair"]
 
 KEPT = 1 << 14
 """Most elements whose differences are formed only once, and kept."""
 
-Channel: TypeAlias = Literal["absolute", "relative"]
+_REAL = (Kind.NARROW, Kind.REAL)
 
-Side: TypeAlias = Literal["value", "reference"]
+Channel: TypeAlias = Literal["absolute", "relative"]
 
 
 class Pair:
@@ -69,6 +69,11 @@ class Pair:
             kernel.load(0, self.size)
             self._kept = kernel
         return self._kept
+
+    def small(self) -> Kernel | None:
+        """The kernel that holds all differences, if the arrays are small and real."""
+        is_real = self.value.kind in _REAL and self.reference.kind in _REAL
+        return self._whole() if is_real and self.size <= min(KEPT, blocks.BLOCK) else None
 
     def differences_at(self, position: int) -> tuple[float, float]:
         """The absolute and the relative difference of the elements at a C-order position."""
@@ -132,48 +137,6 @@ class DifferenceStream(Stream[DifferenceReader]):
         kernel = self._pair.take(positions).kernel(Scratch(positions.size))
         kernel.load(0, positions.size)
         return _vectors(kernel, self._names)
-
-
-class PairStream(DifferenceStream):
-    """The absolute and the relative differences of a pair of real arrays, then both arrays."""
-
-    def __init__(self, pair: Pair) -> None:
-        super().__init__(pair, "absolute", "relative")
-        sides = pair.value, pair.reference
-        self.channels += len(sides)
-        self.origins = (*self.origins, 0, 0)
-        self.integral = (*self.integral, *(side.kind.integral for side in sides))
-
-    @staticmethod
-    def suits(pair: Pair) -> bool:
-        """Whether float64 holds all elements of both arrays."""
-        return all(side.kind in (Kind.NARROW, Kind.REAL) for side in (pair.value, pair.reference))
-
-    def reader(self, scratch: Scratch) -> DifferenceReader:
-        """See `Stream`."""
-        return _PairReader(self._pair, scratch)
-
-    def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
-        """See `Stream`."""
-        sides = self._pair.value, self._pair.reference
-        taken = [side.take(positions).astype(np.float64) for side in sides]
-        return (*super().sample(positions), *taken)
-
-
-class _PairReader(DifferenceReader):
-    def __init__(self, pair: Pair, scratch: Scratch) -> None:
-        super().__init__(pair, ("absolute", "relative"), scratch)
-        self._sides = [(side, scratch.floats()) for side in (pair.value, pair.reference)]
-
-    def load(self, start: int, stop: int) -> Sequence[Reals]:
-        sides = [flat.reals(start, stop, out) for flat, out in self._sides]
-        self._channels = (*super().load(start, stop), *sides)
-        return self._channels
-
-    def extremes(self, channel: int) -> tuple[float, float]:
-        if channel < len(self._names):
-            return super().extremes(channel)
-        return RealReader.extremes(self, channel)
 
 
 def _vectors(kernel: Kernel, names: Sequence[Channel]) -> tuple[Floats, ...]:

@@ -44,8 +44,11 @@ def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistic
     None if an element is not finite, or a sum or a square is beyond float64: that needs more care.
     """
     size = rows.shape[1]
-    ordered = np.sort(rows, axis=1)
-    lows, highs = ordered[:, 0].tolist(), ordered[:, -1].tolist()
+    ordered = rows.copy()
+    ordered.sort(axis=1)
+    ranks, weights = _ranks(size, tuple(quantiles))
+    picked = ordered.take(ranks, axis=1).tolist()
+    lows, highs = [row[0] for row in picked], [row[1] for row in picked]
     if not math.isfinite(sum(lows) + sum(highs)):
         return None
     means = np.add.reduce(rows, axis=1, keepdims=True)
@@ -73,33 +76,27 @@ def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistic
             variance,
             magnitude,
             zeros,
-            *_order_statistics(ordered, quantiles),
+            [middle(row[2], row[3]) for row in picked],
+            [
+                {
+                    quantile: between(low, high, weight)
+                    for quantile, low, high, weight in zip(quantiles, row[4::2], row[5::2], weights)
+                }
+                for row in picked
+            ],
         )
     ]
-
-
-def _order_statistics(
-    ordered: Floats, quantiles: Sequence[float]
-) -> tuple[list[float], list[dict[float, float]]]:
-    """Return the medians and the quantiles of sorted rows."""
-    ranks, weights = _ranks(ordered.shape[1], tuple(quantiles))
-    medians, found = [], []
-    for picked in ordered.take(ranks, axis=1).tolist():
-        medians.append(middle(picked[0], picked[1]))
-        pairs = zip(quantiles, picked[2::2], picked[3::2], weights)
-        found.append({q: between(low, high, weight) for q, low, high, weight in pairs})
-    return medians, found
 
 
 @functools.lru_cache(maxsize=256)
 def _ranks(
     size: int, quantiles: tuple[float, ...]
 ) -> tuple[npt.NDArray[np.intp], tuple[float, ...]]:
-    """Return the ranks of the elements beside the median, then beside each quantile, and how far
-    each quantile is from the first of its two.
+    """Return the ranks of the extremes, of the elements beside the median, and of those beside each
+    quantile; and how far each quantile is from the first of its two.
     """
     places = [split(size, probability) for probability in quantiles]
-    ranks = [(size - 1) // 2, size // 2]
+    ranks = [0, size - 1, (size - 1) // 2, size // 2]
     for rank, _ in places:
         ranks += [rank, min(rank + 1, size - 1)]
     return np.array(ranks, np.intp), tuple(weight for _, weight in places)

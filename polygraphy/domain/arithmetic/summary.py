@@ -24,9 +24,17 @@ from polygraphy.domain.arithmetic.rows import LONGEST, describe_rows
 from polygraphy.domain.arithmetic.scratch import Scratch, borrowed
 from polygraphy.domain.arithmetic.selection import Search, Tally
 from polygraphy.domain.arithmetic.streams import ArrayStream, Reader, Stream
-from polygraphy.domain.arithmetic.widen import Array, Flat, Index, Kind, Reals, unravel
+from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Index, Kind, unravel
 
-__all__ = ["QUANTILES", "Summary", "Watch", "checked", "summarize", "summarize_stream"]
+__all__ = [
+    "QUANTILES",
+    "Summary",
+    "Watch",
+    "checked",
+    "summarize",
+    "summarize_rows",
+    "summarize_stream",
+]
 
 QUANTILES = (0.9, 0.95, 0.99)
 """The quantiles of a summary, unless others are asked for."""
@@ -137,7 +145,10 @@ def _summarize_block(
     with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
         reader = stream.reader(scratch)
         channels = reader.load(0, stream.size)
-        summaries = _summarize_rows(stream, channels, quantiles)
+        summaries = None
+        if stream.size <= LONGEST and stream.exact:
+            rows = np.array(channels, np.float64)
+            summaries = summarize_rows(rows, quantiles, stream.shape, stream.integral)
         if summaries is None:
             ordered = scratch.floats()[: stream.size]
             summaries = []
@@ -150,18 +161,21 @@ def _summarize_block(
         return summaries
 
 
-def _summarize_rows(
-    stream: Stream[AnyReader], channels: Sequence[Reals], quantiles: Sequence[float]
+def summarize_rows(
+    rows: Floats, quantiles: Sequence[float], shape: tuple[int, ...], integral: Sequence[bool]
 ) -> list[Summary] | None:
-    """Summarise all channels of a small stream at once; None if that is not for them."""
-    if stream.size > LONGEST or not stream.exact:
-        return None
-    described = describe_rows(np.array(channels, np.float64), quantiles)
+    """Summarise small arrays of one shape at once; None if one of them is not for that.
+
+    Parameters:
+        rows: the elements of each, shape ``(k, n)``, n > 0.
+        integral: for each, whether the extremes are reported as whole numbers.
+    """
+    described = describe_rows(rows, quantiles)
     if described is None:
         return None
     return [
         Summary(
-            size=stream.size,
+            size=rows.shape[1],
             nan=0,
             posinf=0,
             neginf=0,
@@ -171,13 +185,13 @@ def _summarize_rows(
             var=row.variance,
             median=row.median,
             min=int(row.low) if integral else row.low,
-            argmin=unravel(row.first_low, stream.shape),
+            argmin=unravel(row.first_low, shape),
             max=int(row.high) if integral else row.high,
-            argmax=unravel(row.first_high, stream.shape),
+            argmax=unravel(row.first_high, shape),
             avg_magnitude=row.magnitude,
             quantiles=row.quantiles,
         )
-        for row, integral in zip(described, stream.integral)
+        for row, integral in zip(described, integral, strict=True)
     ]
 
 

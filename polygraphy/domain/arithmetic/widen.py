@@ -165,6 +165,7 @@ def modulus(block: Array) -> Array:
     return sizes
 
 
+@functools.lru_cache(maxsize=1024)
 def unravel(position: int, shape: tuple[int, ...]) -> Index:
     """The index tuple of a C-order position in an array of that shape; ``()`` for a 0-d array."""
     index: Index = ()

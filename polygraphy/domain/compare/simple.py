@@ -5,6 +5,7 @@ statistic.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Union
 
 from polygraphy.domain.arithmetic import Difference
@@ -119,12 +120,12 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             atol = rounding.atol if atol == AUTO else atol
             rtol = rounding.rtol if rtol == AUTO else rtol
             reason = f"what rounding explains of {rounding}"
-        return Tolerance(
-            check_error_stat=value_for(self.check_error_stat, name, "elemwise"),
-            atol=atol,
-            rtol=rtol,
-            reason=reason,
-        )
+        checked = value_for(self.check_error_stat, name, "elemwise")
+        statistics = checked if isinstance(checked, str) else tuple(checked)
+        try:
+            return _shared_tolerance(statistics, atol, rtol, reason)
+        except TypeError:  # Something is not even hashable: let it say what is wrong.
+            return Tolerance(statistics, atol, rtol, reason)
 
     def _is_auto(self, name: str) -> bool:
         return AUTO in (value_for(self.atol, name, None), value_for(self.rtol, name, None))
@@ -185,3 +186,11 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             f"SimpleCompareFunc(rtol={self.rtol!r}, atol={self.atol!r},"
             f" check_error_stat={self.check_error_stat!r})"
         )
+
+
+@lru_cache(maxsize=256, typed=True)
+def _shared_tolerance(
+    check_error_stat: str | tuple[str, ...], atol: float, rtol: float, reason: str
+) -> Tolerance:
+    """Return a tolerance; the outputs of many iterations share one."""
+    return Tolerance(check_error_stat=check_error_stat, atol=atol, rtol=rtol, reason=reason)
