@@ -40,8 +40,6 @@ def faults_of(model: ModelProto) -> Iterator[None]:
         raise
     except _SYMPTOMS as error:
         problem = complaint(model)
-        if not problem and isinstance(error, TypeError) and "bytes" in str(error):
-            problem = "a name in it is no UTF-8 text."  # Some versions of protobuf hand over bytes.
         if not problem:
             raise
         raise ModelError(f"The model is against the ONNX standard: {problem}") from error
