@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import runpy
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from onnx import checker, numpy_helper
 
 from polygraphy import mod
+from polygraphy.cli.main import main
 from polygraphy.logger import G_LOGGER
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
@@ -45,6 +48,26 @@ def test_every_backend_agrees_with_every_other(capsys: pytest.CaptureFixture[str
     backends = 2 + len(installed)
     summaries = [line for line in told.out.splitlines() if "Accuracy Summary" in line]
     assert len(summaries) == backends * (backends - 1) // 2
+
+
+def test_the_command_lines_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("tf2onnx")
+    for name in ("digits.keras", "digits.onnx", "torch_model.py"):
+        shutil.copy(FOLDER / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = [line for line in readme.splitlines() if line.startswith("polygraphy run ")]
+    assert len(commands) == 2
+    for command in commands:
+        monkeypatch.setattr(sys, "argv", shlex.split(command))
+        with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
+            sys.exit(main())
+        told = capsys.readouterr()
+        assert not left.value.code, told.out + told.err
+        assert "PASSED | Runtime" in told.out
 
 
 def test_the_model_reads_held_out_digits(torch_model: ModuleType) -> None:
