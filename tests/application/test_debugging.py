@@ -130,6 +130,28 @@ def test_a_failed_build_has_failed_and_an_impossible_one_stops() -> None:
         iterations.run(impossible)
 
 
+@pytest.mark.parametrize(("until", "count"), [(1, 1), (2, 2), (10, 3), ("good", 3)])
+def test_where_nothing_can_be_made_it_ends(until: int, count: int) -> None:
+    def broken(path: str) -> None:
+        raise BackendError("no GPU")
+
+    iterations = Iterations(answers(), "a.engine")
+    with pytest.raises(BackendError, match="no GPU"):
+        repeat(iterations, until, broken)
+    assert iterations.count == count
+
+
+def test_a_build_that_fails_now_and_then_is_repeated() -> None:
+    made = []
+
+    def flaky(path: str) -> None:
+        made.append(path)
+        if len(made) < 6:
+            raise BackendError("no" if len(made) % 2 else "again no")
+
+    assert repeat(Iterations(answers(GOOD), "a.engine"), 6, flaky)[GOOD] == 1
+
+
 def test_a_replay_goes_on_where_it_stopped_and_asks_nothing_twice() -> None:
     states = [{"num_nodes": 4}, {"num_nodes": 2}, {"num_nodes": 1}]
     first = Iterations(answers(BAD, GOOD), save_replay="replay.json")

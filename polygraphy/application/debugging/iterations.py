@@ -35,6 +35,7 @@ class Iterations:
 
     Attributes:
         counts: how many iterations had each outcome.
+        unmade: why nothing could be made, for each iteration in which that was so.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Iterations:
                 has failed: to go on with after a crash.
         """
         self.counts = dict.fromkeys(Outcome, 0)
+        self.unmade: list[PolygraphyException] = []
         self._check = check
         self._artifact = artifact
         self._keeps = keep_artifact
@@ -182,6 +184,7 @@ class Iterations:
                 if isinstance(error, (UsageError, MissingDependencyError)):
                     raise  # It will be the same next time.
                 G_LOGGER.error(f"Could not make {self._artifact}: {error}")
+                self.unmade.append(error)
                 return unmade
         return self._check()
 

@@ -15,6 +15,10 @@ Until = Union[int, Literal["good", "bad"]]
 """How often, or up to which answer."""
 
 
+_ENOUGH = 3
+"""After so many failures for the same reason, and nothing else, there is no hope."""
+
+
 def repeat(
     iterations: Iterations, until: Until, make: Callable[[str], Any] | None = None
 ) -> dict[Outcome, int]:
@@ -30,6 +34,8 @@ def repeat(
 
     Raises:
         UsageError: `until` means nothing.
+        PolygraphyException: nothing could be made at all, or three times for the same reason from
+            the start: it would go on like that.
     """
     if until not in ("good", "bad") and not (isinstance(until, int) and until > 0):
         raise UsageError(
@@ -38,7 +44,19 @@ def repeat(
     while True:
         left = until - iterations.count - 1 if isinstance(until, int) else None
         outcome = iterations.run(make, remaining=left)
-        if until in (iterations.count, outcome.value):
+        is_last = until in (iterations.count, outcome.value)
+        _check_that_some_are_made(iterations, is_last=is_last)
+        if is_last:
             break
     iterations.finish()
     return dict(iterations.counts)
+
+
+def _check_that_some_are_made(iterations: Iterations, *, is_last: bool) -> None:
+    """Raise the error that keeps anything from being made."""
+    unmade = iterations.unmade
+    if not unmade or len(unmade) < iterations.count:
+        return
+    is_the_same = len({str(error) for error in unmade}) == 1
+    if is_last or (is_the_same and len(unmade) == _ENOUGH):
+        raise unmade[-1]
