@@ -10,8 +10,9 @@ from attrs import evolve
 from polygraphy.adapters.onnx.cast_selection import CastSelection
 from polygraphy.adapters.onnx.element_types import TypeInference, domain_of, graphs_of
 from polygraphy.adapters.onnx.external import external_files
-from polygraphy.adapters.onnx.lowering import KEPT_OPERATORS, WIDE, Lowering, Scope
+from polygraphy.adapters.onnx.lowering import Scope
 from polygraphy.adapters.onnx.narrowed_weights import NarrowedWeights
+from polygraphy.adapters.onnx.node_forms import KEPT_OPERATORS, WIDE, Lowering
 from polygraphy.adapters.onnx.weights import all_graphs
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import ModelError, UsageError

@@ -45,7 +45,7 @@ class OnnxPrecisionCaster:
         in `dtype` in it.
 
         Nodes of other domains stay as they are, as do those whose tensors are of unknown type, and
-        `lowering.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
+        `node_forms.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
         the log tells which.
 
         Raises:
