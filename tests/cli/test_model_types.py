@@ -1,0 +1,69 @@
+"""The types of models: what each is run as, and what is said of those that nothing runs any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.options.model import MODEL_TYPES
+from tests.codegen.commands import rendered
+
+LOADERS = {
+    "frozen": ("--tf", "GraphFromFrozen"),
+    "keras": ("--tf", "GraphFromKeras"),
+    "saved-model": ("--tf", "GraphFromSavedModel"),
+    "ckpt": ("--tf", "GraphFromCkpt"),
+    "onnx": ("--onnxrt", "SessionFromOnnx"),
+    "engine": ("--trt", "EngineFromPath"),
+    "trt-network-script": ("--trt", "InvokeFromScript"),
+}
+REMOVED = {"uff": ".uff", "caffe": ".prototxt"}
+TENSORFLOW = ("frozen", "keras", "saved-model", "ckpt")
+
+
+def test_every_type_is_tried_here() -> None:
+    assert set(LOADERS) | set(REMOVED) == set(MODEL_TYPES)
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_the_type_chooses_the_loader(kind: str) -> None:
+    runner, loader = LOADERS[kind]
+    assert loader in rendered(f"run m {runner} --model-type {kind}")
+
+
+@pytest.mark.parametrize("kind", TENSORFLOW)
+@pytest.mark.parametrize(
+    "command", ["run m --onnxrt", "convert m -o n.onnx", "check compatibility m --onnx"]
+)
+def test_models_of_tensorflow_become_onnx_models(command: str, kind: str) -> None:
+    program = rendered(f"{command} --model-type {kind}")
+    assert LOADERS[kind][1] in program
+    assert "OnnxFromTfGraph" in program or "onnx_from_tf_graph" in program
+
+
+@pytest.mark.parametrize("kind", REMOVED)
+@pytest.mark.parametrize(
+    "command", ["run {} --trt", "run {} --tf", "convert {} -o n.engine", "check compatibility {}"]
+)
+def test_a_type_that_is_gone_tells_what_to_do_instead(command: str, kind: str) -> None:
+    for model in (f"m{REMOVED[kind]}", f"m --model-type {kind}"):
+        with pytest.raises(CommandLineError, match=f"type {kind}.*Convert it to ONNX"):
+            rendered(command.format(model))
+
+
+@pytest.mark.parametrize("kind", ["engine", "trt-network-script"])
+def test_what_belongs_to_tensorrt_alone_is_not_tried_elsewhere(kind: str) -> None:
+    with pytest.raises(CommandLineError, match=rf"type {kind}.*polygraphy run m --trt"):
+        rendered(f"check compatibility m --model-type {kind}")
+
+
+@pytest.mark.parametrize("command", ["run m.onnx --tf", "check compatibility m.onnx --tf"])
+def test_tensorflow_runs_no_onnx_model(command: str) -> None:
+    with pytest.raises(CommandLineError, match="--tf cannot run; --onnxrt and --onnx"):
+        rendered(command)
+
+
+def test_only_backends_of_the_command_are_proposed() -> None:
+    with pytest.raises(CommandLineError) as refused:
+        rendered("check compatibility m.onnx --tf")
+    assert "--pluginref" not in str(refused.value)
