@@ -6,14 +6,15 @@ polygraphy convert identity.onnx --to-bf16 --convert-to onnx
 
 from polygraphy import program
 from polygraphy.backend.onnx import convert_to_bf16, onnx_from_path, save_onnx
+from polygraphy.surgeon import check_model
 
 MODEL = "identity.onnx"
 
 
 def main() -> None:
-    save_onnx(
-        convert_to_bf16(onnx_from_path(MODEL, map_weights=True)), path="identity_converted.onnx"
-    )
+    model = convert_to_bf16(onnx_from_path(MODEL, map_weights=True))
+    check_model(model)
+    save_onnx(model, path="identity_converted.onnx")
 
 
 if __name__ == "__main__":

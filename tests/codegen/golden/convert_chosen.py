@@ -6,21 +6,21 @@ polygraphy convert model.onnx -o m.onnx --to-bf16 --cast-only-ops MatMul Gemm --
 
 from polygraphy import program
 from polygraphy.backend.onnx import convert_to_bf16, onnx_from_path, save_onnx
+from polygraphy.surgeon import check_model
 
 MODEL = "model.onnx"
 
 
 def main() -> None:
-    save_onnx(
-        convert_to_bf16(
-            onnx_from_path(MODEL, map_weights=True),
-            keep_nodes=["b"],
-            only_ops=["MatMul", "Gemm"],
-            only_nodes=["a"],
-            cast_io=True,
-        ),
-        path="m.onnx",
+    model = convert_to_bf16(
+        onnx_from_path(MODEL, map_weights=True),
+        keep_nodes=["b"],
+        only_ops=["MatMul", "Gemm"],
+        only_nodes=["a"],
+        cast_io=True,
     )
+    check_model(model)
+    save_onnx(model, path="m.onnx")
 
 
 if __name__ == "__main__":

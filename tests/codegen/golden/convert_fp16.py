@@ -6,12 +6,15 @@ polygraphy convert identity.onnx --fp-to-fp16 -o converted_fp16.onnx
 
 from polygraphy import program
 from polygraphy.backend.onnx import convert_to_fp16, onnx_from_path, save_onnx
+from polygraphy.surgeon import check_model
 
 MODEL = "identity.onnx"
 
 
 def main() -> None:
-    save_onnx(convert_to_fp16(onnx_from_path(MODEL, map_weights=True)), path="converted_fp16.onnx")
+    model = convert_to_fp16(onnx_from_path(MODEL, map_weights=True))
+    check_model(model)
+    save_onnx(model, path="converted_fp16.onnx")
 
 
 if __name__ == "__main__":

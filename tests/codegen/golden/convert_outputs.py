@@ -7,20 +7,19 @@ polygraphy convert identity_fp16.onnx -o all.onnx --mark-all --exclude-outputs x
 from polygraphy import program
 from polygraphy.backend.onnx import infer_shapes, modify_outputs, onnx_from_path, save_onnx
 from polygraphy.constants import MARK_ALL
+from polygraphy.surgeon import check_model
 
 MODEL = "identity_fp16.onnx"
 
 
 def main() -> None:
-    save_onnx(
-        modify_outputs(
-            infer_shapes(onnx_from_path(MODEL, map_weights=True), allow_onnxruntime=False),
-            outputs=MARK_ALL,
-            exclude_outputs=["x_fp16"],
-        ),
-        path="all.onnx",
-        external_data_path="weights.data",
+    model = modify_outputs(
+        infer_shapes(onnx_from_path(MODEL, map_weights=True), allow_onnxruntime=False),
+        outputs=MARK_ALL,
+        exclude_outputs=["x_fp16"],
     )
+    check_model(model)
+    save_onnx(model, path="all.onnx", external_data_path="weights.data")
 
 
 if __name__ == "__main__":

@@ -7,14 +7,15 @@ polygraphy convert model.pb -o model.onnx --opset 13 --fp-to-fp16
 from polygraphy import program
 from polygraphy.backend.onnx import convert_to_fp16, onnx_from_tf_graph, save_onnx
 from polygraphy.backend.tf import GraphFromFrozen
+from polygraphy.surgeon import check_model
 
 MODEL = "model.pb"
 
 
 def main() -> None:
-    save_onnx(
-        convert_to_fp16(onnx_from_tf_graph(GraphFromFrozen(MODEL), opset=13)), path="model.onnx"
-    )
+    model = convert_to_fp16(onnx_from_tf_graph(GraphFromFrozen(MODEL), opset=13))
+    check_model(model)
+    save_onnx(model, path="model.onnx")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ polygraphy convert identity.onnx -o verified.onnx --opset 13 --fp-to-fp16 --cast
 from polygraphy import program
 from polygraphy.backend.onnx import convert_opset, convert_to_fp16, onnx_from_path, save_onnx
 from polygraphy.comparator import SimpleCompareFunc, StreamingDataLoader
-from polygraphy.surgeon import verify
+from polygraphy.surgeon import check_model, verify
 
 MODEL = "identity.onnx"
 
@@ -17,6 +17,7 @@ def main() -> bool:
     model = convert_to_fp16(
         convert_opset(onnx_from_path(MODEL, map_weights=True), opset=13), keep_ops=["Softmax"]
     )
+    check_model(model)
     if not verify(
         onnx_from_path(MODEL, map_weights=True),
         model,
