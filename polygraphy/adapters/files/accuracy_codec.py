@@ -8,6 +8,7 @@ from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
+from polygraphy.domain.layer_errors import LayerError, first_failure, layer_errors
 from polygraphy.domain.tolerance import Tolerance
 
 __all__: list[str] = []
@@ -56,7 +57,38 @@ def _encode_uncompared(result: UncomparedResult) -> bool:
 @Encoder.register(AccuracyResult)
 def _encode_result(result: AccuracyResult) -> dict[str, Any]:
     entries = [(pair, list(iterations)) for pair, iterations in result.read()]
-    return {"lst": entries, "aggregation": result.aggregation}
+    fields: dict[str, Any] = {"lst": entries, "aggregation": result.aggregation}
+    errors = [layer_errors(iterations) for _, iterations in entries]
+    # Of verdicts that were loaded no more is known than their file says, and it stays as it was.
+    if any(error.dtypes for of_pair in errors for error in of_pair):
+        fields["summary"] = [
+            _summary(pair, first_failure(iterations), of_pair)
+            for (pair, iterations), of_pair in zip(entries, errors)
+        ]
+    return fields
+
+
+def _summary(
+    pair: tuple[str, str], failed: tuple[int, str] | None, errors: list[LayerError]
+) -> dict[str, Any]:
+    """Return in plain values, for other readers, how each output fared in the order of the model,
+    and which one is the first that failed.
+    """
+    return {
+        "runners": list(pair),
+        "first_failure": failed and {"iteration": failed[0], "output": failed[1]},
+        "outputs": [
+            {
+                "name": error.name,
+                "dtypes": list(error.dtypes),
+                "shapes": [list(shape) for shape in error.shapes],
+                "max_absdiff": error.absolute,
+                "max_reldiff": error.relative,
+                "passed": error.passed,
+            }
+            for error in errors
+        ],
+    }
 
 
 @Decoder.register(AccuracyResult)
