@@ -17,8 +17,9 @@ from polygraphy.adapters.tensorrt.capabilities import capabilities
 from polygraphy.adapters.tensorrt.compute_dtypes import network_dtypes
 from polygraphy.adapters.tensorrt.config import CreateConfig, wish_of
 from polygraphy.adapters.tensorrt.deserialize import deserialized
+from polygraphy.adapters.tensorrt.gpu import require_gpu
 from polygraphy.adapters.tensorrt.logger import watching
-from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.adapters.tensorrt.module import is_rtx, trt
 from polygraphy.adapters.tensorrt.network import NetworkParts
 from polygraphy.adapters.tensorrt.origins import origin_of
 from polygraphy.adapters.tensorrt.provenance import record_build, record_of, remember_record
@@ -38,6 +39,11 @@ __all__ = [
 
 engine_bytes_from_network: Callable[..., Any]
 engine_from_network: Callable[..., Any]
+
+_LEAN = (
+    "Leave the lean runtime out of the engine (exclude_lean_runtime=True, --exclude-lean-runtime),"
+    " or install its library."
+)
 
 PathOrFile = Union[str, "Path", IO[bytes]]
 
@@ -120,6 +126,10 @@ def _check(network: Any, config: Any) -> None:
             "The network has no outputs, so there is nothing to build.",
             hint="Mark an output, or see the log of the parser.",
         )
+    if is_rtx():  # It compiles these on the device, and would only report an internal error.
+        for name in ("REFIT", "STRIP_PLAN"):
+            if config.get_flag(getattr(trt.BuilderFlag, name)):
+                require_gpu(f"Building with TensorRT-RTX and {name}")
     caps = capabilities()
     if not (caps.has("weak_typing") and caps.has("strongly_typed")):
         return
@@ -153,7 +163,7 @@ def _built(builder: Any, network: Any, config: Any) -> Any:
         if hasattr(calibrator, "free"):
             calibrator.free()
     if plan is None:
-        raise reasons.failed("build the engine")
+        raise reasons.failed("build the engine", hint=_LEAN if "_lean" in str(reasons) else "")
     G_LOGGER.finish(f"Finished engine building: {plan.nbytes} bytes")
     return plan
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.adapters.tensorrt.features import FEATURES, Feature
+from polygraphy.adapters.tensorrt.features import FEATURES, MEMBERS, Feature
 from polygraphy.adapters.tensorrt.module import ModuleKey, tensorrt_module
 from polygraphy.domain.errors import BackendError
 
@@ -95,8 +95,11 @@ def enum_value(enum: str, name: str, asked: str) -> Any:
         return found
     known = sorted(getattr(getattr(module, enum, None), "__members__", ()))
     caps = capabilities()
+    where = MEMBERS.get(f"{enum}.{name.upper()}", "")
+    has_it = f": {where}." if where else "."
     raise BackendError(
-        f"{asked} needs {enum}.{name.upper()}, which {caps.name} {caps.version} does not have.",
+        f"{asked} needs {enum}.{name.upper()}, which {caps.name} {caps.version} does not have"
+        f"{has_it}",
         backend="tensorrt",
         hint=f"There is: {', '.join(known)}." if known else f"It has no {enum} at all.",
     )

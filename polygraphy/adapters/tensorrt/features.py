@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["FEATURES", "Feature"]
+__all__ = ["FEATURES", "MEMBERS", "Feature"]
 
 _TO_10 = "TensorRT 8.6 to 10.x have it"
 _FROM_10 = "TensorRT 10.0 and later, and TensorRT-RTX, have it"
 _FROM_10_LATE = "later TensorRT 10.x, 11.x and TensorRT-RTX have it"
 _FROM_11 = "TensorRT 11.x and TensorRT-RTX have it"
+_ONLY_8 = "TensorRT 8.6 has it"
 _ONLY_RTX = "TensorRT-RTX alone has it"
 _STRONGLY_TYPED = (
     "Networks there are always strongly typed: give the model the types that it should compute in, "
@@ -185,3 +186,24 @@ FEATURES: dict[str, Feature] = {
     "weights_manager": Feature(("IWeightsManager",), "weights loaded apart", _ONLY_RTX),
 }
 """Every feature that is asked for somewhere, by name."""
+
+MEMBERS: dict[str, str] = {
+    "EngineCapability.DEFAULT": _ONLY_8,
+    "EngineCapability.SAFE_DLA": _ONLY_8,
+    "EngineCapability.SAFE_GPU": _ONLY_8,
+    "HardwareCompatibilityLevel.SAME_COMPUTE_CAPABILITY": _FROM_10_LATE,
+    "MemoryPoolType.TACTIC_SHARED_MEMORY": _FROM_10,
+    "OnnxParserFlag.ADJUST_FOR_DLA": _FROM_10_LATE,
+    "OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE": _FROM_10_LATE,
+    "OnnxParserFlag.ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA": _FROM_10_LATE,
+    "OnnxParserFlag.REPORT_CAPABILITY_DLA": _FROM_10_LATE,
+    "PreviewFeature.ALIASED_PLUGIN_IO_10_03": _FROM_10_LATE,
+    "PreviewFeature.DISABLE_EXTERNAL_TACTIC_SOURCES_FOR_CORE_0805": _ONLY_8,
+    "PreviewFeature.FASTER_DYNAMIC_SHAPES_0805": _ONLY_8,
+    "PreviewFeature.PROFILE_SHARING_0806": _TO_10,
+    "PreviewFeature.RUNTIME_ACTIVATION_RESIZE_10_10": _FROM_10_LATE,
+    "TacticSource.CUBLAS": _TO_10,
+    "TacticSource.CUBLAS_LT": _TO_10,
+    "TacticSource.CUDNN": _TO_10,
+}
+"""Members of enums that some TensorRT lack: who has them."""

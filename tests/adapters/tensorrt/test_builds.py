@@ -225,7 +225,7 @@ def test_a_progress_monitor_is_told(rtx: Any, mlp_path: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"tactic_sources": ["cudnn"]}, "There is: .*JIT_CONVOLUTIONS"),
+        ({"tactic_sources": ["cudnn"]}, "8.6 to 10.x have it.*There is: .*JIT_CONVOLUTIONS"),
         ({"engine_capability": "nonsense"}, "There is: .*STANDARD"),
         ({"quantization_flags": ["calibrate_before_fusion"]}, "TensorRT 8.6 to 10.x"),
         ({"algorithm_selector": object()}, "algorithm selectors"),
@@ -452,6 +452,17 @@ def test_a_build_that_fails_says_why(rtx: Any, mlp_path: str) -> None:
     with pytest.raises(BackendError, match=r"could not build the engine: .*\w") as caught:
         built(NetworkFromOnnxPath(mlp_path), version_compatible=True)
     assert "it gave no reason" not in str(caught.value)
+    assert "--exclude-lean-runtime" in str(caught.value)
+    built(NetworkFromOnnxPath(mlp_path), version_compatible=True, exclude_lean_runtime=True)
+
+
+@pytest.mark.parametrize(("setting", "flag"), [("refittable", "REFIT"), ("strip_plan", "STRIP")])
+def test_what_takes_a_gpu_to_build_is_told(
+    setting: str, flag: str, mlp_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "has_gpu", lambda: False)
+    with pytest.raises(BackendError, match=f"TensorRT-RTX and {flag}.* needs a GPU"):
+        built(NetworkFromOnnxPath(mlp_path), **{setting: True})
 
 
 @pytest.fixture

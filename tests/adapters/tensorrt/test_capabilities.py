@@ -11,7 +11,7 @@ import pytest
 import polygraphy.adapters.tensorrt as adapter
 from polygraphy.adapters.tensorrt import module as module_in_use
 from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value
-from polygraphy.adapters.tensorrt.features import FEATURES
+from polygraphy.adapters.tensorrt.features import FEATURES, MEMBERS
 from polygraphy.adapters.tensorrt.module import is_rtx, tensorrt_module, trt, using
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 from tests.support.tensorrt_names import VERSIONS, named_module, names_of
@@ -185,3 +185,15 @@ def test_without_tensorrt_the_error_says_how_to_install_it(monkeypatch: pytest.M
         monkeypatch.setitem(__import__("sys").modules, name, None)
     with using(None), pytest.raises(MissingDependencyError, match="pip install"):
         _ = trt.Logger
+
+
+def test_who_has_members_of_enums_is_as_recorded() -> None:
+    said = {
+        "TensorRT 8.6 has it": "10000",
+        "TensorRT 8.6 to 10.x have it": "11100",
+        "TensorRT 10.0 and later, and TensorRT-RTX, have it": "01111",
+        "later TensorRT 10.x, 11.x and TensorRT-RTX have it": "00111",
+    }
+    for name, where in MEMBERS.items():
+        found = "".join(str(int(name in names_of(version))) for version in VERSIONS)
+        assert said[where] == found, name
