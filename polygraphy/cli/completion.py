@@ -60,7 +60,7 @@ def _options(command: str) -> list[tuple[list[str], list[str], str]]:
             words = declared.split()
             flags = [word.rstrip(",") for word in words if word.startswith("-")]
             metavar = next((word for word in words if not word.startswith("-")), "")
-            choices = metavar[1:-1].split(",") if metavar.startswith("{") else []
+            choices = metavar[1:].partition("}")[0].split(",") if metavar.startswith("{") else []
             if flags:
                 options.append((flags, choices, text))
     return options

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +14,7 @@ from polygraphy.cli.commands import COMMANDS, GROUPS, members, top_level
 from polygraphy.cli.completion import SHELLS, script
 from polygraphy.cli.main import main
 
-BASH = shutil.which("bash")
+BASH, FISH, ZSH = (shutil.which(shell) for shell in ("bash", "fish", "zsh"))
 
 
 def completed(words: list[str], folder: Path) -> list[str]:
@@ -51,6 +53,54 @@ def test_bash_offers_commands_options_choices_and_files(
     for name in ("a.onnx", "b.json"):
         (tmp_path / name).touch()
     assert completed(words, tmp_path) == offered
+
+
+QUESTIONS = [
+    ("polygraphy ru", "run"),
+    ("polygraphy inspect sp", "sparsity"),
+    ("polygraphy run --onnxr", "--onnxrt"),
+    ("polygraphy run --model-type eng", "engine"),
+    ("polygraphy run --precision-constraints pre", "prefer"),
+    ("polygraphy run a.on", "a.onnx"),
+]
+
+
+@pytest.mark.skipif(FISH is None, reason="there is no fish")
+def test_fish_offers_them_too(tmp_path: Path) -> None:
+    (tmp_path / "a.onnx").touch()
+    (tmp_path / "c.fish").write_text(script("fish"), encoding="utf-8")
+    asked = "; ".join(f"complete -C {line!r}; echo" for line, _ in QUESTIONS)
+    done = subprocess.run(
+        [FISH or "", "-c", f"source c.fish; {asked}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert done.stderr == ""
+    answers = [lines.split("\t")[0] for lines in done.stdout.split("\n\n") if lines]
+    assert answers == [answer for _, answer in QUESTIONS]
+
+
+@pytest.mark.skipif(ZSH is None, reason="there is no zsh")
+@pytest.mark.parametrize(("line", "answer"), QUESTIONS)
+def test_zsh_completes_what_is_typed(tmp_path: Path, line: str, answer: str) -> None:
+    (tmp_path / "a.onnx").touch()
+    (tmp_path / "c.zsh").write_text(script("zsh"), encoding="utf-8")
+    typed = (
+        "autoload -U compinit; compinit -u -D; source ./c.zsh\n"
+        'polygraphy() { print -rl -- "<$@>" > said; exit }\n'
+        f"{line}\t\n"
+    )
+    master, terminal = pty.openpty()
+    with subprocess.Popen(
+        [ZSH or "", "-f", "-i"], stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path
+    ) as shell:
+        os.write(master, typed.encode())
+        shell.wait(timeout=60)
+    os.close(master)
+    os.close(terminal)
+    assert (tmp_path / "said").read_text().rstrip("> \n").endswith(answer)
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -27,7 +27,11 @@ _DESCRIPTIONS: dict[type, str] = {
     list: _INPUTS,
 }
 
-_EXPECTED: dict[type, str] = {**_DESCRIPTIONS, TacticReplay: "a tactic replay"}
+_EXPECTED: dict[type, str] = {
+    **_DESCRIPTIONS,
+    TacticReplay: "a tactic replay",
+    object: "anything that is known here; it may be of another version",
+}
 
 _MARKER_DESCRIPTIONS = {
     "RunResults": _RESULTS,
