@@ -6,6 +6,8 @@ import pytest
 
 from polygraphy.cli.errors import CommandLineError
 from polygraphy.cli.options.model import MODEL_TYPES
+from polygraphy.domain.errors import UsageError
+from polygraphy.inspect import inspect_model
 from tests.codegen.commands import rendered
 
 LOADERS = {
@@ -49,6 +51,12 @@ def test_a_type_that_is_gone_tells_what_to_do_instead(command: str, kind: str) -
     for model in (f"m{REMOVED[kind]}", f"m --model-type {kind}"):
         with pytest.raises(CommandLineError, match=f"type {kind}.*Convert it to ONNX"):
             rendered(command.format(model))
+
+
+@pytest.mark.parametrize("kind", REMOVED)
+def test_no_type_that_is_gone_is_described(kind: str) -> None:
+    with pytest.raises(UsageError, match=f"type {kind}.*Convert it to ONNX"):
+        inspect_model(f"m{REMOVED[kind]}")
 
 
 @pytest.mark.parametrize("kind", ["engine", "trt-network-script"])

@@ -18,6 +18,7 @@ _BY_EXTENSION = {
     ".h5": "keras",
     ".hdf5": "keras",
 }
+_REMOVED = {".uff": "uff", ".prototxt": "caffe"}
 _KINDS = (*dict.fromkeys(_BY_EXTENSION.values()), "saved-model", "ckpt")
 _TECHNOLOGIES = {
     "onnx": "onnx",
@@ -35,10 +36,16 @@ def kind_of(path: str, model_type: str | None = None) -> str:
     with another extension is taken for an ONNX model.
 
     Raises:
-        UsageError: models of the given type are not described.
+        UsageError: models of the type are not described.
     """
     if model_type is None:
         lowered = path.lower().rpartition(":")[0] if ".py:" in path.lower() else path.lower()
+        removed = next((kind for end, kind in _REMOVED.items() if lowered.endswith(end)), None)
+        if removed is not None:
+            raise UsageError(
+                f"{path} is a model of type {removed}, which no TensorRT of today reads.",
+                hint="Convert it to ONNX with the tools of its framework, and give that.",
+            )
         return next((kind for end, kind in _BY_EXTENSION.items() if lowered.endswith(end)), "onnx")
     if model_type not in _KINDS:
         raise UsageError(
