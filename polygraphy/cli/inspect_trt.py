@@ -13,13 +13,16 @@ from polygraphy.cli.options.model_inspection import InspectedModelOptions, PageO
 from polygraphy.cli.options.onnx import OutputOptions
 from polygraphy.cli.options.trt_engine import TrtLoadOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
+from polygraphy.cli.options.trt_precision import TrtPrecisionOptions, TrtTypingOptions
 from polygraphy.cli.trt_checks import BUILD_GROUPS, NETWORK_GROUPS
 from polygraphy.cli.trt_context import loading_of, network_of
 from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["INSPECTED_GROUPS", "made_of"]
 
-INSPECTED_GROUPS: tuple[type[Options], ...] = (TrtPluginOptions, *NETWORK_GROUPS, TrtLoadOptions)
+_SHOWN_GROUPS: tuple[type[Options], ...] = (*NETWORK_GROUPS, TrtTypingOptions)
+
+INSPECTED_GROUPS: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS, TrtLoadOptions)
 """What may be said about networks and engines that are shown."""
 
 _NAME_OF_FUNCTION = "--trt-network-func-name"
@@ -56,7 +59,7 @@ def made_of(values: Values, usage: str) -> tuple[str, TrtModel] | None:
     kind = model_type(model)
     is_script = kind == "trt-network-script"
     if kind == "engine":
-        _warn(values, NETWORK_GROUPS, "the network was built already")
+        _warn(values, _SHOWN_GROUPS, "the network was built already")
         network = network_of(_whole(model, values, (TrtPluginOptions,)), usage, is_script=False)
         loading = loading_of(values[TrtLoadOptions])
         return models.paths[0], TrtModel(is_engine=True, network=network, **loading)
@@ -67,7 +70,7 @@ def made_of(values: Values, usage: str) -> tuple[str, TrtModel] | None:
             usage,
         )
     _warn(values, [TrtLoadOptions], "no engine is loaded")
-    groups: tuple[type[Options], ...] = (TrtPluginOptions, *NETWORK_GROUPS)
+    groups: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS)
     network = network_of(_whole(model, values, groups), usage, is_script=is_script)
     return split_symbol(models.paths[0])[0], TrtModel(network=network)
 
@@ -86,4 +89,9 @@ def _whole(model: ModelOptions, values: Values, groups: tuple[type[Options], ...
         group: group() for group in (*BUILD_GROUPS, TrtPluginOptions, OutputOptions)
     }
     whole.update({group: values[group] for group in groups})
+    if TrtTypingOptions in groups:
+        typing = values[TrtTypingOptions]
+        whole[TrtPrecisionOptions] = TrtPrecisionOptions(
+            layer_precisions=typing.layer_precisions, strongly_typed=typing.strongly_typed
+        )
     return Values({**whole, ModelOptions: model})

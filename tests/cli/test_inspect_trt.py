@@ -35,6 +35,10 @@ FLAGS = {
         "SetTensorDatatypes(load_network, tensor_datatypes={'x': 'float16'})"
     ),
     f"{_NETWORK} --mark-debug a --show layers": "inspect_model(load_network, show=['layers'])",
+    f"{_NETWORK} --layer-precisions a:fp16": (
+        "SetLayerPrecisions(load_network, layer_precisions={'a': 'float16'})"
+    ),
+    f"{_NETWORK} --strongly-typed": "NetworkFromOnnxPath(MODEL, strongly_typed=True)",
     "inspect model n.py:make --decomposable-attentions": "InvokeFromScript(MODEL, name='make')",
     "inspect model n.py --trt-network-func make --mark-debug a": (
         "InvokeFromScript(MODEL, name='make')"
@@ -74,6 +78,7 @@ def test_what_cannot_be_meant(command: str, reason: str) -> None:
     ("command", "warning"),
     [
         ("inspect model a.plan --plugins a.so --trt-outputs a", "--trt-outputs: without effect"),
+        ("inspect model a.plan --strongly-typed", "--strongly-typed: without effect"),
         (f"{_NETWORK} --load-runtime l.so", "--load-runtime: without effect"),
     ],
 )

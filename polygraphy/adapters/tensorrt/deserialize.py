@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.gpu import require_gpu
 from polygraphy.adapters.tensorrt.logger import get_trt_logger, watching
-from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.adapters.tensorrt.module import tensorrt_module, trt
 from polygraphy.adapters.tensorrt.plugins import load_own_plugins
 
 __all__ = ["deserialized", "loaded_runtime", "new_runtime"]
@@ -21,8 +21,10 @@ def new_runtime() -> Any:
     """Make a `tensorrt.Runtime`, which knows the plugins that come with TensorRT.
 
     Raises:
+        MissingDependencyError: TensorRT is not installed.
         BackendError: there is no GPU; TensorRT would end the process.
     """
+    tensorrt_module()  # A GPU is of no use without it.
     require_gpu("Loading TensorRT engines, to run or to inspect them,")
     load_own_plugins()
     with watching() as reasons:

@@ -12,7 +12,7 @@ from polygraphy.cli.option import Options, option
 from polygraphy.cli.trt_kinds import Constraints, DataType, Members, PerNameOnly
 from polygraphy.cli.trt_names import CALIBRATORS
 
-__all__ = ["TrtCalibrationOptions", "TrtPrecisionOptions", "TrtTensorOptions"]
+__all__ = ["TrtCalibrationOptions", "TrtPrecisionOptions", "TrtTensorOptions", "TrtTypingOptions"]
 
 
 @frozen
@@ -62,6 +62,22 @@ class TrtPrecisionOptions(Options):
         "--strongly-typed",
         kind=Flag(),
         help="Compute in the data types of the model, and in no others.",
+    )
+
+
+@frozen
+class TrtTypingOptions(Options):
+    """TensorRT Precision: in which data types a network that is shown computes."""
+
+    layer_precisions: Mapping[str, str] | None = option(
+        "--layer-precisions",
+        kind=PerNameOnly(DataType(), "LAYER"),
+        help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
+    )
+    strongly_typed: bool = option(
+        "--strongly-typed",
+        kind=Flag(),
+        help="Show the network that computes in the data types of the model, and in no others.",
     )
 
 

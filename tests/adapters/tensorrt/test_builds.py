@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from polygraphy import func
-from polygraphy.adapters.tensorrt import gpu, logger, provenance
+from polygraphy.adapters.tensorrt import deserialize, gpu, logger, provenance
 from polygraphy.adapters.tensorrt.provenance import record_of
 from polygraphy.backend.tensorrt_rtx import CreateConfigRTX, create_config_rtx
 from polygraphy.backend.trt import (
@@ -43,6 +43,7 @@ from polygraphy.backend.trt import (
 from polygraphy.domain.errors import (
     BackendError,
     FileError,
+    MissingDependencyError,
     UnknownNameError,
     UsageError,
 )
@@ -579,6 +580,20 @@ def test_without_a_gpu_engines_are_refused_before_tensorrt_is_asked(
             load()
     with pytest.raises(FileError, match="does not exist"):
         EngineFromPath(str(tmp_path / "missing.engine"))()
+
+
+def test_without_tensorrt_nobody_is_sent_for_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> Any:
+        raise MissingDependencyError("tensorrt is required but not installed.")
+
+    monkeypatch.setattr(gpu, "has_gpu", lambda: False)
+    monkeypatch.setattr(deserialize, "tensorrt_module", missing)
+    path = tmp_path / "x.engine"
+    path.write_bytes(b"plan")
+    with pytest.raises(MissingDependencyError):
+        EngineFromPath(str(path))()
 
 
 def test_a_refused_plan_says_why(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ GROUP_BASES: dict[str, dict[str, str]] = {
     "TrtParserOptions": _TRT,
     "TrtNetworkOptions": _TRT,
     "TrtTensorOptions": _TRT,
+    "TrtTypingOptions": _TRT,
     "TrtPluginOptions": _TRT,
     "TrtSaveOptions": _TRT,
     "TrtLoadOptions": {"run": "m.onnx --trt", "inspect model": "m.engine"},
@@ -346,6 +347,10 @@ _TRT_FLAGS = {
         "decomposable_attentions": "--decomposable-attentions",
         "mark_debug": "--mark-debug a b",
         "mark_unfused_tensors_as_debug_tensors": "--mark-unfused-tensors-as-debug-tensors",
+    },
+    "TrtTypingOptions": {
+        "layer_precisions": "--layer-precisions a:fp16 b:c:float32",
+        "strongly_typed": "--strongly-typed",
     },
     "TrtTensorOptions": {
         "tensor_dtypes": "--tensor-dtypes x:half",
