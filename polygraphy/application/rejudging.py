@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
-from polygraphy.domain.compare.result import OutputCompareResult
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.per_output import PerOutput, value_for
 from polygraphy.domain.tolerance import Tolerance

@@ -12,8 +12,9 @@ import numpy as np
 
 from polygraphy.domain.accuracy import PairResult
 from polygraphy.domain.arithmetic import Difference
+from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.distribution import distribution_of
-from polygraphy.domain.compare.result import CompareResult, OutputCompareResult
+from polygraphy.domain.compare.result import CompareResult
 
 __all__ = ["ComparisonRecord"]
 

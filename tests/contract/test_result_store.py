@@ -13,7 +13,8 @@ import pytest
 from polygraphy.adapters.fake.store import MemoryResultStore
 from polygraphy.adapters.files.store import FileResultStore
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
+from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.result import UncomparedResult
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo

@@ -26,9 +26,10 @@ from polygraphy.adapters.console.numbers import (
 from polygraphy.adapters.console.outputs import log_outputs
 from polygraphy.domain.accuracy import AccuracyResult, PairResult, WorstOutput
 from polygraphy.domain.arithmetic import Element, Summary, histogram
+from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
-from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, UncomparedResult
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.logger import G_LOGGER
 
 __all__ = ["log_iteration", "log_output", "log_summary"]

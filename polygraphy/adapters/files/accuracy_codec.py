@@ -6,8 +6,9 @@ from typing import Any
 
 from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult
-from polygraphy.domain.compare.result import OutputCompareResult, UncomparedResult
+from polygraphy.domain.compare.result import UncomparedResult
 from polygraphy.domain.layer_errors import LayerError, first_failure, layer_errors
 from polygraphy.domain.tolerance import Tolerance
 

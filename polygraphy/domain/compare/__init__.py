@@ -20,6 +20,7 @@ from polygraphy.domain.compare.detailed_functions import (
     TopKCompareFunc,
     UlpCompareFunc,
 )
+from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.function import BaseCompareFunc, PairwiseCompareFunc
 from polygraphy.domain.compare.indices import IndicesCompareFunc, IndicesResult
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
@@ -48,12 +49,7 @@ from polygraphy.domain.compare.metrics import (
     SqnrResult,
     SqnrThreshold,
 )
-from polygraphy.domain.compare.result import (
-    ComparedTensor,
-    CompareResult,
-    OutputCompareResult,
-    UncomparedResult,
-)
+from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 
 __all__ = [

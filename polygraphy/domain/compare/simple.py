@@ -9,13 +9,10 @@ from functools import lru_cache
 from typing import Any, Union
 
 from polygraphy.domain.arithmetic import Difference
+from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
 from polygraphy.domain.compare.pictures import Pictures
-from polygraphy.domain.compare.result import (
-    CompareResult,
-    OutputCompareResult,
-    UncomparedResult,
-)
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.compare.rounding import rounding_between
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.pairing import FindOutput
