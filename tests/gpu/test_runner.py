@@ -66,7 +66,7 @@ def test_memory_for_activations_is_right_in_turn() -> None:
                 wanted = engines.deep_expected(feed)
                 found = runner.infer({"X": feed})["Y"]
                 np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=1e-4)
-            assert len(graphs(runner)) == 4
+            assert len(graphs(runner)) == (0 if is_loaded() else 4)
 
 
 @pytest.mark.parametrize("strategy", ["static", "profile"])
@@ -81,7 +81,7 @@ def test_shapes_in_turn_keep_their_graphs_where_contexts_share_a_profile(
             np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
         kept = graphs(runner)
         print(f"{network.__name__}: {len(kept)} graphs")
-        if network is engines.shared:
+        if network is engines.shared and not is_loaded():
             assert len(kept) == 4
         for rows in (17, 3, 64, 1) * 5:
             feed = rng.standard_normal((rows, 16), dtype=np.float32)
@@ -101,7 +101,7 @@ def test_arrays_on_the_device_that_take_turns_keep_their_graphs() -> None:
                 array.copy_from(X * (factor + (array is one)))
                 outputs = runner.infer({"X": array}, copy_outputs_to_host=False)
                 np.testing.assert_array_equal(outputs["Y"].numpy(), X * (factor + (array is one)))
-        assert len(graphs(runner)) == 2
+        assert len(graphs(runner)) == (0 if is_loaded() else 2)
 
 
 @pytest.mark.parametrize("mode", MODES)

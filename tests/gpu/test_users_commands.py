@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(not has_gpu() or not is_installed(), reason="needs a GPU and TensorRT"),
 ]
 
-COARSE = {"C012", "C016", "C018", "C022 fp16", "C022 int8", "C028", "C037", "C038"}
+COARSE = {"C012", "C016", "C018", "C022 fp16", "C022 int8", "C028", "C037", "C038", "C073"}
 """Reduced precision under tolerances that it may or may not meet."""
 
 NEEDS = {
@@ -38,6 +38,7 @@ PACKAGES = {"C021": "matplotlib", "C024": "torch"}
 """Commands that an optional package does a part of."""
 
 FIRST = {
+    "C089": ("convert identity.onnx --save-tactics replay.json -o 0.engine",),
     "C098 check": (
         "convert identity.onnx -o polygraphy_debug.engine",
         "run identity.onnx --onnxrt --save-outputs golden.json",

@@ -7,23 +7,29 @@ from typing import Any
 from polygraphy.adapters.tensorrt.logger import asking, watching
 from polygraphy.domain.errors import BackendError
 
-__all__ = ["require_output_allocators"]
+__all__ = ["is_of_older_version", "require_output_allocators"]
+
+
+def is_of_older_version(engine: Any) -> bool:
+    """Tell whether a later TensorRT runs a version-compatible plan of TensorRT 8.
+
+    Much of what is new then answers with an error, and some of it ends the process, so that it is
+    not even tried; debug tensors are what both are safe to be asked about.
+    """
+    if not hasattr(engine, "is_debug_tensor"):  # TensorRT 8 itself.
+        return False
+    with asking(), watching() as reasons:
+        engine.is_debug_tensor(engine.get_tensor_name(0))
+    return bool(str(reasons))
 
 
 def require_output_allocators(engine: Any, name: str) -> None:
     """Do nothing if the engine can be given an allocator for an output.
 
-    TensorRT 10 runs version-compatible plans of 8, and ends the process when such a plan asks an
-    allocator for memory. It tells them apart by what they do not support.
-
     Raises:
         BackendError: it cannot; TensorRT would end the process.
     """
-    if not hasattr(engine, "is_debug_tensor"):  # TensorRT 8 itself.
-        return
-    with asking(), watching() as reasons:
-        engine.is_debug_tensor(name)
-    if str(reasons):
+    if is_of_older_version(engine):
         raise BackendError(
             f"Output {name!r} has a shape that depends on the data, and the plan was built by an"
             " older TensorRT, whose plans get no memory for such outputs here.",

@@ -8,7 +8,9 @@ from polygraphy.adapters.tensorrt.capabilities import require
 from polygraphy.adapters.tensorrt.logger import Reasons, asking, watching
 from polygraphy.adapters.tensorrt.memory import DeviceBlock
 from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.adapters.tensorrt.plan_age import is_of_older_version
 from polygraphy.domain.errors import BackendError, UnknownNameError
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.device import Device, DeviceStream
 
 __all__ = ["STRATEGIES", "Scratch"]
@@ -35,10 +37,17 @@ class Scratch:
             raise UnknownNameError("Allocation strategy", self._strategy, STRATEGIES)
         if self._strategy == "runtime":
             require("allocation_strategies", "allocation_strategy='runtime'")
+        # Their memory cannot be asked for, nor given, in the way of this version.
+        self._is_older = is_of_older_version(engine)
+        if self._is_older and self._strategy != "static":
+            G_LOGGER.warning(
+                f"The plan was built by an older TensorRT: allocation_strategy={strategy!r} has no"
+                " effect, and the engine owns memory for its largest profile."
+            )
+            self._strategy = "static"
         self._engine = engine
         self._device = device
         self._block = DeviceBlock(device)
-        self._profile = 0
         self.follows_shapes = self._strategy == "runtime"
 
     def create_context(self) -> Any:
@@ -66,6 +75,8 @@ class Scratch:
         Raises:
             BackendError: there is not enough memory.
         """
+        if self._is_older:
+            return None
         with asking():
             context = self._without_memory()
             if context is None:
@@ -110,7 +121,6 @@ class Scratch:
 
     def profile_changed(self, context: Any, profile: int) -> None:
         """Give the context what the profile needs, where that is up to us."""
-        self._profile = profile
         if self._strategy == "profile":
             self._give(context, self._size_for(profile))
 
@@ -118,30 +128,24 @@ class Scratch:
         """Give the context what the shapes of its inputs need, where that is up to us."""
         if not self.follows_shapes:
             return
-        with asking(), watching() as reasons:
-            size = int(context.update_device_memory_size_for_shapes())
-        # A plan of an older version does not know.
-        self._give(context, self._size_for(self._profile) if str(reasons) else size)
+        self._give(context, int(context.update_device_memory_size_for_shapes()))
 
     def _size_for(self, profile: int) -> int:
-        names = ("get_device_memory_size_for_profile_v2", "get_device_memory_size_for_profile")
-        with asking(), watching() as reasons:
-            for name in names:
-                if hasattr(self._engine, name):
-                    size = int(getattr(self._engine, name)(profile))
-                    if not str(reasons):
-                        return size
+        for name in (
+            "get_device_memory_size_for_profile_v2",
+            "get_device_memory_size_for_profile",
+        ):
+            if hasattr(self._engine, name):
+                return int(getattr(self._engine, name)(profile))
         return self._size_at_most()
 
     def _give(self, context: Any, size: int) -> None:
         address = self._block.reserve(size)
-        if hasattr(context, "set_device_memory"):
-            with asking(), watching() as reasons:
-                context.set_device_memory(address, size)
-            if not str(reasons):
-                return
         with watching() as reasons:
-            context.device_memory = address  # All that plans of older versions take.
+            if hasattr(context, "set_device_memory"):
+                context.set_device_memory(address, size)
+            else:
+                context.device_memory = address
         if str(reasons):
             raise reasons.failed("give the context its memory")
 

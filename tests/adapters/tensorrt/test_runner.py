@@ -52,7 +52,7 @@ def test_a_plan_of_an_older_version_runs_without_a_word_of_what_it_lacks(
         assert told == []
         trt.error("a real one")
     assert told == ["a real one"]
-    assert len(trt.log) == 3
+    assert len(trt.log) == 4
 
 
 def test_a_loader_that_makes_nothing_is_an_error(trt: FakeTensorRT) -> None:

@@ -91,12 +91,17 @@ def test_weights_that_cannot_be_streamed(any_trt: FakeTensorRT) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["static", "profile", "runtime"])
-def test_a_plan_of_an_older_version_gets_memory_in_the_older_way(
+def test_a_plan_of_an_older_version_owns_its_memory(
     trt: FakeTensorRT, strategy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with TrtRunner(identity(trt, is_old_plan=True), allocation_strategy=strategy) as runner:
+    engine = identity(trt, is_old_plan=True)
+    with TrtRunner(engine, allocation_strategy=strategy) as runner:
         for value in range(4):
             for size in (3, 5):
                 feed = np.full((size, 2), value, np.float32)
                 np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
-    assert "[E]" not in capsys.readouterr().out
+        assert len(engine.made) == 1
+        assert runner.context.memory is None
+    said = capsys.readouterr()
+    assert "[E]" not in said.out
+    assert ("'profile' has no effect" in said.out + said.err) is (strategy == "profile")

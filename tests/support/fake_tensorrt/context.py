@@ -315,14 +315,6 @@ class Context(CommonContext):
         if not self.engine._refuses("set_device_memory"):
             self.memory = (memory, size)
 
-    @property
-    def device_memory(self) -> Any:
-        raise AttributeError("it can only be set")
-
-    @device_memory.setter
-    def device_memory(self, address: int) -> None:
-        self.memory = (address, self.engine.memory)
-
     def update_device_memory_size_for_shapes(self) -> int:
         if self.engine._refuses("update_device_memory_size_for_shapes"):
             return 0
