@@ -126,10 +126,8 @@ def _check(network: Any, config: Any) -> None:
             "The network has no outputs, so there is nothing to build.",
             hint="Mark an output, or see the log of the parser.",
         )
-    if is_rtx():  # It compiles these on the device, and would only report an internal error.
-        for name in ("REFIT", "STRIP_PLAN"):
-            if config.get_flag(getattr(trt.BuilderFlag, name)):
-                require_gpu(f"Building with TensorRT-RTX and {name}")
+    if is_rtx():
+        _check_rtx(config)
     caps = capabilities()
     if not (caps.has("weak_typing") and caps.has("strongly_typed")):
         return
@@ -147,6 +145,20 @@ def _check(network: Any, config: Any) -> None:
                     else "Leave strongly_typed out."
                 ),
             )
+
+
+def _check_rtx(config: Any) -> None:
+    """Refuse what TensorRT-RTX asks a GPU for, where there is none: it would only report an
+    internal error.
+    """
+    for name in ("REFIT", "STRIP_PLAN"):
+        if config.get_flag(getattr(trt.BuilderFlag, name)):
+            require_gpu(f"Building with TensorRT-RTX and {name}")
+    chosen = [
+        config.get_compute_capability(index) for index in range(config.num_compute_capabilities)
+    ]
+    if trt.ComputeCapability.CURRENT in chosen:
+        require_gpu("Building with TensorRT-RTX for the GPU of this machine")
 
 
 def _built(builder: Any, network: Any, config: Any) -> Any:

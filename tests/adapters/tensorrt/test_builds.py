@@ -464,6 +464,8 @@ def test_what_takes_a_gpu_to_build_is_told(
     monkeypatch.setattr(gpu, "has_gpu", lambda: False)
     with pytest.raises(BackendError, match=f"TensorRT-RTX and {flag}.* needs a GPU"):
         built(NetworkFromOnnxPath(mlp_path), **{setting: True})
+    with pytest.raises(BackendError, match="for the GPU of this machine needs a GPU"):
+        EngineBytesFromNetwork(NetworkFromOnnxPath(mlp_path), CreateConfigRTX(use_gpu=True))()
 
 
 @pytest.fixture
