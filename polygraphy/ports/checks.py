@@ -14,6 +14,9 @@ __all__ = ["Commands", "Questions"]
 class Commands(Protocol):
     """Runs commands."""
 
+    def prepare(self, command: Sequence[str]) -> None:
+        """Get ready to run a command soon, as far as that takes no waiting."""
+
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
         """Run a command to its end, without a shell; it reads nothing.
 

@@ -24,6 +24,9 @@ class FunctionCommands:
         self.commands: list[list[str]] = []
         self._answer = answer
 
+    def prepare(self, command: Sequence[str]) -> None:
+        """Do nothing: there is no process."""
+
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
         """Call the function; no time passes, so only a command that has none to take is stopped."""
         self.commands.append(list(command))

@@ -26,6 +26,11 @@ class ProcessCommands:
     def __init__(self) -> None:
         self._warm = WarmInterpreter()
 
+    def prepare(self, command: Sequence[str]) -> None:
+        """Start the interpreter for a command of this package, which imports what that needs."""
+        if command[0] == _OURS and can_fork():
+            self._warm.start(command)
+
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
         """Run a command to its end; see `polygraphy.ports.checks.Commands`."""
         words = list(command)

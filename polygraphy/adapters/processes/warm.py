@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from polygraphy.domain.check_rules import TIMED_OUT, Finished
 from polygraphy.domain.errors import BackendError
@@ -37,12 +37,17 @@ class WarmInterpreter:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._end: Callable[[], Any] | None = None
         self._environment: Mapping[str, str] = {}
 
     @staticmethod
     def cold_command() -> list[str]:
         """Return how this package is run in a new interpreter."""
         return [sys.executable, "-m", "polygraphy"]
+
+    def start(self, words: Sequence[str] = ()) -> None:
+        """Start the interpreter, unless it runs, and have it import what a command line needs."""
+        self._started(words)
 
     def run(self, words: Sequence[str], *, timeout: float | None = None) -> Finished:
         """Run a command line, whose first word is ignored; see `Commands.run`."""
@@ -67,25 +72,12 @@ class WarmInterpreter:
 
     def close(self) -> None:
         """End the interpreter."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()  # It ends what it runs.
-        try:
-            process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
-
-    def __del__(self) -> None:
-        with suppress(Exception):
-            self.close()
+        self._process = None
+        if self._end is not None:
+            self._end()
 
     def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        process = self._started()
+        process = self._started(request["words"])
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -103,16 +95,30 @@ class WarmInterpreter:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self, words: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         environment = dict(os.environ)
         if self._process is not None and self._environment != environment:
             self.close()  # Settings are read when modules are imported.
         if self._process is None:
             self._environment = environment
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _SERVER],
+                [sys.executable, "-m", _SERVER, *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
             )
+            self._end = finalize(self, _stop, self._process)  # Also when the program ends.
         return self._process
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End an interpreter and what it runs."""
+    process.terminate()  # It ends what it runs.
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()

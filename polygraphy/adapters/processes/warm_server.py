@@ -1,7 +1,8 @@
 """The interpreter that waits for command lines: a line of JSON in, a line of JSON out.
 
 A request holds ``words``, the ``folder`` to run in, where the ``output`` goes, and a ``timeout`` in
-seconds; the answer an exit ``code``, negative for a signal, and whether it has ``timed_out``.
+seconds; the answer an exit ``code``, negative for a signal, and whether it has ``timed_out``. The
+arguments are the command line that is expected first.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _BY_FLAG = {
     "--onnxrt": ("onnxruntime", "polygraphy.backend.onnxrt"),
     "--trt": ("polygraphy.backend.trt",),
 }
-"""What a command line needs, as far as that is seen before the first one has run."""
+"""What a command line needs, as far as that is seen before it has run."""
 
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.02
@@ -49,11 +50,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What is imported may write something.
+    _import_for(sys.argv[1:])
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        _import(_ALWAYS)
-        for word in request["words"]:
-            _import(_BY_FLAG.get(word, ()))
+        _import_for(request["words"])
         answer, used = _answered(request)
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
@@ -155,6 +155,13 @@ def _waited(pid: int, timeout: float | None) -> int | None:
             return None
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _import_for(words: Iterable[str]) -> None:
+    """Import what a command line is known to need."""
+    _import(_ALWAYS)
+    for word in words:
+        _import(_BY_FLAG.get(word, ()))
 
 
 def _import(names: Iterable[str]) -> None:

@@ -66,6 +66,7 @@ class CheckCommand:
             Outcome.UNRESOLVED: not hide_fail_output,
         }
         self._timeout = timeout
+        resolve(Commands).prepare(self._command)
 
     def __call__(self) -> Outcome:
         """Run the command.

@@ -13,9 +13,6 @@ MODEL = "identity_fp16.onnx"
 
 
 def main() -> None:
-    data_loader = StreamingDataLoader(["inputs.json"])
-    model = onnx_from_path(MODEL)
-    model = infer_shapes(model)
     iterations = Iterations(
         CheckCommand(
             [
@@ -33,6 +30,9 @@ def main() -> None:
         artifacts_dir="reduced",
         save_replay="polygraphy_debug_replay.json",
     )
+    data_loader = StreamingDataLoader(["inputs.json"])
+    model = onnx_from_path(MODEL)
+    model = infer_shapes(model)
     reduction = reduce_model(
         model, iterations, data_loader=data_loader, mode="linear", save_inputs="reduced_inputs.json"
     )

@@ -12,11 +12,11 @@ MODEL = "identity.onnx"
 
 
 def main() -> None:
-    model = onnx_from_path(MODEL)
-    model = infer_shapes(model)
     iterations = Iterations(
         AskUser(), artifact="polygraphy_debug.onnx", save_replay="polygraphy_debug_replay.json"
     )
+    model = onnx_from_path(MODEL)
+    model = infer_shapes(model)
     reduction = reduce_model(model, iterations)
     save_onnx(reduction.bad, path="identity_reduced.onnx")
 

@@ -15,6 +15,11 @@ MODEL = "identity.onnx"
 
 
 def main() -> None:
+    iterations = Iterations(
+        CheckCommand(["true"]),
+        artifact="polygraphy_debug.onnx",
+        save_replay="polygraphy_debug_replay.json",
+    )
     data_loader = DataLoader(
         input_metadata=TensorMetadata().add("x", dtype=None, shape=[1, 1, 2, 2])
     )
@@ -22,11 +27,6 @@ def main() -> None:
     model = override_input_shapes(model, shapes={"x": [1, 1, 2, 2]})
     model = observe_shapes(model, data_loader=data_loader)
     model = convert_to_fp16(model)
-    iterations = Iterations(
-        CheckCommand(["true"]),
-        artifact="polygraphy_debug.onnx",
-        save_replay="polygraphy_debug_replay.json",
-    )
     reduction = reduce_model(model, iterations, data_loader=data_loader, reduce_inputs=False)
     save_onnx(reduction.bad, path="identity_reduced.onnx", external_data_path="")
 
