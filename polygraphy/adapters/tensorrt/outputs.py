@@ -21,6 +21,9 @@ __all__ = ["DataDependentOutput", "FixedOutput", "HostOutput"]
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
+_VIEWS = 32
+"""How many views of outputs are remembered."""
+
 
 class FixedOutput:
     """An output whose shape is known before the engine runs, in device memory.
@@ -42,6 +45,7 @@ class FixedOutput:
         self._block = DeviceBlock(device)
         self._pinned = PinnedMemory(device)
         self._arrays = PinnedArrays(device)
+        self._views: dict[tuple[int, Shape], Any] = {}
         self._layout: Layout | None = None
         self._shape: Shape = ()
         self._staged: Array | None = None
@@ -58,13 +62,23 @@ class FixedOutput:
         dtype = self.tensor.dtype
         self._shape, self._layout = shape, layout
         stored, kind = (shape, dtype) if layout is None else ((layout.nbytes,), np.dtype(np.uint8))
-        nbytes = int(np.prod(stored, dtype=np.int64)) * kind.itemsize
+        nbytes = prod(stored) * kind.itemsize
         self.address = aliased or self._block.reserve(nbytes)
         self._stored, self._kind, self._nbytes = stored, kind, nbytes
         self.is_staged = nbytes <= STAGING_LIMIT
         self._staged = self._pinned.array(stored, kind) if self.is_staged else None
-        view = self._device.view(self.address, stored, kind)
+        view = self._viewed(stored, kind)
         self.view = view if layout is None else FormattedArray(view, shape)
+
+    def _viewed(self, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """Return the view of a shape, which is made once for shapes that come in turn."""
+        key = (self.address, shape)
+        view = self._views.get(key)
+        if view is None:
+            if len(self._views) >= _VIEWS:
+                self._views.clear()
+            view = self._views[key] = self._device.view(self.address, shape, dtype)
+        return view
 
     @property
     def addresses(self) -> tuple[int, ...]:

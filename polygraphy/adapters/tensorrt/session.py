@@ -91,6 +91,7 @@ class Session:
         self._outputs: dict[str, Output] = {}
         self._is_arranged = False
         self._to_host = True
+        self._order: tuple[bool, ...] | None = None
         self._debug: DebugTensors | None = None
         self._stopwatch = Stopwatch(device) if options.is_timed else None
 
@@ -323,6 +324,10 @@ class Session:
 
     def _sort_out(self) -> None:
         """Find out which copies every inference makes, and at which point."""
+        items = (*self._inputs, *self._outputs.values())
+        order = (self._to_host, *(item.is_staged for item in items))
+        if order == self._order:
+            return
         outputs = self._outputs.values()
         fixed = [output for output in outputs if isinstance(output, FixedOutput)]
         self._late = [output for output in outputs if isinstance(output, DataDependentOutput)]
@@ -336,6 +341,7 @@ class Session:
             self._contexts.refuse("some outputs are written on the host")
         elif self._has_shape_values:  # TensorRT 8 crashes in the run after a capture with them.
             self._contexts.refuse("values of inputs are shapes, which are read on the host")
+        self._order = order
 
     def free(self) -> None:
         """Give everything back; the context must not run any more."""
