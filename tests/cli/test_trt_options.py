@@ -313,6 +313,7 @@ def test_what_cannot_be_meant_is_refused(words: str, message: str) -> None:
         ("run m.onnx --onnxrt --opset 13", "--opset: without effect"),
         ("convert m.onnx -o n.onnx --fp16", "--fp16: without effect, because the model is conver"),
         ("convert m.onnx -o n.onnx --use-gpu", "--use-gpu: without effect"),
+        ("convert m.onnx -o n.onnx --input-shapes x:[1]", "--input-shapes: without effect"),
         ("convert m.onnx --convert-to trt", "Saving to m.engine, because no --output is given"),
         ("convert m.onnx -o n.plan --pooled-outputs", "the engine is the same with it"),
     ],
