@@ -26,6 +26,9 @@ onnx_shapes = mod.lazy_import("onnx.shape_inference")
 _COPIED = 32 << 20  # Bytes of weights from which on copying costs more than leaving them out.
 
 
+_ENDLESS = 1 << 24
+
+
 @mod.export(funcify=True)
 class InferShapes(BaseLoader):
     """Adds inferred data types and shapes to an ONNX model, as far as they can be known without
@@ -132,11 +135,20 @@ def _is_known(value: ValueInfoProto) -> bool:
 
 def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     try:
-        inferred: ModelProto = onnx_shapes.infer_shapes(model, strict_mode=strict, data_prop=True)
+        inferred: ModelProto = onnx_shapes.infer_shapes(
+            model, strict_mode=strict, data_prop=not _has_endless_vectors(model.graph)
+        )
     except (onnx_shapes.InferenceError, RuntimeError, TypeError, ValueError) as error:
         text = " ".join(str(error).split())
         raise ModelError(f"The shapes of the model cannot be inferred: {text}") from error
     return inferred
+
+
+def _has_endless_vectors(graph: GraphProto) -> bool:
+    """Tell whether a weight claims to be a vector of more elements than any shape has dimensions:
+    the package would make a dimension of each, whether they are there or not.
+    """
+    return any(len(weight.dims) == 1 and weight.dims[0] > _ENDLESS for weight in graph.initializer)
 
 
 def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
 from polygraphy.adapters.fake import FakeShapeInference
 from polygraphy.adapters.onnx import shapes
@@ -158,3 +158,12 @@ def test_what_cannot_be_inferred_at_all_is_passed_on(
     monkeypatch.setattr(shapes, "_inferred_by_onnx", fail)
     assert infer_shapes(models.conv_net(), allow_onnxruntime=False) == models.conv_net()
     assert "Going on without" in capsys.readouterr().out
+
+
+def test_a_vector_that_claims_to_be_endless_does_not_take_all_memory() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    m (float[N] x) => (float[N] y) <float w = {1.0}> { y = Mul(x, w) }"""
+    model = parser.parse_model(text)
+    model.graph.initializer[0].dims.append(2**40)
+    inferred = infer_shapes(model, allow_onnxruntime=False)
+    assert [value.name for value in inferred.graph.output] == ["y"]
