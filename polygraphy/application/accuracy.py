@@ -7,12 +7,12 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.calling import check_takes
 from polygraphy.application.depth import DepthPlot
 from polygraphy.application.steps import Run, Runs, Step, iterations_of
 from polygraphy.application.worst import WorstTensors
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.answer_log import AnswerLog
+from polygraphy.domain.calling import check_takes
 from polygraphy.domain.compare import CompareResult, SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.comparison_record import ComparisonRecord

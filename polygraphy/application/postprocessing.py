@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from polygraphy.application.calling import check_takes
+from polygraphy.domain.calling import check_takes
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results import IterationResult, RunResults
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from polygraphy.application.calling import check_takes
 from polygraphy.backend.common import InvokeFromScript
 from polygraphy.comparator import Comparator, RunResults
+from polygraphy.domain.calling import check_takes
 from polygraphy.domain.errors import InconclusiveError, UsageError
 from tests.application.runs import results
 
@@ -22,7 +22,9 @@ def test_a_function_that_takes_something_else_is_located_where_it_is() -> None:
         return {"y": True}
 
     for function in (mine, Callable()):
-        with pytest.raises(UsageError, match=r"test_calling\.py, line \d+\).*too many positional"):
+        with pytest.raises(
+            UsageError, match=r"test_user_functions\.py, line \d+\).*too many positional"
+        ):
             Comparator.compare_accuracy(results(a=[1], b=[1]), compare_func=function)
     with pytest.raises(UsageError, match=r"post-processing function.*missing a required"):
         Comparator.postprocess(results(a=[1]), lambda one, two: one)
