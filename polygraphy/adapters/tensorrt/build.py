@@ -19,7 +19,7 @@ from polygraphy.adapters.tensorrt.config import CreateConfig, wish_of
 from polygraphy.adapters.tensorrt.deserialize import deserialized
 from polygraphy.adapters.tensorrt.gpu import require_gpu
 from polygraphy.adapters.tensorrt.logger import watching
-from polygraphy.adapters.tensorrt.module import is_rtx, trt
+from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.adapters.tensorrt.network import NetworkParts
 from polygraphy.adapters.tensorrt.origins import origin_of
 from polygraphy.adapters.tensorrt.provenance import record_build, record_of, remember_record
@@ -126,9 +126,9 @@ def _check(network: Any, config: Any) -> None:
             "The network has no outputs, so there is nothing to build.",
             hint="Mark an output, or see the log of the parser.",
         )
-    if is_rtx():
-        _check_rtx(config)
     caps = capabilities()
+    if caps.has("compute_capability"):
+        _check_rtx(config)
     if not (caps.has("weak_typing") and caps.has("strongly_typed")):
         return
     if not network.get_flag(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED):

@@ -43,6 +43,7 @@ network_from_onnx_bytes: Callable[..., tuple[Any, Any, Any]]
 network_from_onnx_model: Callable[..., tuple[Any, Any, Any]]
 network_from_onnx_path: Callable[..., tuple[Any, Any, Any]]
 
+_REPORT_DLA = "REPORT_CAPABILITY_DLA"
 _UINT8_DLA = "ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA"
 
 
@@ -129,7 +130,14 @@ class _NetworkFromOnnx(BaseLoader):
             require("parser_flags", f"flags={self._flags!r}")
         for flag in self._flags:
             name = flag if isinstance(flag, str) else flag.name
-            parser.set_flag(enum_value("OnnxParserFlag", name, f"flags={name}"))
+            member = enum_value("OnnxParserFlag", name, f"flags={name}")
+            if name.upper() == _REPORT_DLA and self._config is None:
+                raise UsageError(
+                    f"flags={name}: the parser needs a builder configuration to report that.",
+                    hint="Give one: NetworkFromOnnxPath(path, flags=[...], config="
+                    "CreateConfig(use_dla=True)); --gen-script saves a program to add it to.",
+                )
+            parser.set_flag(member)
         if self._plugin_instancenorm and has_flags:  # Without flags it is a plugin anyway.
             parser.clear_flag(trt.OnnxParserFlag.NATIVE_INSTANCENORM)
 

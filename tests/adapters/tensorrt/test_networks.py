@@ -326,3 +326,9 @@ def test_weights_in_a_file_that_is_missing_are_told(rtx: Any, tmp_path: Path) ->
     (tmp_path / "weights.bin").unlink()
     with pytest.raises(FileError, match=r"weights\.bin.*--external-data-dir"):
         NetworkFromOnnxPath(str(path))()
+
+
+def test_a_flag_that_needs_a_configuration_says_so(rtx: Any) -> None:
+    content = models.mlp().SerializeToString()
+    with pytest.raises(UsageError, match=r"report_capability_dla.*config=CreateConfig"):
+        NetworkFromOnnxBytes(content, flags=["report_capability_dla"])()
