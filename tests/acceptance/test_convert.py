@@ -57,6 +57,17 @@ def test_a_name_that_says_something_else_is_refused(
     assert kept.read_bytes() == b"before"
 
 
+def test_what_is_against_the_standard_is_not_saved(polygraphy: Any, g2_dir: Path) -> None:
+    model = onnx.load("identity.onnx")
+    model.graph.node[0].input[0] = "nowhere"
+    (g2_dir / "wrong.onnx").write_bytes(model.SerializeToString())
+    (g2_dir / "kept.onnx").write_bytes(b"before")
+    for words in ("", "--fp-to-fp16", "--verify"):
+        done = polygraphy(f"polygraphy convert wrong.onnx -o kept.onnx {words}")
+        assert (done.code, "'nowhere'" in done.err) == (3, True), done
+    assert (g2_dir / "kept.onnx").read_bytes() == b"before"
+
+
 def test_what_is_cast_can_be_chosen(polygraphy: Any, g2_dir: Path) -> None:
     kept = polygraphy(
         "polygraphy convert identity.onnx -o a.onnx --fp-to-fp16 --cast-keep-ops Identity"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,18 @@ def test_what_it_does_not_understand_is_a_backend_error() -> None:
     model.graph.node[0].input[0] = "nowhere"
     with pytest.raises(BackendError, match="gave up"):
         OnnxrtShapeInference().infer(model)
+
+
+@needs_sympy
+def test_nothing_is_left_behind_where_it_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = models.mlp()
+    model.graph.node[1].op_type = "Unheard"
+    with pytest.raises(BackendError, match="Incomplete"):
+        OnnxrtShapeInference().infer(model)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,12 @@ class OnnxrtShapeInference:
                 raise MissingDependencyError(
                     f"{name} is not installed; symbolic shape inference takes it.", module=name
                 )
-        from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+        from onnxruntime.tools import symbolic_shape_infer as tool
 
+        if not isinstance(tool.onnx, _WithoutFiles):
+            tool.onnx = _WithoutFiles(tool.onnx)
         try:
-            return SymbolicShapeInference.infer_shapes(model, auto_merge=True)
+            return tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
         except PolygraphyException:
             raise
         except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
@@ -39,3 +41,18 @@ class OnnxrtShapeInference:
                 f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}.",
                 backend="onnxruntime",
             ) from error
+
+
+class _WithoutFiles:
+    """The onnx package as the tool sees it: when it gives up, it would leave the model behind in
+    the current folder.
+    """
+
+    def __init__(self, package: Any) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._package, name)
+
+    def save_model(self, *args: Any, **kwargs: Any) -> None:
+        """Save nothing."""
