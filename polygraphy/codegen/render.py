@@ -19,6 +19,7 @@ from jinja2 import (
     StrictUndefined,
 )
 
+from polygraphy.codegen.bytecode import BytecodeBeside
 from polygraphy.codegen.docstring import docstring
 from polygraphy.codegen.source import Source, finalize, literal
 
@@ -130,6 +131,7 @@ def environment(loader: BaseLoader | None = None) -> Environment:
     """Return the environment in which templates are compiled and rendered."""
     made = Environment(
         loader=loader or _shipped(),
+        bytecode_cache=None if _are_compiled() else _kept(),
         finalize=finalize,
         undefined=StrictUndefined,
         autoescape=True,  # Makes macros return Source; after `finalize` nothing is left to escape.
@@ -144,8 +146,16 @@ def environment(loader: BaseLoader | None = None) -> Environment:
 
 def _shipped() -> BaseLoader:
     """Return the loader of the templates of this package."""
-    compiled = (COMPILED / "__init__.py").exists()
-    return ModuleLoader(COMPILED) if compiled else FileSystemLoader(TEMPLATES)
+    return ModuleLoader(COMPILED) if _are_compiled() else FileSystemLoader(TEMPLATES)
+
+
+def _kept() -> BytecodeBeside:
+    """Return where a working tree keeps compiled templates."""
+    return BytecodeBeside(_FOLDER, [_FOLDER / "render.py", _FOLDER / "source.py"])
+
+
+def _are_compiled() -> bool:
+    return (COMPILED / "__init__.py").exists()
 
 
 def _with(partials: Mapping[str, str]) -> BaseLoader:
