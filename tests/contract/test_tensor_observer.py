@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from polygraphy.adapters.onnx.observing import OnnxTensorObserver
 from polygraphy.domain.datatype import DataType
@@ -40,6 +41,15 @@ def test_tensors_are_observed_wherever_they_are(observer: TensorObserver) -> Non
     assert found["output"].shape == (2, 3, 1, 1) and (found["masked"] == 0.5).all()
     assert found["image"] is FEED["image"]
     assert model.SerializeToString(deterministic=True) == before
+
+
+def test_scalars_stay_scalars(observer: TensorObserver) -> None:
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    model = models.make("scalar", [node], [models.value("x", ())], [models.value("y", ())])
+    assert observer.observe(model, {"x": np.float32(2)}, ["y"])["y"].shape == ()
+    turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    model = models.make("turned", [node], [models.value("x", (3, 2))], [models.value("y", (3, 2))])
+    assert (observer.observe(model, {"x": turned}, ["y"])["y"] == 2 * turned).all()
 
 
 def test_what_cannot_be_observed_is_refused(observer: TensorObserver) -> None:

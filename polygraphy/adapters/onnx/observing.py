@@ -66,7 +66,7 @@ class OnnxTensorObserver:
         del graph.input[:]
         delete_where(graph.initializer, lambda tensor: tensor.name in feed_dict)
         graph.initializer.extend(
-            numpy_helper.from_array(numpy.ascontiguousarray(array), name)
+            numpy_helper.from_array(numpy.asarray(array, order="C"), name)
             for name, array in feed_dict.items()
         )
         types = value_infos(model)
