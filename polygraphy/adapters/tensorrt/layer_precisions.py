@@ -72,12 +72,16 @@ class SetLayerPrecisions(BaseLoader):
         return self._cast()
 
     def _set(self, network: Any) -> None:
-        layers = {layer.name: layer for layer in layers_of(network)}
-        _check_names(self._precisions, layers)
-        for name, wanted in self._precisions.items():
-            layer = layers[name]
+        layers = list(layers_of(network))
+        _check_names(self._precisions, [layer.name for layer in layers])
+        for layer in layers:  # Several may have the same name.
+            wanted = self._precisions.get(layer.name)
+            if wanted is None:
+                continue
             if layer.type.name in _WITHOUT_PRECISION:
-                G_LOGGER.warning(f"Layer {name!r} is a {layer.type.name} layer: it keeps its type.")
+                G_LOGGER.warning(
+                    f"Layer {layer.name!r} is a {layer.type.name} layer: it keeps its type."
+                )
                 continue
             dtype = as_trt_dtype(wanted)
             layer.precision = dtype
