@@ -8,11 +8,13 @@ else, as NVIDIA's tool has it.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from polygraphy import config
@@ -26,6 +28,7 @@ EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 _EXIT_BROKEN = 3
 _EXIT_TERMINATED = 143
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
 
 def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
@@ -36,16 +39,28 @@ def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
         banner: whether the command line is logged before, and verdict and duration after.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(_framed(main) if banner else exit_code(main))
+
+
+def _framed(main: Callable[[], Any]) -> int:
+    """Run a main function between two lines of log; return its exit code."""
     command = " ".join(sys.argv)
     start = time.perf_counter()
-    if banner:
+
+    def opened() -> Any:
         G_LOGGER.start(lambda: f"RUNNING | Command: {command}")
-    code = exit_code(main)
-    if banner and code != EXIT_INTERRUPTED:
-        report = G_LOGGER.finish if code == EXIT_PASSED else G_LOGGER.error
-        verdict = "PASSED" if code == EXIT_PASSED else "FAILED"
-        report(f"{verdict} | Runtime: {time.perf_counter() - start:.3f}s | Command: {command}")
-    sys.exit(code)
+        return main()
+
+    def told(verdict: str) -> str:
+        return f"{verdict} | Runtime: {time.perf_counter() - start:.3f}s | Command: {command}"
+
+    code = exit_code(opened)
+    if code == EXIT_PASSED:
+        return exit_code(lambda: G_LOGGER.finish(told("PASSED")))
+    if code != EXIT_INTERRUPTED:
+        with suppress(OSError):  # It failed already, perhaps for that.
+            G_LOGGER.error(told("FAILED"))
+    return code
 
 
 def exit_code(main: Callable[[], Any]) -> int:
@@ -64,12 +79,14 @@ def exit_code(main: Callable[[], Any]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # What is left goes nowhere.
         return EXIT_PASSED
+    except OSError as error:
+        return _failed(error, _of_system(error), _EXIT_BROKEN)
     except MemoryError:
         return _failed(
             None, "Out of memory. Use a smaller batch, or fewer outputs at a time.", _EXIT_BROKEN
         )
     except Exception as error:  # the boundary of the process: whatever it is, it becomes one line
-        return _failed(error, f"{type(error).__name__}: {error} ({_origin(error)})", _EXIT_BROKEN)
+        return _failed(error, _of_unknown(error), _EXIT_BROKEN)
     return EXIT_PASSED if passed is None or passed else EXIT_FAILED
 
 
@@ -90,6 +107,19 @@ def _traceback(error: BaseException) -> str:
     import traceback
 
     return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+
+
+def _of_system(error: OSError) -> str:
+    """Describe an error that nothing has translated: what cannot be written most often are the log,
+    or a program, on standard output.
+    """
+    if error.errno in _FULL and error.filename is None:
+        return f"Could not write: {error.strerror}. Make room where the output goes."
+    return _of_unknown(error)
+
+
+def _of_unknown(error: Exception) -> str:
+    return f"{type(error).__name__}: {error} ({_origin(error)})"
 
 
 def _origin(error: BaseException) -> str:
