@@ -50,11 +50,21 @@ class ModelFacts:
 class DeferredFacts:
     """Facts that are found out when they are first asked for, and kept."""
 
-    def __init__(self, find: Callable[[], ModelFacts]) -> None:
-        self._find = find
-        self._found: ModelFacts | None = None
+    def __init__(
+        self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Say how they are found out.
 
-    def _facts(self) -> ModelFacts:
+        Args:
+            find: finds out all of them.
+            may_limit_inputs: says whether the model may limit the values of inputs at all, where
+                that takes less than to find out how; it is asked first.
+        """
+        self._find = find
+        self._may_limit_inputs = may_limit_inputs
+        self._found: Facts | None = None
+
+    def _facts(self) -> Facts:
         if self._found is None:
             self._found = self._find()
         return self._found
@@ -67,4 +77,6 @@ class DeferredFacts:
     @property
     def input_hints(self) -> Mapping[str, InputHint]:
         """See `Facts`."""
+        if self._found is None and not self._may_limit_inputs():
+            return {}
         return self._facts().input_hints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from polygraphy.domain.facts import ModelFacts
+    from polygraphy.domain.facts import Facts
 
 __all__ = ["FactFinder"]
 
@@ -13,7 +13,7 @@ __all__ = ["FactFinder"]
 class FactFinder(Protocol):
     """Looks into models."""
 
-    def find(self, model: Any) -> ModelFacts:
+    def find(self, model: Any) -> Facts:
         """Return what is known of a model: an ``onnx.ModelProto``, its bytes, or its path.
 
         Facts are an extra: of a model that cannot be read, or is too large to be read on the side,

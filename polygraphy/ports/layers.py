@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from polygraphy.domain.facts import ModelFacts
+    from polygraphy.domain.facts import Facts
     from polygraphy.domain.layers import Layer, Stretch
     from polygraphy.domain.metadata import TensorMetadata
 
@@ -26,7 +26,7 @@ class LayeredModel(Protocol):
     outputs: Sequence[str]
     resident_weights: int
 
-    def facts(self) -> ModelFacts:
+    def facts(self) -> Facts:
         """Return what the model tells without being run."""
 
     def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:

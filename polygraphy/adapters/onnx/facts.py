@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.compute_dtypes import compute_dtypes
-from polygraphy.adapters.onnx.input_hints import input_hints
-from polygraphy.domain.facts import ModelFacts
+from polygraphy.adapters.onnx.input_hints import LIMITING, input_hints
+from polygraphy.adapters.onnx.wire import MalformedError, operators
+from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -30,26 +32,37 @@ def facts_of(model: ModelProto) -> ModelFacts:
 class OnnxFactFinder:
     """Looks into ONNX models."""
 
-    def find(self, model: Any) -> ModelFacts:
+    def find(self, model: Any) -> Facts:
         """Return what is known of a model, its bytes or its path; nothing of one that cannot be
-        read, or is too large to be read on the side.
+        read, or is too large to be read on the side. A file is read when its facts are asked for.
         """
-        try:
-            if isinstance(model, (str, Path)):
-                return self._of_file(Path(model))
-            if isinstance(model, (bytes, bytearray)):
-                return self._of_bytes(bytes(model))
-            return facts_of(model)
-        except Exception as error:  # Facts are an extra: whoever runs the model says what is wrong.
-            G_LOGGER.verbose(f"Nothing is known of the model: {error}")
-            return ModelFacts()
+        if isinstance(model, (str, Path)):
+            path = Path(model)
+            return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
+        return _found(model)
 
-    def _of_file(self, path: Path) -> ModelFacts:
-        if path.stat().st_size > _LARGEST_BYTES:
-            return ModelFacts()
-        return facts_of(onnx.load(str(path), load_external_data=False))
 
-    def _of_bytes(self, serialized: bytes) -> ModelFacts:
-        if len(serialized) > _LARGEST_BYTES:
-            return ModelFacts()
-        return facts_of(onnx.load_model_from_string(serialized))
+def _found(model: Any) -> ModelFacts:
+    try:
+        if isinstance(model, Path):
+            if model.stat().st_size > _LARGEST_BYTES:
+                return ModelFacts()
+            model = onnx.load(str(model), load_external_data=False)
+        elif isinstance(model, (bytes, bytearray)):
+            if len(model) > _LARGEST_BYTES:
+                return ModelFacts()
+            model = onnx.load_model_from_string(bytes(model))
+        return facts_of(model)
+    except Exception as error:  # Facts are an extra: whoever runs the model says what is wrong.
+        G_LOGGER.verbose(f"Nothing is known of the model: {error}")
+        return ModelFacts()
+
+
+def _may_limit_inputs(path: Path) -> bool:
+    """Tell whether a file has operators that limit the values of inputs, without the onnx package,
+    which takes longer to import than most models take to run.
+    """
+    try:
+        return any(op in LIMITING for op in operators(path))
+    except (OSError, ValueError, MalformedError, IndexError):
+        return True

@@ -17,7 +17,7 @@ from polygraphy.domain.facts import InputHint
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, ValueInfoProto
 
-__all__ = ["input_hints"]
+__all__ = ["LIMITING", "input_hints"]
 
 onnx = mod.lazy_import("onnx")
 
@@ -40,7 +40,8 @@ _SHUTS_OUT = 1000
 """How large a factor is, at least, that makes of what is not masked what does not count."""
 
 _INDEXING = frozenset({"Gather", "GatherElements", "ScatterElements"})
-
+LIMITING = _INDEXING | {"Cast", "OneHot", "Sub", "Where"}
+"""The operators of which one at least is in every graph with a hint."""
 
 _MASK = InputHint(0, 1, "a mask")
 

@@ -23,7 +23,7 @@ from polygraphy.adapters.onnx.subgraph import tensors_read
 from polygraphy.adapters.onnx.value_infos import described, input_metadata, set_shape
 from polygraphy.adapters.onnx.weights import byte_size, weights_size, without_large_weights
 from polygraphy.domain.datatype import DataType
-from polygraphy.domain.facts import ModelFacts
+from polygraphy.domain.facts import Facts
 from polygraphy.domain.layers import Layer, Stretch
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class OnnxLayeredModel:
         self._types = {**inferred_value_infos(structure), **value_infos(structure)}
         self._reads = [tuple(dict.fromkeys(tensors_read(n))) for n in structure.graph.node]
 
-    def facts(self) -> ModelFacts:
+    def facts(self) -> Facts:
         """Return what the model tells without being run."""
         return OnnxFactFinder().find(self._structure)
 

@@ -5,11 +5,10 @@ The numbers of `PARTS` are those of the fields in onnx.proto.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Union
-
-if TYPE_CHECKING:
-    import mmap
+from pathlib import Path
+from typing import Union
 
 __all__ = [
     "BYTES",
@@ -22,6 +21,7 @@ __all__ = [
     "as_varint",
     "field",
     "fields",
+    "operators",
 ]
 
 BYTES = 2
@@ -41,7 +41,9 @@ PARTS: Mapping[int, Mapping[int, int]] = {
 """Which fields of which kind of message hold, or are, tensors: the kind of each."""
 RAW_DATA = 9
 
-Content = Union["mmap.mmap", bytes]
+_OP_TYPE = 4
+
+Content = Union[mmap.mmap, bytes]
 
 
 class MalformedError(Exception):
@@ -100,3 +102,25 @@ def as_varint(value: int) -> bytes:
         value >>= 7
     made.append(value)
     return bytes(made)
+
+
+def operators(path: Path) -> Iterator[str]:
+    """Yield the type of every node of the graph of a model file, without those inside of nodes.
+
+    Raises:
+        MalformedError, IndexError: the file is no message.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
+        for number, wire, _, start, end in fields(file, 0, len(file)):
+            if wire == BYTES and PARTS[MODEL].get(number) == _GRAPH:
+                yield from _types(file, start, end)
+
+
+def _types(file: mmap.mmap, start: int, end: int) -> Iterator[str]:
+    for number, wire, _, begin, after in fields(file, start, end):
+        if wire != BYTES or PARTS[_GRAPH].get(number) != _NODE:
+            continue
+        for part, kind, _, inner, close in fields(file, begin, after):
+            if part == _OP_TYPE and kind == BYTES:
+                yield file[inner:close].decode("utf-8", "replace")

@@ -179,7 +179,35 @@ def test_paths_and_bytes_are_read_and_what_is_no_model_tells_nothing(tmp_path: P
     onnx.save(made, str(path))
     expected = OnnxFactFinder().find(made)
     assert expected.compute_dtypes == {"y": "float32"}
-    assert OnnxFactFinder().find(str(path)) == expected
+    found = OnnxFactFinder().find(str(path))
+    assert (found.compute_dtypes, found.input_hints) == ({"y": "float32"}, {})
     assert OnnxFactFinder().find(path.read_bytes()) == expected
     assert OnnxFactFinder().find(b"no model") == ModelFacts()
-    assert OnnxFactFinder().find(str(tmp_path / "missing.onnx")) == ModelFacts()
+    missing = OnnxFactFinder().find(str(tmp_path / "missing.onnx"))
+    assert (missing.compute_dtypes, missing.input_hints) == ({}, {})
+
+
+def test_a_file_is_parsed_only_where_its_operators_may_limit_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = {"table": np.ones((7, 4), np.float32)}
+    made = model(
+        [helper.make_node("Gather", ["table", "i"], ["y"])], {"i": INT}, {"y": FLOAT}, table
+    )
+    onnx.save(made, tmp_path / "limited.onnx")
+    made = model([helper.make_node("Relu", ["x"], ["y"])], {"x": FLOAT}, {"y": FLOAT})
+    onnx.save(made, tmp_path / "free.onnx")
+    assert OnnxFactFinder().find(tmp_path / "limited.onnx").input_hints["i"].high == 6
+
+    monkeypatch.setattr(onnx, "load", lambda *_, **__: pytest.fail("It was parsed."))
+    assert OnnxFactFinder().find(str(tmp_path / "free.onnx")).input_hints == {}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no model", b"\x3a\xff\xff\xff\xff\x0f", b"\x3a\x05\x0a"]
+)
+def test_nothing_is_known_of_a_damaged_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(content)
+    found = OnnxFactFinder().find(path)
+    assert (found.input_hints, found.compute_dtypes) == ({}, {})
