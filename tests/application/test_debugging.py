@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +21,7 @@ from polygraphy.domain.errors import (
     CheckFailedError,
     FileError,
     InconclusiveError,
+    ModelError,
     UnknownNameError,
     UsageError,
 )
@@ -130,6 +132,20 @@ def test_a_failed_build_has_failed_and_an_impossible_one_stops() -> None:
         iterations.run(impossible)
 
 
+def test_a_full_disk_is_no_answer_but_a_flawed_model_is(folder: Path) -> None:
+    def full(path: str) -> None:
+        raise FileError("No space left on device.")
+
+    def flawed(path: str) -> None:
+        raise ModelError("cannot be cut there")
+
+    iterations = Iterations(answers(), "a.onnx", save_replay="replay.json")
+    assert iterations.run(flawed, unmade=NEITHER) is NEITHER
+    with pytest.raises(FileError, match="No space left"):
+        iterations.run(full, unmade=NEITHER)
+    assert list(json.loads(Path("replay.json").read_text())) == ["_N0"]
+
+
 @pytest.mark.parametrize(("until", "count"), [(1, 1), (2, 2), (10, 3), ("good", 3)])
 def test_where_nothing_can_be_made_it_ends(until: int, count: int) -> None:
     def broken(path: str) -> None:
@@ -189,14 +205,22 @@ def test_after_a_crash_the_iteration_under_way_counts_as_failed() -> None:
     assert after.run() is BAD
 
 
-def test_an_interrupt_leaves_nothing_behind(folder: Path) -> None:
+def test_an_interrupt_leaves_only_what_is_known(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = [GOOD]
+
     def interrupted() -> Outcome:
-        raise KeyboardInterrupt
+        if not left:
+            raise KeyboardInterrupt
+        return left.pop()
 
     iterations = Iterations(interrupted, "a.onnx", iter_info="info.json", save_replay="r.json")
+    iterations.run(write)
     with pytest.raises(KeyboardInterrupt):
         iterations.run(write)
-    assert list(folder.iterdir()) == []
+    assert [path.name for path in folder.iterdir()] == ["r.json"]
+    assert "--load-debug-replay r.json" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"_N0": {}}', '{"_N0": {"success": 1}}'])
@@ -216,6 +240,22 @@ def test_a_command_is_judged_and_told_its_limit() -> None:
     assert commands.commands[0] == ["a", "fail"]
     with pytest.raises(UsageError, match="empty"):
         CheckCommand([])
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [({}, [3, 124]), ({"fail_codes": [1, 3, 124]}, []), ({"fail_regex": ["x?"]}, [])],
+)
+def test_a_failure_with_another_exit_code_is_pointed_out_once(
+    how: dict[str, list[Any]], said: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = iter([1, 0, 3, 1, 3, 124])
+    with bind(Commands, FunctionCommands(lambda words: next(codes))):
+        check = CheckCommand(["check"], **how)
+        for _ in range(6):
+            check()
+    told = [line for line in capsys.readouterr().out.splitlines() if "first one with 1" in line]
+    assert [code for code in (1, 3, 124) for line in told if f"code {code}," in line] == said
 
 
 def test_a_person_is_asked_until_the_answer_is_understood() -> None:

@@ -75,7 +75,7 @@ def _started(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]
     except FileNotFoundError as error:
         raise UsageError(
             f"The check command {words[0]!r} does not exist.",
-            hint="Name a program on the PATH, or the path of one; shells do not take part.",
+            hint="Name a program on the PATH, or the path of one; a pipeline needs a shell: sh -c.",
         ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

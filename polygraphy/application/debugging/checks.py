@@ -66,6 +66,8 @@ class CheckCommand:
             Outcome.UNRESOLVED: not hide_fail_output,
         }
         self._timeout = timeout
+        self._failed_with: list[int] = []
+        self._may_be_others = not fail_codes and not self._rules.patterns
         resolve(Commands).prepare(self._command)
 
     def __call__(self) -> Outcome:
@@ -80,7 +82,21 @@ class CheckCommand:
         if self._shows[outcome] and finished.output:
             G_LOGGER.info(f"---- Output of the check ----\n{finished.output.rstrip()}")
         G_LOGGER.verbose(f"The check {self._told(finished)}")
+        if outcome is Outcome.BAD and self._may_be_others:
+            self._compare(finished.code)
         return outcome
+
+    def _compare(self, code: int) -> None:
+        """Say, once, that a failure ended with another exit code than the first."""
+        if code in self._failed_with:
+            return
+        self._failed_with.append(code)
+        first = self._failed_with[0]
+        if code != first:
+            G_LOGGER.warning(
+                f"This failure ended with exit code {code}, the first one with {first}: it may be"
+                " another failure. --fail-code or --fail-regex tell which one counts."
+            )
 
     def _told(self, finished: Finished) -> str:
         if finished.timed_out:

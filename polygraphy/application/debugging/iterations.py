@@ -9,7 +9,13 @@ from pathlib import PurePath
 from typing import Any
 
 from polygraphy.domain.debug_replay import DebugReplay, IterationRecord
-from polygraphy.domain.errors import MissingDependencyError, PolygraphyException, UsageError
+from polygraphy.domain.errors import (
+    FileError,
+    MissingDependencyError,
+    ModelError,
+    PolygraphyException,
+    UsageError,
+)
 from polygraphy.domain.searches import Outcome
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
@@ -28,6 +34,15 @@ _TOLD = {
 }
 
 Check = Callable[[], Outcome]
+
+
+def _ends_the_search(error: PolygraphyException) -> bool:
+    """Tell whether an error says nothing about what was to be made: it will be the same next time,
+    or a file cannot be read or written, because the disk is full for example.
+    """
+    if isinstance(error, FileError):
+        return not isinstance(error, ModelError)
+    return isinstance(error, (UsageError, MissingDependencyError))
 
 
 class Iterations:
@@ -127,6 +142,10 @@ class Iterations:
                     self._note(DebugReplay({**self._replay, key: record}), self._skipping)
                     outcome = self._checked(make, number, unmade)
                     self._sort(outcome, number, suffix)
+            except KeyboardInterrupt:
+                if self._save is not None and self._replay:
+                    G_LOGGER.info(f"To go on from here: --load-debug-replay {self._save}")
+                raise
             finally:
                 self._clean_up()
         self._replay[key] = IterationRecord(outcome, number, state or {})
@@ -181,8 +200,8 @@ class Iterations:
             try:
                 make(self._artifact)
             except PolygraphyException as error:
-                if isinstance(error, (UsageError, MissingDependencyError)):
-                    raise  # It will be the same next time.
+                if _ends_the_search(error):
+                    raise
                 G_LOGGER.error(f"Could not make {self._artifact}: {error}")
                 self.unmade.append(error)
                 return unmade

@@ -112,7 +112,10 @@ def reduce_model(
         parts.save_feed(bad)
     good = parts.good_beside(len(left.nodes))
     if good is None:
-        G_LOGGER.info("None of the parts that were checked has passed.")
+        G_LOGGER.warning(
+            "None of the parts that were checked has passed: perhaps they fail for another reason"
+            " than the model. --fail-code or --fail-regex tell which failure counts."
+        )
     return Reduction(bad, None if good is None else parts.made(good), names)
 
 

@@ -111,6 +111,17 @@ def test_a_model_is_reduced_to_the_node_that_is_to_blame(mode: str, name: str) -
     assert not Path("polygraphy_debug.onnx").exists()
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_several_data_the_first_are_used_and_that_is_said(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feeds = [{"x": np.full((3, 4), value, np.float32)} for value in (1, 100)][:count]
+    result = reduced(branched(), fails_with("if"), data_loader=feeds)
+    [flag] = [tensor for tensor in result.bad.graph.initializer if tensor.name == "flag"]
+    assert not onnx.numpy_helper.to_array(flag)  # The largest of 2 * 1, and not of 2 * 100.
+    assert ("first of the data" in capsys.readouterr().out) == (count > 1)
+
+
 @settings(
     deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
