@@ -119,12 +119,15 @@ class DebugReduceCommand(Command):
         """Refuse options that exclude each other."""
         chosen, shapes = values[ReduceOptions], values[ReducedShapeOptions]
         observes = values[FallbackOptions].force_fallback_shape_inference
+        leaves_out = chosen.mode == "ddmin"
         for one, other, flags in (
             (
                 chosen.no_reduce_inputs,
                 chosen.no_reduce_outputs,
                 "--no-reduce-inputs and --no-reduce-outputs",
             ),
+            (leaves_out, chosen.no_reduce_inputs, "--mode ddmin and --no-reduce-inputs"),
+            (leaves_out, chosen.no_reduce_outputs, "--mode ddmin and --no-reduce-outputs"),
             (
                 shapes.no_shape_inference,
                 observes,

@@ -139,6 +139,7 @@ def test_a_model_that_passes_is_inconclusive(polygraphy: Run, folder: Path) -> N
         ("debug reduce model.onnx --iter-artifact model.onnx --check false", "same path"),
         ("debug reduce model.onnx --fail-code 1 --ignore-fail-code 2 --check false", "exclude"),
         ("debug reduce model.onnx --no-reduce-inputs --no-reduce-outputs", "exclude"),
+        ("debug reduce model.onnx --mode ddmin --no-reduce-inputs --check false", "exclude"),
         ("debug repeat --check true", "--until is missing"),
         ("debug repeat --until 0 --check true", "less than 1"),
         ("debug repeat --until sometimes --check true", "good, bad, or a number"),

@@ -84,13 +84,17 @@ def reduce_model(
 
     Raises:
         UnknownNameError: there is no such mode.
-        UsageError: nothing may be reduced.
+        UsageError: nothing may be reduced, or the mode keeps nothing.
         InconclusiveError: the model does not fail.
     """
     if mode not in _SEARCHES:
         raise UnknownNameError("Mode", mode, _SEARCHES)
     if not (reduce_outputs or reduce_inputs):
         raise UsageError("Neither the inputs nor the outputs are to be reduced: nothing is left.")
+    if mode == "ddmin" and not (reduce_outputs and reduce_inputs):
+        raise UsageError(
+            "Mode ddmin leaves out nodes anywhere: it keeps neither inputs nor outputs."
+        )
     reducer = resolve(ModelReducer)
     opened = reducer.open(model, data_loader)
     parts = _Parts(opened, reducer, iterations, save_inputs)
@@ -106,7 +110,7 @@ def reduce_model(
         left = left if tuple(nodes) == left.nodes else _Part(tuple(nodes))
     iterations.finish()
     names = [opened.name(node) for node in left.nodes]
-    _tell(names, len(whole), mode)
+    _tell(names, len(whole), may_be_smaller=mode == "bisect" and reduce_inputs and reduce_outputs)
     bad = model if left == _Part(whole) else parts.made(left)
     if save_inputs is not None:
         parts.save_feed(bad)
@@ -236,9 +240,9 @@ def _digest(part: _Part) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def _tell(names: Sequence[str], total: int, mode: str) -> None:
+def _tell(names: Sequence[str], total: int, *, may_be_smaller: bool) -> None:
     listed = ", ".join(map(repr, names[:_LISTED]))
     more = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     G_LOGGER.info(f"Reduced from {total} to {len(names)} node(s): {listed}{more}")
-    if mode == "bisect" and len(names) > 1 and len(names) * _MANY >= total:
+    if may_be_smaller and len(names) > 1 and len(names) * _MANY >= total:
         G_LOGGER.info("--mode ddmin or --mode linear may find a smaller part, in more iterations.")
