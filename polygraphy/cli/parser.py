@@ -14,7 +14,12 @@ from polygraphy.cli.option import Option, Options
 from polygraphy.cli.repeated import Repeated
 from polygraphy.cli.rest import Rest, split_rest
 
-__all__ = ["HelpRequested", "parse"]
+__all__ = ["CommandParser", "HelpRequested", "parse"]
+
+_FORMATTER = argparse.HelpFormatter("")
+"""Argparse asks for a formatter for each option, and measures the terminal each time unless it is
+given this one: it formats nothing here.
+"""
 
 
 class HelpRequested(Exception):
@@ -79,29 +84,50 @@ class _AppendWords(_Words):
 
 
 def parse(command: Command, words: Sequence[str]) -> Values:
-    """Return the option groups that the words of a command line stand for.
+    """Return the option groups that the words of a command line stand for; see `CommandParser`."""
+    return CommandParser(command)(words)
 
-    Raises:
-        CommandLineError: an option does not exist, lacks its value or has one that it cannot take.
-        HelpRequested: one of the words is -h or --help.
-    """
-    prog = f"polygraphy {command.name}"
-    parser = _Parser(prog=prog, add_help=False, usage=argparse.SUPPRESS)
-    parser.add_argument("-h", "--help", action=_Help, nargs=0)
-    declared = {group: command.declared(group) for group in command.groups}
-    for group, options in declared.items():
-        for option in options:
-            _add(parser, f"{group.__name__}.{option.name}", option)
-    known, rest = split_rest(words, [each for options in declared.values() for each in options])
-    namespace, unknown = parser.parse_known_args(known)
-    if unknown:
-        raise CommandLineError(_unknown(unknown, declared.values(), command.missing()), prog)
-    return Values(
-        {
-            group: group(**_values(namespace, group, options, prog, rest))
-            for group, options in declared.items()
-        }
-    )
+
+class CommandParser:
+    """Turns the words of command lines of one command into option groups."""
+
+    def __init__(self, command: Command) -> None:
+        """Take the declarations of a command."""
+        self._command = command
+        self._prog = f"polygraphy {command.name}"
+        self._declared = {group: command.declared(group) for group in command.groups}
+        self._parser = _Parser(
+            prog=self._prog,
+            add_help=False,
+            usage=argparse.SUPPRESS,
+            formatter_class=lambda prog: _FORMATTER,
+        )
+        self._parser.add_argument("-h", "--help", action=_Help, nargs=0)
+        for group, options in self._declared.items():
+            for option in options:
+                _add(self._parser, f"{group.__name__}.{option.name}", option)
+
+    def __call__(self, words: Sequence[str]) -> Values:
+        """Return the option groups that some words stand for.
+
+        Raises:
+            CommandLineError: an option does not exist, lacks its value or has one that it cannot
+                take.
+            HelpRequested: one of the words is -h or --help.
+        """
+        declared = self._declared
+        everything = [each for options in declared.values() for each in options]
+        known, rest = split_rest(words, everything)
+        namespace, unknown = self._parser.parse_known_args(known)
+        if unknown:
+            missing = self._command.missing()
+            raise CommandLineError(_unknown(unknown, everything, missing), self._prog)
+        return Values(
+            {
+                group: group(**_values(namespace, group, options, self._prog, rest))
+                for group, options in declared.items()
+            }
+        )
 
 
 def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
@@ -140,15 +166,14 @@ def _values(
     return values
 
 
-def _unknown(words: Sequence[str], groups: Any, missing: Mapping[str, str]) -> str:
+def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[str, str]) -> str:
     """Say which words are not understood, and what may have been meant.
 
     Args:
         words: what nothing takes.
-        groups: the declarations that there are, by group.
+        declared: the declarations that there are.
         missing: flags that there are not, with a sentence that says what to do instead.
     """
-    declared = [option for options in groups for option in options]
     flags = [flag for option in declared for flag in option.flags]
     wrong = [word for word in words if word.startswith("-")]
     if not wrong:

@@ -23,7 +23,7 @@ from polygraphy.cli.errors import CommandLineError
 from polygraphy.cli.kinds import Flag, Ordered
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.option import Option, Options
-from polygraphy.cli.parser import parse
+from polygraphy.cli.parser import CommandParser
 from tests.cli.flags.words import (
     BASES,
     CHANGED_ON_THE_WAY,
@@ -69,8 +69,13 @@ def _changed(base: str, words: str) -> str:
 
 
 @functools.cache
+def parser(command: str) -> CommandParser:
+    return CommandParser(load(command))
+
+
+@functools.cache
 def parsed(command: str, words: tuple[str, ...]) -> Values:
-    return parse(load(command), words)
+    return parser(command)(words)
 
 
 @functools.cache
@@ -164,7 +169,7 @@ def test_a_program_is_saved_where_that_is_asked_for(command: str) -> None:
     loaded = load(command)
     keys = [key for key, _, _ in options(command) if key in _SAVED]
     assert len(keys) == 1
-    without, given = (parse(loaded, words) for words in lines_of(command, keys[0]))
+    without, given = map(parser(command), lines_of(command, keys[0]))
     assert loaded.destination(given) == "p.py"
     assert loaded.destination(without) in (None, "-")
 
@@ -180,7 +185,7 @@ def test_every_spelling_of_a_flag_is_the_same_flag() -> None:
             [first, *_] = [flag for flag in option.flags if flag in words] or [""]
             for flag in option.flags:
                 changed = [flag if word == first else word for word in words]
-                same = [parse(load(command), each)[group] for each in (words, changed)]
+                same = [parsed(command, tuple(each))[group] for each in (words, changed)]
                 assert same[0] == same[1], f"{flag} of {command}"
 
 

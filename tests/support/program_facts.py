@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 
 __all__ = ["constants_of", "facts_of"]
@@ -41,7 +42,7 @@ def _facts(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _copy(node: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(node), mode="eval").body
+    return copy.deepcopy(node)
 
 
 def _function(node: ast.expr) -> ast.expr:
