@@ -99,6 +99,7 @@ class DebugReduceCommand(Command):
             load={
                 "external_data_dir": model.external_data_dir,
                 "ignore_external_data": model.ignore_external_data or None,
+                "map_weights": True,
             },
             save={
                 "external_data_path": save.save_external_data,

@@ -89,7 +89,10 @@ class ReducibleOnnxModel:
         constants = self._constants(outside)
         fed = {value.name for value in self._inputs}
         cut = [name for name in outside if name not in constants and not self._is_weight(name)]
-        frozen = self._frozen([name for name in cut if name not in fed], fed & set(cut), starts)
+        computed = [name for name in cut if name not in fed]
+        frozen = self._frozen(computed, fed & set(cut), starts)
+        if frozen:
+            self._observe(computed)  # All at once: what becomes an input may be asked for, too.
 
         part: ModelProto = onnx.ModelProto()
         copy_frame(self._model, part)

@@ -31,7 +31,7 @@ def main() -> None:
         save_replay="polygraphy_debug_replay.json",
     )
     data_loader = StreamingDataLoader(["inputs.json"])
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     model = infer_shapes(model)
     reduction = reduce_model(
         model, iterations, data_loader=data_loader, mode="linear", save_inputs="reduced_inputs.json"

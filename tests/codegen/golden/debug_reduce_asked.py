@@ -15,7 +15,7 @@ def main() -> None:
     iterations = Iterations(
         AskUser(), artifact="polygraphy_debug.onnx", save_replay="polygraphy_debug_replay.json"
     )
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     model = infer_shapes(model)
     reduction = reduce_model(model, iterations)
     save_onnx(reduction.bad, path="identity_reduced.onnx")

@@ -23,7 +23,7 @@ def main() -> None:
     data_loader = DataLoader(
         input_metadata=TensorMetadata().add("x", dtype=None, shape=[1, 1, 2, 2])
     )
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     model = override_input_shapes(model, shapes={"x": [1, 1, 2, 2]})
     model = observe_shapes(model, data_loader=data_loader)
     model = convert_to_fp16(model)
