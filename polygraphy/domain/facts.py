@@ -47,11 +47,18 @@ class ModelFacts:
     input_hints: Mapping[str, InputHint] = Factory(dict)
 
 
+def _perhaps() -> bool:
+    return True
+
+
 class DeferredFacts:
-    """Facts that are found out when they are first asked for, and kept."""
+    """Facts that are found out when they are first asked for, and kept.
+
+    They go to another process as they are, if what finds them out does.
+    """
 
     def __init__(
-        self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = lambda: True
+        self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = _perhaps
     ) -> None:
         """Say how they are found out.
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.facts import OnnxFactFinder
-from polygraphy.domain.facts import InputHint, ModelFacts
+from polygraphy.domain.facts import DeferredFacts, InputHint, ModelFacts
+from tests.support import models
 
 
 def model(
@@ -211,3 +214,14 @@ def test_nothing_is_known_of_a_damaged_file(content: bytes, tmp_path: Path) -> N
     path.write_bytes(content)
     found = OnnxFactFinder().find(path)
     assert (found.input_hints, found.compute_dtypes) == ({}, {})
+
+
+def test_facts_go_to_another_process_before_they_are_found_out(tmp_path: Path) -> None:
+    models.save(models.identity_fp16(), tmp_path / "model.onnx")
+    finder = OnnxFactFinder()
+    for facts in (
+        finder.find(tmp_path / "model.onnx"),
+        DeferredFacts(partial(finder.find, tmp_path / "model.onnx")),
+    ):
+        arrived = pickle.loads(pickle.dumps(facts))
+        assert arrived.compute_dtypes == facts.compute_dtypes != {}
