@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from polygraphy.codegen.render import formatted
 from tests.codegen.commands import COMMANDS, RENDERED, rendered
 from tests.support import g2, replays
+from tests.support.forked import run_programs
 
 GOLDEN = Path(__file__).parent / "golden"
 SAVED_ACCURACY = Path(__file__).parents[1] / "data" / "nvidia" / "accuracy_quantile.json"
@@ -46,16 +45,11 @@ def test_every_program_runs(tmp_path: Path) -> None:
     g2.build(tmp_path)
     shutil.copy(SAVED_ACCURACY, tmp_path / "accuracy.json")
     replays.write(tmp_path / "replays" / "bad" / "0.json", {"conv": replays.algorithm(2)})
-    for name, (_, expected) in COMMANDS.items():
-        done = subprocess.run(
-            [sys.executable, str(GOLDEN / f"{name}.py")],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == expected, f"{name}:\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stdout + done.stderr
+    paths = [GOLDEN / f"{name}.py" for name in COMMANDS]
+    done = run_programs(paths, tmp_path)
+    for (name, (_, expected)), (code, said) in zip(COMMANDS.items(), done, strict=True):
+        assert code == expected, f"{name}:\n{said}"
+        assert "Traceback" not in said
     assert "Creating ONNX-Runtime" in (tmp_path / "run.log").read_text(encoding="utf-8")
     assert sorted(path.name for path in (tmp_path / "inputs").iterdir()) == [
         "0000000000.json",
