@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -59,6 +60,43 @@ def test_indices_are_legal_and_the_log_says_so(
     [feed] = load_json("i.json")
     assert 20 < feed["ids"].max() < 50
     assert set(feed["mask"].ravel()) == {0, 1}
+
+
+@pytest.mark.parametrize("runner", ["--onnxrt", "--onnx"])
+def test_a_mask_of_real_numbers_is_0_or_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run, runner: str
+) -> None:
+    """Where ``(1 - mask) * -10000`` is added to scores, as in many language models."""
+    from polygraphy.json import load_json
+
+    monkeypatch.chdir(tmp_path)
+    onnx.save(
+        onnx.parser.parse_model("""
+            <ir_version: 9, opset_import: ["" : 17]>
+            attention (float[2, 64] scores, float[2, 64] mask) => (float[2, 64] y)
+            <float one = {1}, float large = {-10000}>
+            {
+                inverted = Sub (one, mask)
+                bias = Mul (inverted, large)
+                masked = Add (scores, bias)
+                y = Softmax (masked)
+            }
+            """),
+        "attention.onnx",
+    )
+    run = f"polygraphy run attention.onnx {runner} --save-inputs i.json"
+    done = polygraphy(run)
+    assert done.code == 0
+    assert "mask | Takes whole numbers from 0 to 1" in done.out
+    assert "scores | Takes" not in done.out
+    [feed] = load_json("i.json")
+    assert feed["mask"].dtype == np.float32
+    assert set(feed["mask"].ravel()) == {0, 1}
+    assert len(set(feed["scores"].ravel())) > 64
+    done = polygraphy(f"{run} --val-range mask:[0.25,0.5]")
+    assert "mask | Takes" not in done.out
+    [feed] = load_json("i.json")
+    assert 0.25 <= feed["mask"].min() < feed["mask"].max() <= 0.5
 
 
 def test_a_range_that_is_given_wins(embedding: Path, polygraphy: Run) -> None:

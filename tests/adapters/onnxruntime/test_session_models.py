@@ -67,9 +67,28 @@ def test_what_is_too_large_is_noticed() -> None:
     assert module._serialized(TooLarge()) is None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("level", ["ENABLE_ALL", "ORT_DISABLE_ALL", "basic"])
-def test_levels_of_optimisation(level: str) -> None:
-    assert outputs(session_from_onnx(models.mlp(features=512), graph_optimization_level=level))
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        (None, "ORT_ENABLE_ALL"),
+        ("ENABLE_ALL", "ORT_ENABLE_ALL"),
+        ("ORT_DISABLE_ALL", "ORT_DISABLE_ALL"),
+        ("basic", "ORT_ENABLE_BASIC"),
+        ("extended", "ORT_ENABLE_EXTENDED"),
+    ],
+)
+def test_levels_of_optimisation(level: str | None, expected: str) -> None:
+    session = session_from_onnx(models.mlp(features=512), graph_optimization_level=level)
+    assert session.get_session_options().graph_optimization_level.name == expected
+    assert outputs(session)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, True), (True, True), (False, False)])
+def test_memory_is_kept_for_the_next_run_unless_that_is_not_wanted(
+    given: bool | None, expected: bool
+) -> None:
+    session = session_from_onnx(models.mlp(features=512), memory_arena=given)
+    assert session.get_session_options().enable_cpu_mem_arena is expected
 
 
 def test_an_unknown_level_is_named() -> None:
