@@ -12,7 +12,7 @@ from polygraphy.adapters.onnx.saving import SaveOnnx
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.subgraph import copy_frame, tensors_read
 from polygraphy.adapters.onnx.value_infos import described, input_metadata, value_info
-from polygraphy.domain.errors import ModelError
+from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.metadata import MetadataTuple, TensorMetadata
 from polygraphy.logger import G_LOGGER
 
@@ -189,7 +189,10 @@ class ReducibleOnnxModel:
         value = self._value(name)
         if value is not None and value.type.WhichOneof("value") != "tensor_type":
             return value
-        meta = self._known(name)
+        try:
+            meta = self._known(name)
+        except BackendError:  # The model cannot be run; whoever can run the part finds out itself.
+            return onnx.ValueInfoProto(name=name)
         shape = meta.shape
         if shape is not None:
             shape = [None if is_made_up(dim) else dim for dim in shape]

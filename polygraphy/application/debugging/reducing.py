@@ -86,6 +86,7 @@ def reduce_model(
         UnknownNameError: there is no such mode.
         UsageError: nothing may be reduced, or the mode keeps nothing.
         InconclusiveError: the model does not fail.
+        PolygraphyException: the model, or what its inputs hold, cannot be written.
     """
     if mode not in _SEARCHES:
         raise UnknownNameError("Mode", mode, _SEARCHES)
@@ -195,7 +196,12 @@ class _Parts:
         """Check the model as it is."""
         count = len(self.opened.dependencies)
         state = {"num_nodes": count, "part": "all"}
-        return self.iterations.run(lambda path: self._write(model, path), state=state)
+        outcome = self.iterations.run(
+            lambda path: self._write(model, path), state=state, unmade=Outcome.UNRESOLVED
+        )
+        if self.iterations.unmade:
+            raise self.iterations.unmade[-1]
+        return outcome
 
     def test(self, part: _Part, suffix: str, total: int | None = None) -> Outcome:
         """Check a part; `total` is how many nodes it is searched in."""

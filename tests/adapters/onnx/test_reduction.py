@@ -16,12 +16,13 @@ from onnx import TensorProto, helper
 from polygraphy.adapters.onnx.reduction import ReducibleOnnxModel
 from polygraphy.application.debugging.iterations import Iterations
 from polygraphy.application.debugging.reducing import Reduction, reduce_model
-from polygraphy.domain.errors import InconclusiveError, UsageError
+from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.domain.searches import Outcome
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.store import ResultStore
 from tests.support import models
 
+GOOD = Outcome.GOOD
 MODES = ("bisect", "linear", "ddmin")
 
 
@@ -212,6 +213,25 @@ def test_a_tensor_that_is_none_cannot_be_cut_and_the_search_goes_around_it() -> 
     assert reduced(model, fails_with("neg")).nodes == ["neg"]
     assert reduced(model, fails_with("concat")).nodes == ["split", "concat"]
     assert reduced(model, fails_with("split")).nodes == ["split"]
+
+
+def test_an_operator_that_nothing_can_run_is_found() -> None:
+    def check() -> Outcome:
+        return Outcome.BAD if "custom" in names_of(onnx.load("polygraphy_debug.onnx")) else GOOD
+
+    assert reduced(models.custom_op(), check).nodes == ["custom"]
+    tail = helper.make_node("Exp", ["y"], ["z"], name="tail")
+    model = models.custom_op()
+    model.graph.node.append(tail)
+    model.graph.output[0].name = "z"
+    assert reduced(model, check).nodes == ["custom"]
+
+
+def test_data_that_cannot_be_saved_are_no_failure_of_the_model(folder: Path) -> None:
+    model = models.custom_op()
+    with pytest.raises(InputError, match="no input data"):
+        reduced(model, lambda: Outcome.BAD, data_loader=[], save_inputs="inputs.json")
+    assert list(folder.iterdir()) == []
 
 
 def test_a_wrong_result_is_traced_to_its_node(folder: Path) -> None:
