@@ -166,6 +166,9 @@ def test_settings_of_a_comparison_are_passed_on() -> None:
     assert compare(runs, compare_func=SimpleCompareFunc(atol=1))
     assert compare(runs, False, [(0, 0)], None)
     assert compare(runs, fail_fast=True)[0].stats() == (1, 1, 2)
+    max_atol = SimpleCompareFunc(check_error_stat="max", atol=0.4)
+    assert not compare(runs, compare_func=max_atol)
+    assert compare(runs, compare_func=max_atol, check_average=True), "a third of 0 + 0.5 + 0.5"
     runs["a"][0]["extra"] = np.zeros(1)
     loose = SimpleCompareFunc(atol=1)
     assert not compare(runs, compare_func=loose)
