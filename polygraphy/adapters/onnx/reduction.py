@@ -192,7 +192,8 @@ class ReducibleOnnxModel:
         try:
             meta = self._known(name)
         except BackendError:  # The model cannot be run; whoever can run the part finds out itself.
-            return onnx.ValueInfoProto(name=name)
+            untyped: ValueInfoProto = onnx.ValueInfoProto(name=name)
+            return untyped
         shape = meta.shape
         if shape is not None:
             shape = [None if is_made_up(dim) else dim for dim in shape]
