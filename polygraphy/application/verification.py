@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ _ORIGINAL, _EDITED = "original", "edited"
 def verify(
     original: Any, edited: Any, data_loader: Any = None, compare_func: Any = None
 ) -> AccuracyResults:
-    """Run a model and an edited one on the same data, and compare all outputs of the latter.
+    """Run a model and an edited one on the same data, every iteration of them, and compare all
+    outputs of the latter.
 
     What the edited model takes that is inside the original one - it may be a part of it - is
     taken from there, with what it computes of the data.
@@ -47,20 +49,30 @@ def verify(
     for name, meta in then.items():  # The edited model may have fixed some dimensions.
         if name in asked:
             asked.add(name, asked[name].dtype, meta.shape)
-    feed_dict = _one_feed(asked, data_loader)
+    return compare_accuracy(
+        _runs(original, edited, then, _feeds(asked, data_loader)), compare_func=compare_func
+    )
+
+
+def _runs(
+    original: Any, edited: Any, then: TensorMetadata, feeds: Iterable[Mapping[str, Any]]
+) -> Iterator[RunResults]:
+    """Yield, iteration by iteration, what both models compute."""
+    observer = resolve(TensorObserver)
     outputs = observer.outputs(edited)
-    inside = [name for name in then if name not in feed_dict]
-    before = observer.observe(original, feed_dict, [*outputs, *inside])
-    feed_after = {name: before[name] if name in inside else feed_dict[name] for name in then}
-    for name, meta in then.items():  # It may take another data type, too.
-        if meta.dtype is not None and name not in inside:
-            feed_after[name] = np.asarray(feed_after[name], meta.dtype.numpy())
-    after = observer.observe(edited, feed_after, outputs)
-    runs = RunResults()
-    for runner, values in ((_ORIGINAL, before), (_EDITED, after)):
-        chosen = {name: values[name] for name in outputs}
-        runs.add([IterationResult(chosen, runner_name=runner)], runner_name=runner)
-    return compare_accuracy(runs, compare_func=compare_func)
+    for feed_dict in feeds:
+        inside = [name for name in then if name not in feed_dict]
+        before = observer.observe(original, feed_dict, [*outputs, *inside])
+        feed_after = {name: before[name] if name in inside else feed_dict[name] for name in then}
+        for name, meta in then.items():  # It may take another data type, too.
+            if meta.dtype is not None and name not in inside:
+                feed_after[name] = np.asarray(feed_after[name], meta.dtype.numpy())
+        after = observer.observe(edited, feed_after, outputs)
+        runs = RunResults()
+        for runner, values in ((_ORIGINAL, before), (_EDITED, after)):
+            chosen = {name: values[name] for name in outputs}
+            runs.add([IterationResult(chosen, runner_name=runner)], runner_name=runner)
+        yield runs
 
 
 def verify_runs(model: Any, data_loader: Any = None) -> bool:
@@ -71,25 +83,31 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
         data_loader: where the input data come from; generated unless given.
 
     Returns:
-        Whether its outputs hold neither NaN nor infinity.
+        Whether its outputs hold neither NaN nor infinity, in any iteration.
 
     Raises:
         InputError: there are no data.
         BackendError: the model cannot be run.
     """
     observer = resolve(TensorObserver)
-    feed_dict = _one_feed(observer.inputs(model), data_loader)
-    values = observer.observe(model, feed_dict, observer.outputs(model))
-    runs = RunResults()
-    runs.add([IterationResult(values, runner_name=_EDITED)], runner_name=_EDITED)
-    return validate(runs, check_inf=True)
+    names = observer.outputs(model)
+    passed = True
+    for feed_dict in _feeds(observer.inputs(model), data_loader):
+        values = observer.observe(model, feed_dict, names)
+        runs = RunResults()
+        runs.add([IterationResult(values, runner_name=_EDITED)], runner_name=_EDITED)
+        passed &= validate(runs, check_inf=True)
+    return passed
 
 
-def _one_feed(asked: TensorMetadata, data_loader: Any) -> dict[str, Any]:
+def _feeds(asked: TensorMetadata, data_loader: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the input data of every iteration, of which there must be one."""
     loader = DataLoader() if data_loader is None else data_loader
     if hasattr(loader, "input_metadata"):
         loader.input_metadata = asked
-    feed_dict: dict[str, Any] | None = next(iter(loader), None)
-    if feed_dict is None:
+    is_empty = True
+    for feed_dict in loader:
+        is_empty = False
+        yield feed_dict
+    if is_empty:
         raise InputError("There are no input data to verify the model with.")
-    return feed_dict

@@ -283,6 +283,19 @@ def test_verification_tells_what_changed() -> None:
     assert verify(model, part, DataLoader(val_range=(-1, -0.5)))
 
 
+def test_verification_takes_every_iteration_of_the_data() -> None:
+    feeds = [{"x": X.clip(1)}, {"x": X}]  # In the first one there is nothing below zero.
+    model, changed = parsed("y = Abs(x)"), parsed("y = Identity(x)")
+    assert verify(model, changed, feeds[:1])
+    [verdict] = verify(model, changed, feeds)
+    assert verdict.stats() == (1, 1, 2)
+    assert verify_runs(parsed("y = Log(x)"), feeds[:1])
+    assert not verify_runs(parsed("y = Log(x)"), feeds)
+    assert not verify_runs(parsed("y = Log(x)"), feeds[::-1])
+    with pytest.raises(InputError, match="no input data"):
+        verify(model, changed, [])
+
+
 def test_weights_that_were_taken_out_are_put_back_without_changing_the_model() -> None:
     model = g1.classifier()
     stripped = strip_weights(copied(model))
