@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -132,14 +133,17 @@ def test_an_error_of_a_runner_that_is_not_isolated_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_paths_are_passed_on(streaming: bool, store: MemoryResultStore) -> None:
+def test_paths_are_passed_on(streaming: bool, store: MemoryResultStore, tmp_path: Path) -> None:
     how: Any = {
         "save_inputs_path": "in.json",
         "save_outputs_path": "out.json",
+        "save_input_blob_path": str(tmp_path),
         "streaming": streaming,
     }
     list(Comparator.run([doubler("a")], counting_up(1), **how))
     assert set(store.values) == {"in.json", "out.json"}
+    [blob] = tmp_path.glob("*/x.bin")
+    assert blob.read_bytes() == np.float32([0]).tobytes()
 
 
 # Comparing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -251,6 +252,12 @@ def test_after_the_first_failure_nothing_more_is_run() -> None:
 def test_input_data_are_saved(store: MemoryResultStore) -> None:
     list(run(Workshop("a"), budget=0, iterations=2, save_inputs_path="inputs.json"))
     assert [feed["x"].tolist() for feed in store.iterate("inputs.json", dict)] == [[0], [1]]
+
+
+def test_input_data_are_saved_as_bare_bytes(tmp_path: Path) -> None:
+    list(run(Workshop("a"), budget=0, iterations=2, save_input_blob_path=str(tmp_path)))
+    saved = [path.read_bytes() for path in sorted(tmp_path.glob("*/x.bin"))]
+    assert saved == [np.float32([index]).tobytes() for index in range(2)]
 
 
 def test_what_was_computed_coarsely_before_stays_coarse() -> None:
