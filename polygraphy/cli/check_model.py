@@ -164,7 +164,4 @@ def _installed(usage: str, *, is_tensorflow: bool) -> tuple[str, ...]:
 def _data(
     values: Values, model: type[CheckedModelOptions] | type[ModelOptions], usage: str
 ) -> Data:
-    options = values[DataOptions]
-    if options.iterations is not None:
-        warn("--iterations: has no effect, because the model is run once.")
-    return data_of(options, values[model].input_shapes, usage)
+    return data_of(values[DataOptions], values[model].input_shapes, usage, only_first=True)

@@ -14,13 +14,20 @@ __all__ = ["data_of", "turns_of"]
 Shape = tuple[int, ...]
 
 
-def data_of(options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None, usage: str) -> Data:
+def data_of(
+    options: DataOptions,
+    shapes: Mapping[str, Sequence[Shape]] | None,
+    usage: str,
+    *,
+    only_first: bool = False,
+) -> Data:
     """Return where the data come from.
 
     Args:
         options: the options about data.
         shapes: the shapes given for each input.
         usage: the command, for messages.
+        only_first: whether the command runs the model on the first iteration alone.
 
     Raises:
         CommandLineError: the data have two sources, or a function two names.
@@ -34,9 +41,11 @@ def data_of(options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None, 
     if options.load_inputs or script:
         _warn_about_unused(options, shapes)
         return Data(load=options.load_inputs, script=script)
+    if only_first and options.iterations is not None:
+        warn("--iterations: without effect, because the model is run on the first data only.")
     return Data(
         seed=options.seed,
-        iterations=options.iterations,
+        iterations=None if only_first else options.iterations,
         val_range=options.val_range,
         shapes=turns_of(shapes or {}),
         backend_module=options.data_loader_backend_module,

@@ -112,7 +112,7 @@ class DebugReduceCommand(Command):
                 "reduce_inputs": False if chosen.no_reduce_inputs else None,
                 "save_inputs": results.save_inputs,
             },
-            data=data_of(values[DataOptions], shapes.model_input_shapes, usage),
+            data=data_of(values[DataOptions], shapes.model_input_shapes, usage, only_first=True),
             log=log_of(values[LogOptions]),
         ).render()
 

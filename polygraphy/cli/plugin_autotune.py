@@ -94,7 +94,7 @@ class PluginAutotuneCommand(Command):
             scripts=values[TuningPluginOptions].python_plugins,
             profiles=profiles,
             timing_cache=options.timing_cache,
-            data=data_of(values[DataOptions], shapes, usage),
+            data=data_of(values[DataOptions], shapes, usage, only_first=True),
             search={
                 "mode": options.autotune_mode,
                 "max_combinations": options.max_combinations,

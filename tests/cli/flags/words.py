@@ -666,6 +666,10 @@ WITHOUT_EFFECT: set[tuple[str, str]] = {
     ("template trt-config", "TrtPrecisionOptions.layer_precisions"),
     ("template trt-config", "TrtPrecisionOptions.strongly_typed"),
     ("template trt-config", "TrtTacticOptions.save_timing_cache"),
+    *(
+        (command, "DataOptions.iterations")
+        for command in ("check compatibility", "check lint", "debug reduce", "plugin autotune")
+    ),
 }
 """Options of a command that have no effect on their own there, which it says."""
 
