@@ -199,9 +199,7 @@ program.run(main)
 
 
 def test_a_saved_program_does_what_the_command_does(g2_dir: Path, polygraphy: Run) -> None:
-    polygraphy("polygraphy run identity.onnx --onnxrt --onnx --gen-script compare.py")
-    done = subprocess.run(
-        [sys.executable, "compare.py"], capture_output=True, text=True, check=False
-    )
+    polygraphy("polygraphy run identity.onnx --onnxrt --onnx --gen-script saved.py")
+    done = subprocess.run([sys.executable, "saved.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "PASSED | All outputs matched | Outputs: ['y']" in done.stdout

@@ -426,7 +426,11 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "C092": (
         "convert --fp-to-fp16 -o identity_fp16.onnx identity.onnx",
-        ("save_onnx(convert_to_fp16(onnx_from_path(MODEL)), path='identity_fp16.onnx')",),
+        (
+            "convert_to_fp16(onnx_from_path(MODEL, map_weights=True))",
+            "check_model(model)",
+            "save_onnx(model, path='identity_fp16.onnx')",
+        ),
     ),
     "C094": (
         "run --onnxrt identity.onnx --save-inputs inputs.json --save-outputs outputs_fp32.json",

@@ -43,7 +43,9 @@ def test_a_fixture_may_use_a_package(tmp_path: Path) -> None:
 @pytest.mark.parametrize("marker", [None, pytest.mark.extra])
 def test_a_test_that_nobody_would_run_is_found(marker: Any) -> None:
     skipped = item(Path("test_one.py"), marker)
-    reason = "('tests/test_one.py', 3, \"Skipped: could not import 'torch': No module named 'torch'\")"
+    reason = (
+        "('tests/test_one.py', 3, \"Skipped: could not import 'torch': No module named 'torch'\")"
+    )
     assert extra_packages.lacks_marker(skipped, reason) is (marker is None)
     assert not extra_packages.lacks_marker(skipped, "Skipped: could not import 'matplotlib'")
     assert not extra_packages.lacks_marker(skipped, "Skipped: no GPU")
