@@ -24,7 +24,7 @@ def assert_same(one: Summary, other: Summary) -> None:
     assert str(attrs.evolve(one, **sums)) == str(attrs.evolve(other, **sums))
     scale = max(abs(one.min), abs(one.max), 0.0) if one.size > one.nan else 0.0
     for name in sums:
-        unit = scale**2 if name == "var" and math.isfinite(scale**2) else scale
+        unit = scale * scale if name == "var" and math.isfinite(scale * scale) else scale
         found, expected = getattr(one, name), getattr(other, name)
         assert (
             str(found) == str(expected)  # NaN, too.
