@@ -1,5 +1,8 @@
 """Running models in several backends, and comparing what comes out."""
 
+from typing import Any
+
+from polygraphy import mod
 from polygraphy.application.comparator import Comparator
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare import (
@@ -116,14 +119,32 @@ SimpleThreshold = Tolerance
 
 
 class CompareFunc:
-    """The comparison functions under their old names."""
+    """The comparison functions under their old names, which warn."""
 
-    simple = SimpleCompareFunc
-    indices = IndicesCompareFunc
-    perceptual_metrics = PerceptualMetricsCompareFunc
+    @staticmethod
+    @mod.deprecate("2.0", "SimpleCompareFunc", name="CompareFunc.simple")
+    def simple(*args: Any, **kwargs: Any) -> SimpleCompareFunc:
+        """Return a `SimpleCompareFunc`, whose parameters these are."""
+        return SimpleCompareFunc(*args, **kwargs)
+
+    @staticmethod
+    @mod.deprecate("2.0", "IndicesCompareFunc", name="CompareFunc.indices")
+    def indices(*args: Any, **kwargs: Any) -> IndicesCompareFunc:
+        """Return an `IndicesCompareFunc`, whose parameters these are."""
+        return IndicesCompareFunc(*args, **kwargs)
+
+    @staticmethod
+    @mod.deprecate("2.0", "PerceptualMetricsCompareFunc", name="CompareFunc.perceptual_metrics")
+    def perceptual_metrics(*args: Any, **kwargs: Any) -> PerceptualMetricsCompareFunc:
+        """Return a `PerceptualMetricsCompareFunc`, whose parameters these are."""
+        return PerceptualMetricsCompareFunc(*args, **kwargs)
 
 
 class PostprocessFunc:
-    """The post-processing functions under their old names."""
+    """The post-processing functions under their old names, which warn."""
 
-    top_k = TopKPostprocessFunc
+    @staticmethod
+    @mod.deprecate("2.0", "TopKPostprocessFunc", name="PostprocessFunc.top_k")
+    def top_k(*args: Any, **kwargs: Any) -> TopKPostprocessFunc:
+        """Return a `TopKPostprocessFunc`, whose parameters these are."""
+        return TopKPostprocessFunc(*args, **kwargs)

@@ -529,4 +529,23 @@ def test_old_names_mean_the_new_things() -> None:
     from polygraphy import comparator
 
     assert comparator.SimpleThreshold is comparator.Tolerance
-    assert comparator.CompareFunc.simple is comparator.SimpleCompareFunc
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("CompareFunc.simple", "SimpleCompareFunc", {"rtol": 1e-3}),
+        ("CompareFunc.indices", "IndicesCompareFunc", {"index_tolerance": 1}),
+        ("PostprocessFunc.top_k", "TopKPostprocessFunc", {"k": 3}),
+    ],
+)
+def test_old_factories_work_and_warn(
+    old: str, new: str, words: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from polygraphy import comparator
+
+    owner, name = old.split(".")
+    made = getattr(getattr(comparator, owner), name)(**words)
+    assert type(made) is getattr(comparator, new)
+    assert vars(made) == vars(getattr(comparator, new)(**words))
+    assert f"{old} is deprecated" in capsys.readouterr().out
