@@ -69,6 +69,17 @@ def built_group(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 
 @pytest.fixture
+def plugin_registry() -> Generator[None, None, None]:
+    """Leave the registry of plugin references as it was."""
+    from polygraphy.backend.pluginref import OP_REGISTRY
+
+    before = dict(OP_REGISTRY)
+    yield
+    OP_REGISTRY.clear()
+    OP_REGISTRY.update(before)
+
+
+@pytest.fixture
 def g1_dir(
     built_group: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:

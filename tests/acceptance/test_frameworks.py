@@ -392,6 +392,7 @@ def test_without_pytorch_one_line_says_how_to_get_it(polygraphy: Any, folder: Pa
 # Plugin references.
 
 
+@pytest.mark.usefixtures("plugin_registry")
 def test_plugin_references_of_a_script(polygraphy: Any, folder: Path) -> None:
     onnx.save(models.custom_op(), "model.onnx")
     (folder / "references.py").write_text(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,7 @@ def double(attrs, x):
 """
 
 
-@pytest.fixture(autouse=True)
-def registry() -> Iterator[None]:
-    """Leave the registry as it was."""
-    before = dict(OP_REGISTRY)
-    yield
-    OP_REGISTRY.clear()
-    OP_REGISTRY.update(before)
+pytestmark = pytest.mark.usefixtures("plugin_registry")
 
 
 def run(model: Any, feed: dict[str, Any], **options: Any) -> dict[str, Any]:
