@@ -27,7 +27,7 @@ from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.onnx import OnnxCastOptions
 from polygraphy.cli.options.script import ScriptOptions
 from polygraphy.cli.options.surgeon import EditedModelOptions, EditSaveOptions, FallbackOptions
-from polygraphy.cli.surgeon_context import cast_steps
+from polygraphy.cli.surgeon_context import cast_steps, load_of, save_of
 from polygraphy.codegen.debugging import DebugReduceScript
 from polygraphy.codegen.surgeon import Step
 
@@ -96,16 +96,8 @@ class DebugReduceCommand(Command):
             output=output,
             min_good=results.min_good,
             steps=[*self._steps(values), *cast_steps(cast_of(values[OnnxCastOptions], usage))],
-            load={
-                "external_data_dir": model.external_data_dir,
-                "ignore_external_data": model.ignore_external_data or None,
-                "map_weights": True,
-            },
-            save={
-                "external_data_path": save.save_external_data,
-                "size_threshold": save.external_data_size_threshold,
-                "all_tensors_to_one_file": False if save.no_save_all_tensors_to_one_file else None,
-            },
+            load=load_of(model),
+            save=save_of(save),
             search={
                 "mode": chosen.mode,
                 "reduce_outputs": False if chosen.no_reduce_outputs else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import Any
 
 from polygraphy.cli.command import Values
 from polygraphy.cli.data_context import data_of
@@ -26,7 +27,16 @@ from polygraphy.codegen.onnx_model import Cast
 from polygraphy.codegen.script import Data
 from polygraphy.codegen.surgeon import Step, SurgeonScript
 
-__all__ = ["LOADED", "cast_steps", "check_fallback", "edit_of", "inference_steps", "trial_of"]
+__all__ = [
+    "LOADED",
+    "cast_steps",
+    "check_fallback",
+    "edit_of",
+    "inference_steps",
+    "load_of",
+    "save_of",
+    "trial_of",
+]
 
 LOADED = (EditedModelOptions,)
 """The groups about the model that is edited."""
@@ -73,20 +83,30 @@ def edit_of(
         model=path,
         output=output,
         steps=steps,
-        load={
-            "external_data_dir": model.external_data_dir,
-            "ignore_external_data": model.ignore_external_data or None,
-            "map_weights": True,
-        },
-        save={
-            "external_data_path": save.save_external_data,
-            "size_threshold": save.external_data_size_threshold,
-            "all_tensors_to_one_file": False if save.no_save_all_tensors_to_one_file else None,
-        },
+        load=load_of(model),
+        save=save_of(save),
         verifies=verifies,
         data=data or Data(),
         log=log_of(values[LogOptions]),
     )
+
+
+def load_of(model: EditedModelOptions) -> dict[str, Any]:
+    """Return the arguments of loading a model whose weights stay in its files."""
+    return {
+        "external_data_dir": model.external_data_dir,
+        "ignore_external_data": model.ignore_external_data or None,
+        "map_weights": True,
+    }
+
+
+def save_of(save: EditSaveOptions) -> dict[str, Any]:
+    """Return the arguments of saving an edited model, without its path."""
+    return {
+        "external_data_path": save.save_external_data,
+        "size_threshold": save.external_data_size_threshold,
+        "all_tensors_to_one_file": False if save.no_save_all_tensors_to_one_file else None,
+    }
 
 
 def _check_files(
