@@ -108,6 +108,18 @@ class Device(DeviceMemory, Protocol):
     def free_memory(self) -> int:
         """Return how many bytes could be allocated at best."""
 
+    def check_readable(self, address: int, gpu: int) -> None:
+        """Do nothing if a GPU can read the memory at an address.
+
+        Args:
+            address: of memory that somebody else allocated.
+            gpu: the index of the one that is to read it.
+
+        Raises:
+            InputError: it cannot, so that trying would end all work of this process on it: the
+                memory is another GPU's, or no GPU knows it.
+        """
+
     def create_stream(self) -> DeviceStream:
         """Return a new stream, ordered with respect to the default stream of the device."""
 

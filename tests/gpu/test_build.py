@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -217,3 +220,24 @@ def test_every_tensor_as_an_output(mlp: str) -> None:
         outputs = runner.infer({"x": X})
         assert {"h_relu", "y"} <= set(outputs)
         assert (outputs["h_relu"] >= 0).all()
+
+
+def test_ctrl_c_ends_a_command_that_builds(tmp_path: Path) -> None:
+    model, plan = tmp_path / "model.onnx", tmp_path / "model.plan"
+    model.write_bytes(models.mlp().SerializeToString())
+    plan.write_bytes(b"an older one")
+    command = [sys.executable, "-u", "-m", "polygraphy", "convert", str(model), "-o", str(plan)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "Building engine" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        said.extend(process.stdout)
+    assert process.wait() == 130, said
+    assert "Traceback" not in "".join(said)
+    assert plan.read_bytes() == b"an older one"

@@ -254,6 +254,93 @@ def test_the_gpu_can_be_named() -> None:
         TrtRunner(made, device=last + 1).activate()
 
 
+def test_an_address_of_the_host_is_refused_before_it_ends_the_work() -> None:
+    with TrtRunner(engine(engines.identity)) as runner:
+        runner.infer({"X": X})
+        with pytest.raises(InputError, match="no memory that a GPU can read"):
+            runner.infer({"X": X.ctypes.data})
+        np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+
+
+two_gpus = pytest.mark.skipif(
+    not has_gpu() or wrapper().device_count() < 2, reason="needs two GPUs"
+)
+
+
+@two_gpus
+def test_engines_are_built_and_run_on_the_gpu_that_was_chosen() -> None:
+    free = [_free(gpu) for gpu in (0, 1)]
+    with use_device(1):
+        made = engine(engines.identity)
+    with TrtRunner(made, device=1, optimization_profile=1) as runner:
+        large = np.ones((1 << 15, 16), np.float32)
+        np.testing.assert_array_equal(runner.infer({"X": large})["Y"], large)
+        assert runner.infer({"X": large}, copy_outputs_to_host=False)["Y"].ptr
+        assert wrapper().get_device() == 0
+        taken = [before - _free(gpu) for gpu, before in enumerate(free)]
+        assert taken[1] > 1 << 20
+        assert taken[0] < 1 << 20
+        pinned = runner.pinned_input("X", (64, 16))
+        pinned[...] = 3
+        np.testing.assert_array_equal(runner.infer({"X": pinned})["Y"], pinned)
+
+
+def _free(gpu: int) -> int:
+    with use_device(gpu):
+        return wrapper().memory_info()[0]
+
+
+@two_gpus
+@pytest.mark.parametrize("mode", MODES)
+def test_two_gpus_work_in_turn_and_at_once(mode: str) -> None:
+    with use_device(1):
+        second = engine(engines.identity)
+    errors: list[Any] = []
+
+    def work(runner: TrtRunner, seed: int, times: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(times):
+                feed = rng.standard_normal((int(rng.integers(1, 4)), 16), dtype=np.float32)
+                for _ in range(4):
+                    np.testing.assert_array_equal(runner.infer({"X": feed})["Y"], feed)
+        except BaseException as error:
+            errors.append(error)
+
+    with (
+        TrtRunner(engine(engines.identity), cuda_graph=mode) as one,
+        TrtRunner(second, device=1, cuda_graph=mode) as two,
+    ):
+        for seed in range(50):
+            work(one, seed, 1)
+            work(two, seed, 1)
+        threads = [
+            threading.Thread(target=work, args=args) for args in ((one, 1, 500), (two, 2, 500))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+@two_gpus
+def test_memory_of_the_other_gpu_is_refused_before_it_ends_the_work() -> None:
+    with use_device(1):
+        second = engine(engines.identity)
+    with TrtRunner(second, device=1) as runner, DeviceArray(dtype=np.float32) as array:
+        array.copy_from(X)
+        for given in (array, array.ptr, OnGpu(array)):
+            with pytest.raises(InputError, match="lies on GPU 0"):
+                runner.infer({"X": given}, check_inputs=False)
+            np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+        torch = pytest.importorskip("torch")
+        with pytest.raises(InputError, match="lies on GPU 0"):
+            runner.infer({"X": torch.from_numpy(X).cuda(0)})
+        there = runner.infer({"X": torch.from_numpy(X).cuda(1)}, copy_outputs_to_host=False)["Y"]
+        assert there.device.index == 1
+
+
 def test_tensors_of_pytorch() -> None:
     torch = pytest.importorskip("torch")
     with TrtRunner(engine(engines.identity)) as runner, torch.cuda.stream(torch.cuda.Stream()):

@@ -13,6 +13,7 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -53,6 +54,18 @@ class cudaMemcpyKind(IntEnum):
     cudaMemcpyDeviceToHost = 2
     cudaMemcpyDeviceToDevice = 3
     cudaMemcpyDefault = 4
+
+
+class cudaMemoryType(IntEnum):
+    cudaMemoryTypeUnregistered = 0
+    cudaMemoryTypeHost = 1
+    cudaMemoryTypeDevice = 2
+
+
+@dataclass(frozen=True)
+class cudaPointerAttributes:
+    type: cudaMemoryType
+    device: int
 
 
 class cudaStreamCaptureMode(IntEnum):
@@ -96,6 +109,7 @@ class FakeCudart:
         self.cudaStreamCaptureMode = cudaStreamCaptureMode
         self.cudaStream_t = int
         self._device: dict[int, np.ndarray[Any, Any]] = {}
+        self._owners: dict[int, int] = {}
         self._pinned: dict[int, np.ndarray[Any, Any]] = {}
         self._registered: dict[int, int] = {}
         self._streams: dict[int, FakeStream] = {0: FakeStream()}
@@ -212,7 +226,19 @@ class FakeCudart:
             return answer
         if size > self.total - self.allocated:
             return self._refuse(cudaError_t.cudaErrorMemoryAllocation, 1)
-        return OK, self._new(self._device, size)
+        address = self._new(self._device, size)
+        self._owners[address] = self._device_index
+        return OK, address
+
+    def cudaPointerGetAttributes(self, address: int) -> tuple[Any, ...]:
+        kinds = cudaMemoryType
+        answer = cudaPointerAttributes(kinds.cudaMemoryTypeUnregistered, -2)
+        if self._is_pinned(address, 0):
+            answer = cudaPointerAttributes(kinds.cudaMemoryTypeHost, 0)
+        for start, buffer in self._device.items():
+            if start <= address < start + max(buffer.nbytes, 1):
+                answer = cudaPointerAttributes(kinds.cudaMemoryTypeDevice, self._owners[start])
+        return self._answer("cudaPointerGetAttributes", answer)
 
     def _new(self, table: dict[int, np.ndarray[Any, Any]], size: int) -> int:
         buffer = np.full(size + 256, 0xA5, dtype=np.uint8)

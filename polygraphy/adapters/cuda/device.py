@@ -15,8 +15,8 @@ from polygraphy.adapters.cuda.array import DeviceView
 from polygraphy.adapters.cuda.graph import Graph
 from polygraphy.adapters.cuda.selection import use_device
 from polygraphy.adapters.cuda.stream import Event, Stream
-from polygraphy.adapters.cuda.wrapper import MemcpyKind, wrapper
-from polygraphy.domain.errors import BackendError
+from polygraphy.adapters.cuda.wrapper import MemcpyKind, MemoryType, wrapper
+from polygraphy.domain.errors import BackendError, InputError
 
 __all__ = ["CudaDevice", "Pinned"]
 
@@ -38,6 +38,21 @@ class CudaDevice:
     def free_memory(self) -> int:
         """Return how many bytes could be allocated at best."""
         return wrapper().memory_info()[0]
+
+    def check_readable(self, address: int, gpu: int) -> None:
+        """Do nothing if GPU `gpu` can read the memory at an address; InputError if not."""
+        memory, owner = wrapper().owner_of(address)
+        if memory is MemoryType.UNKNOWN:
+            raise InputError(
+                f"The address {address:#x} is no memory that a GPU can read.",
+                hint="Give the address of device memory that is still allocated, or an array of"
+                " NumPy.",
+            )
+        if memory is MemoryType.DEVICE and owner != gpu:
+            raise InputError(
+                f"The memory at {address:#x} lies on GPU {owner}, but is to be read on GPU {gpu}.",
+                hint=f"Copy it there, or run the engine with device={owner}.",
+            )
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of `nbytes` of new memory; BackendError when there is not enough."""

@@ -9,7 +9,7 @@ from polygraphy.adapters.cuda.errors import checked, failure, value_of
 from polygraphy.adapters.cuda.module import cudart
 from polygraphy.domain.errors import BackendError
 
-__all__ = ["Cuda", "MemcpyKind", "wrapper"]
+__all__ = ["Cuda", "MemcpyKind", "MemoryType", "wrapper"]
 
 # `cudaHostRegisterDefault` and `cudaHostAllocDefault`.
 _DEFAULT = 0
@@ -23,6 +23,15 @@ class MemcpyKind(IntEnum):
     DeviceToHost = 2
     DeviceToDevice = 3
     Default = 4
+
+
+class MemoryType(IntEnum):
+    """Whose memory an address belongs to, as the CUDA runtime tells it."""
+
+    UNKNOWN = 0
+    HOST = 1
+    DEVICE = 2
+    MANAGED = 3
 
 
 class Cuda:
@@ -119,6 +128,12 @@ class Cuda:
             checked(module.cudaMemcpy(dst, src, nbytes, how), doing)
         else:
             checked(module.cudaMemcpyAsync(dst, src, nbytes, how, stream_ptr), doing)
+
+    def owner_of(self, ptr: int) -> tuple[MemoryType, int]:
+        """Return what kind of memory is at an address, and the number of the GPU that has it."""
+        doing = f"look up the memory at {ptr:#x}"
+        attributes = value_of(cudart().cudaPointerGetAttributes(ptr), doing)
+        return MemoryType(int(attributes.type)), int(attributes.device)
 
     # Streams.
 

@@ -52,6 +52,7 @@ class DeviceInput:
         self.address = 0
         self.is_staged = False
         self._dtype = tensor.dtype
+        self._device = device
         self._stream = stream
         self._reused = reused
         self._block = DeviceBlock(device)
@@ -98,6 +99,8 @@ class DeviceInput:
         return self._read_in_place(address, array.shape)
 
     def _read_in_place(self, address: int, shape: Shape) -> bool:
+        if address not in (self.address, self._block.address):
+            self._device.check_readable(address, self._stream.device)
         self._staged = None
         return self._is_other(shape, address, is_staged=False)
 

@@ -96,3 +96,30 @@ def test_data_on_another_gpu_are_refused_before_the_engine_reads_them(trt: FakeT
     ):
         runner.infer({"X": OnGpu(array, 0)}, check_inputs=False)
     assert "execute_async_v3" not in trt.cuda.calls
+
+
+@pytest.mark.parametrize(
+    "given", [lambda array: array, lambda array: array.ptr], ids=["array", "address"]
+)
+def test_memory_of_another_gpu_is_refused_before_the_engine_reads_it(
+    trt: FakeTensorRT, given: Any
+) -> None:
+    trt.cuda.device_count = 2
+    with TrtRunner(identity(trt), device=1) as runner:
+        runner.infer({"X": X})
+        done = trt.cuda.calls.count("execute_async_v3")
+        with (
+            DeviceArray(X.shape, np.float32) as array,
+            pytest.raises(InputError, match=r"lies on GPU 0.*read on GPU 1.*device=0"),
+        ):
+            runner.infer({"X": given(array)}, check_inputs=False)
+        assert trt.cuda.calls.count("execute_async_v3") == done
+        np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+
+
+def test_an_address_that_no_gpu_knows_is_refused(trt: FakeTensorRT) -> None:
+    with TrtRunner(identity(trt)) as runner:
+        runner.infer({"X": X})
+        with pytest.raises(InputError, match="no memory that a GPU can read"):
+            runner.infer({"X": X.ctypes.data}, check_inputs=False)
+        np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
