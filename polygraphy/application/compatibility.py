@@ -55,21 +55,25 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         raise UsageError("No backend is there to be tried.")
     reports = resolve(ModelReports)
     results = []
+    told: set[str] = set()
     for backend, runner in runners.items():
-        reason = _failure(runner, DataLoader() if data_loader is None else data_loader)
+        reason = _failure(runner, DataLoader() if data_loader is None else data_loader, told)
         nodes = () if reason is None else _unsupported(model, backend)
         results.append(Compatibility(backend, reason, nodes))
         reports.compatibility(results[-1])
     return all(result.is_compatible for result in results)
 
 
-def _failure(runner: Runner, data_loader: Any) -> str | None:
-    """Return why a runner cannot run its model; None where it can."""
+def _failure(runner: Runner, data_loader: Any, told: set[str]) -> str | None:
+    """Return why a runner cannot run its model; None where it can. What was `told` about the data
+    is not told again.
+    """
     console = resolve(Console)
     try:
         with runner:
-            feeds = Feeds(data_loader, console)
+            feeds = Feeds(data_loader, console, told)
             feeds.describe_model_inputs([runner])
+            feeds.tell_if_more()
             runner.infer(FeedFitter(runner, console)(feeds.current))
     except (InputError, FileError, UnknownNameError, MissingDependencyError) as error:
         if isinstance(error, ModelError):

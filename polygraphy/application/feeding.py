@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import Facts, ModelFacts
 from polygraphy.domain.feed import fit_feed
+from polygraphy.domain.loading import ONLY_FIRST, has_more
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.console import Console
@@ -88,8 +91,13 @@ class Feeds:
     What the data loader assumed (its `notes`) is passed on to the console, each note once.
     """
 
-    def __init__(self, data_loader: Any, console: Console) -> None:
+    def __init__(self, data_loader: Any, console: Console, told: set[str] | None = None) -> None:
         """Start iterating; a loader over files says here what is missing.
+
+        Args:
+            data_loader: where the data come from.
+            console: whom notes are told.
+            told: notes that are known already, to which those are added that are told now.
 
         Raises:
             UsageError: it is nothing that can be iterated over.
@@ -102,7 +110,7 @@ class Feeds:
         self._loader = data_loader
         self._console = console
         self._feeds: Iterator[Feed] = iter(data_loader)
-        self._told: set[str] = set()
+        self._told: set[str] = set() if told is None else told
         self._current: Feed | None = None
 
     def describe_model_inputs(self, runners: Sequence[Runner]) -> None:
@@ -113,11 +121,9 @@ class Feeds:
         Raises:
             UsageError: there are no data.
         """
-        if runners and hasattr(self._loader, "input_metadata"):
-            metadata = runners[0].get_input_metadata(use_numpy_dtypes=False)
-            self._loader.input_metadata = TensorMetadata(metadata)
-        if runners and hasattr(self._loader, "model_facts"):
-            self._loader.model_facts = facts_of(runners[0])
+        if runners:
+            inputs = runners[0].get_input_metadata(use_numpy_dtypes=False)
+            describe_model(self._loader, inputs, partial(facts_of, runners[0]))
         self._take_first()
 
     def describe_model(self, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
@@ -130,10 +136,7 @@ class Feeds:
         Raises:
             UsageError: there are no data.
         """
-        if hasattr(self._loader, "input_metadata"):
-            self._loader.input_metadata = TensorMetadata(inputs)
-        if hasattr(self._loader, "model_facts"):
-            self._loader.model_facts = facts()
+        describe_model(self._loader, inputs, facts)
         self._take_first()
 
     @property
@@ -167,9 +170,7 @@ class Feeds:
         self._current = None
         feed = next(self._feeds, None)
         for note in getattr(self._loader, "notes", ()):
-            if note not in self._told:
-                self._told.add(note)
-                self._console.note(note)
+            self._tell(note)
         if feed is not None and not isinstance(feed, Mapping):
             raise UsageError(
                 "A data loader yields one dictionary from input names to arrays per iteration, not"
@@ -178,6 +179,18 @@ class Feeds:
             )
         self._current = feed
         return feed is not None
+
+    def tell_if_more(self) -> None:
+        """Note that only the first data are used, where there are others; nothing can be asked for
+        after that.
+        """
+        if has_more(self._loader, self._feeds):
+            self._tell(ONLY_FIRST)
+
+    def _tell(self, note: str) -> None:
+        if note not in self._told:
+            self._told.add(note)
+            self._console.note(note)
 
     def all_copied(self) -> list[Feed]:
         """Return all data from here on; a loader may reuse its arrays, so they are copied."""

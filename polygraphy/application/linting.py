@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
 from polygraphy.domain.feed import fit_feed
 from polygraphy.domain.lint import (
@@ -17,10 +19,13 @@ from polygraphy.domain.lint import (
     Source,
 )
 from polygraphy.domain.lint_rules import graph_findings
+from polygraphy.domain.loading import ONLY_FIRST, has_more
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.console import Console
+from polygraphy.ports.facts import FactFinder
 from polygraphy.ports.lint import ModelLinter, ModelTrial
 from polygraphy.ports.models import ModelReader, ModelReports
 from polygraphy.ports.text import TextFiles
@@ -85,7 +90,7 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     linter = resolve(ModelLinter, "onnx")
     feed = None
     if not source.ignore_external_data:
-        feed = _feed(model.graph, data_loader, more)
+        feed = _feed(source.path, model.graph, data_loader, more)
     try:
         findings = linter.lint(source, feed, trial)
     except MissingDependencyError as error:
@@ -94,23 +99,30 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     return LintReport.of(findings, more)
 
 
-def _feed(graph: Graph, data_loader: Any, more: list[LintEntry]) -> Mapping[str, Any] | None:
-    """Return input data for a graph; None, with an entry that says why, where there are none."""
+def _feed(
+    path: str, graph: Graph, data_loader: Any, more: list[LintEntry]
+) -> Mapping[str, Any] | None:
+    """Return input data for the graph of a model; None, with an entry that says why, where there
+    are none.
+    """
     metadata = TensorMetadata()
     for tensor in graph.inputs:
         if tensor.dtype is None or "(" in tensor.dtype:
             continue  # There are no data for what is no tensor.
         metadata.add(tensor.name, tensor.dtype, tensor.shape)
     loader = DataLoader() if data_loader is None else data_loader
-    if hasattr(loader, "input_metadata"):
-        loader.input_metadata = metadata
+    describe_model(loader, metadata, partial(resolve(FactFinder).find, path))
     if not metadata:
         return {}
     try:
-        feed = next(iter(loader), None)
+        feeds = iter(loader)
+        feed = next(feeds, None)
         if feed is None:
             more.append(LintEntry(INFO, Source.RUNTIME, "There are no input data to run it with."))
             return None
+        notes = [*getattr(loader, "notes", ()), *([ONLY_FIRST] if has_more(loader, feeds) else ())]
+        for note in notes:
+            resolve(Console).note(note)
         fitted, _ = fit_feed(feed, metadata)
     except PolygraphyException as error:
         if data_loader is not None:

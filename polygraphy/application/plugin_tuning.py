@@ -167,6 +167,7 @@ class _Tuning:
             loader = DataLoader() if self.data_loader is None else self.data_loader
             self._feeds = Feeds(loader, resolve(Console))
             self._feeds.describe_model_inputs([runner])
+            self._feeds.tell_if_more()
         return self._feeds.current
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from polygraphy.application.accuracy import compare_accuracy
+from polygraphy.application.feeding import Feeds
 from polygraphy.application.validation import validate
 from polygraphy.domain.accuracy import AccuracyResults
-from polygraphy.domain.errors import InputError
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.console import Console
+from polygraphy.ports.facts import FactFinder
 from polygraphy.ports.observation import TensorObserver
 
 __all__ = ["verify", "verify_runs"]
@@ -41,7 +44,7 @@ def verify(
         Verdicts, truthy when everything matched.
 
     Raises:
-        InputError: there are no data.
+        UsageError: there are no data.
         BackendError: a model cannot be run.
     """
     observer = resolve(TensorObserver)
@@ -50,7 +53,8 @@ def verify(
         if name in asked:
             asked.add(name, asked[name].dtype, meta.shape)
     return compare_accuracy(
-        _runs(original, edited, then, _feeds(asked, data_loader)), compare_func=compare_func
+        _runs(original, edited, then, _feeds(original, asked, data_loader)),
+        compare_func=compare_func,
     )
 
 
@@ -86,13 +90,13 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
         Whether its outputs hold neither NaN nor infinity, in any iteration.
 
     Raises:
-        InputError: there are no data.
+        UsageError: there are no data.
         BackendError: the model cannot be run.
     """
     observer = resolve(TensorObserver)
     names = observer.outputs(model)
     passed = True
-    for feed_dict in _feeds(observer.inputs(model), data_loader):
+    for feed_dict in _feeds(model, observer.inputs(model), data_loader):
         values = observer.observe(model, feed_dict, names)
         runs = RunResults()
         runs.add([IterationResult(values, runner_name=_EDITED)], runner_name=_EDITED)
@@ -100,14 +104,12 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
     return passed
 
 
-def _feeds(asked: TensorMetadata, data_loader: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the input data of every iteration, of which there must be one."""
-    loader = DataLoader() if data_loader is None else data_loader
-    if hasattr(loader, "input_metadata"):
-        loader.input_metadata = asked
-    is_empty = True
-    for feed_dict in loader:
-        is_empty = False
-        yield feed_dict
-    if is_empty:
-        raise InputError("There are no input data to verify the model with.")
+def _feeds(model: Any, asked: TensorMetadata, data_loader: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the input data of every iteration, of which there must be one; those that are generated
+    are legal for the model.
+    """
+    feeds = Feeds(DataLoader() if data_loader is None else data_loader, resolve(Console))
+    feeds.describe_model(asked, partial(resolve(FactFinder).find, model))
+    yield feeds.current
+    while feeds.advance():
+        yield feeds.current

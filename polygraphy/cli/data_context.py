@@ -13,6 +13,8 @@ __all__ = ["data_of", "turns_of"]
 
 Shape = tuple[int, ...]
 
+_ONLY_FIRST = "because the model is run on the first data only"
+
 
 def data_of(
     options: DataOptions,
@@ -40,14 +42,22 @@ def data_of(
         raise CommandLineError(message, usage)
     if options.load_inputs or script:
         _warn_about_unused(options, shapes)
-        return Data(load=options.load_inputs, script=script)
+        files = options.load_inputs
+        if only_first and len(files) > 1:
+            warn(f"--load-inputs {' '.join(files[1:])}: without effect, {_ONLY_FIRST}.")
+            files = files[:1]
+        return Data(load=files, script=script)
+    turns = turns_of(shapes or {})
     if only_first and options.iterations is not None:
-        warn("--iterations: without effect, because the model is run on the first data only.")
+        warn(f"--iterations: without effect, {_ONLY_FIRST}.")
+    if only_first and len(turns) > 1:
+        warn(f"All shapes of an input but the first: without effect, {_ONLY_FIRST}.")
+        turns = turns[:1]
     return Data(
         seed=options.seed,
         iterations=None if only_first else options.iterations,
         val_range=options.val_range,
-        shapes=turns_of(shapes or {}),
+        shapes=turns,
         backend_module=options.data_loader_backend_module,
     )
 

@@ -1,4 +1,4 @@
-"""Input data that were saved before."""
+"""Input data that were saved before, and what is said where only the first of them are used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.blobs import BlobFiles
 from polygraphy.ports.store import ResultStore
 
-__all__ = ["StreamingDataLoader"]
+__all__ = ["ONLY_FIRST", "StreamingDataLoader", "has_more"]
+
+ONLY_FIRST = (
+    "There are several iterations of input data: only the first is used, because the model is run"
+    " on the first data only."
+)
 
 
 class StreamingDataLoader:
@@ -68,3 +73,22 @@ class StreamingDataLoader:
 
     def __repr__(self) -> str:
         return f"StreamingDataLoader({[str(path) for path in self.paths]!r})"
+
+
+def has_more(data_loader: Any, rest: Iterator[Any]) -> bool:
+    """Tell whether a data loader has more than the first iteration, as far as that is known without
+    asking others for data that may overwrite the first.
+
+    Args:
+        data_loader: any data loader.
+        rest: its iterator, from which the first was taken; one over files is asked for the second.
+
+    Raises:
+        FileError: a file that comes next is missing or damaged.
+    """
+    if isinstance(data_loader, StreamingDataLoader):
+        return next(rest, None) is not None
+    try:
+        return len(data_loader) > 1
+    except TypeError:
+        return False

@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.json import save_json
 from tests.support import models
 
 Run = Callable[..., Any]
@@ -224,6 +225,22 @@ def test_data_and_sessions_of_a_check(folder: Path, polygraphy: Run) -> None:
     assert polygraphy("polygraphy check lint gather.onnx --val-range [0,3]").code == 0
     done = polygraphy("polygraphy check lint gather.onnx --val-range [100,200]")
     assert (done.code, "Name: look_up, Op: Gather" in done.out) == (1, True)
+    single = models.make(
+        "m", [helper.make_node("Gather", ["w", "i"], ["y"])],
+        [models.value("i", [2], TensorProto.INT64)], [models.value("y", [2])],
+        weights={"w": np.ones(1, np.float32)},
+    )  # fmt: skip
+    models.save(single, folder / "single.onnx")
+    done = polygraphy("polygraphy check lint single.onnx")
+    assert (done.code, "Takes whole numbers from 0 to 0" in done.out) == (0, True)
+
+
+def test_what_a_check_leaves_out_of_its_data_is_said(folder: Path, polygraphy: Run) -> None:
+    feed = {"x": np.ones((1, 8), np.float32)}
+    save_json([feed, feed], "two.json")
+    for check in ("lint mlp.onnx", "compatibility mlp.onnx --onnxrt --onnx"):
+        done = polygraphy(f"polygraphy check {check} --load-inputs two.json")
+        assert (done.code, done.out.count("only the first is used")) == (0, 1), done
 
 
 @pytest.mark.parametrize("content", [b"no model", b"\x08\x08\x3a\x05"])

@@ -11,6 +11,7 @@ from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.facts import ModelFacts
+from polygraphy.domain.loading import ONLY_FIRST
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.binding import bind
@@ -138,6 +139,19 @@ def test_a_loader_that_is_none_is_told(console: RecordingConsole) -> None:
 
 
 # Taking the data one after another.
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_that_only_the_first_data_are_used_is_told_once(
+    console: RecordingConsole, count: int
+) -> None:
+    told: set[str] = set()
+    for _ in range(2):
+        feeds = Feeds([feed(1)] * count, console, told)
+        feeds.describe_model_inputs([])
+        feeds.tell_if_more()
+        assert feeds.current["x"].tolist() == feed(1)["x"].tolist()
+    assert console.told("note") == ([(ONLY_FIRST,)] if count > 1 else [])
 
 
 def test_data_are_taken_one_by_one(console: RecordingConsole) -> None:

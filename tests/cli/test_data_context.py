@@ -55,6 +55,25 @@ def test_settings_of_generated_data_are_said_to_be_unused(
     assert capsys.readouterr().err == ""
 
 
+def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reason = "without effect, because the model is run on the first data only.\n"
+    several = DataOptions(load_inputs=("a.json", "b.json", "c.json"))
+    assert data_of(several, None, "check lint", only_first=True) == Data(load=("a.json",))
+    assert capsys.readouterr().err == f"[W] --load-inputs b.json c.json: {reason}"
+    made = data_of(DataOptions(iterations=3), None, "check lint", only_first=True)
+    assert made == Data()
+    assert capsys.readouterr().err == f"[W] --iterations: {reason}"
+    made = data_of(DataOptions(), {"x": ((1,), (2,))}, "check lint", only_first=True)
+    assert made == Data(shapes=({"x": [1]},))
+    assert capsys.readouterr().err == f"[W] All shapes of an input but the first: {reason}"
+    data_of(DataOptions(load_inputs=("a.json",)), {"x": ((1,),)}, "check lint", only_first=True)
+    data_of(DataOptions(), {"x": ((1,),)}, "check lint", only_first=True)
+    assert "without effect" not in capsys.readouterr().err
+    assert data_of(several, None, "run").load == several.load_inputs
+
+
 shapes = st.lists(st.tuples(st.integers(1, 9)), min_size=1, max_size=4)
 
 

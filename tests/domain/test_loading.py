@@ -9,7 +9,7 @@ import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.loading import StreamingDataLoader
+from polygraphy.domain.loading import StreamingDataLoader, has_more
 from polygraphy.ports.binding import bind
 from polygraphy.ports.store import ResultStore
 
@@ -109,3 +109,20 @@ def test_folders_may_be_refused(tmp_path: Path) -> None:
 
 def test_as_people_read_it() -> None:
     assert repr(StreamingDataLoader(["a", Path("b")])) == "StreamingDataLoader(['a', 'b'])"
+
+
+def test_whether_there_is_more_than_the_first_iteration(store: MemoryResultStore) -> None:
+    save(store, "one.json", 1)
+    save(store, "two.json", 1, 2)
+
+    def more(loader: Any) -> bool:
+        rest = iter(loader)
+        next(rest)
+        return has_more(loader, rest)
+
+    assert not more(StreamingDataLoader("one.json")) and more(StreamingDataLoader("two.json"))
+    assert more(StreamingDataLoader(["one.json", "one.json"]))
+    assert more([{}, {}]) and not more([{}])
+    # A generator may overwrite what it yielded when it is asked for more.
+    generator = ({"x": value} for value in (1, 2))
+    assert not more(generator) and next(generator) == {"x": 2}

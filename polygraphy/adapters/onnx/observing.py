@@ -5,18 +5,22 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.element_types import TypeInference
+from polygraphy.adapters.onnx.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph import clean, delete_where
 from polygraphy.adapters.onnx.shapes import value_infos
 from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.value_infos import input_metadata, set_shape, value_info
 from polygraphy.adapters.onnx.weights import all_graphs
+from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
+from polygraphy.domain.loading import ONLY_FIRST, has_more
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.logger import G_LOGGER
@@ -100,22 +104,25 @@ def _evaluated(model: ModelProto, names: Sequence[str]) -> Mapping[str, Any]:
             raise error from None
 
 
-def one_feed(model: ModelProto, data_loader: Any = None) -> dict[str, Any]:
+def one_feed(
+    model: ModelProto, data_loader: Any = None, *, only_first: bool = False
+) -> dict[str, Any]:
     """Return the data of one iteration for a model.
 
     Args:
         model: the model.
         data_loader: where they come from: an iterable of feed dictionaries, or one that is told in
             `input_metadata` what is asked for; generated unless given.
+        only_first: whether no other iteration is used elsewhere, which is said where there is one.
 
     Raises:
         InputError: there is none, or it lacks an input.
     """
     loader = DataLoader() if data_loader is None else evaluate(data_loader)
     asked = input_metadata(model)
-    if hasattr(loader, "input_metadata"):
-        loader.input_metadata = asked
-    feed_dict = next(iter(loader), None)
+    describe_model(loader, asked, partial(OnnxFactFinder().find, model))
+    feeds = iter(loader)
+    feed_dict = next(feeds, None)
     if feed_dict is None:
         raise InputError("There are no input data to run the model with.")
     missing = [name for name in asked if name not in feed_dict]
@@ -123,6 +130,8 @@ def one_feed(model: ModelProto, data_loader: Any = None) -> dict[str, Any]:
         raise InputError(f"The input data hold nothing for {', '.join(map(repr, missing))}.")
     for note in getattr(loader, "notes", ()):
         G_LOGGER.warning(note)
+    if only_first and has_more(loader, feeds):
+        G_LOGGER.warning(ONLY_FIRST)
     return {name: feed_dict[name] for name in asked}
 
 

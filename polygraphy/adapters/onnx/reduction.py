@@ -225,12 +225,6 @@ class ReducibleOnnxModel:
         if not missing:
             return
         if self._feed is None:
-            self._feed = self._first_feed()
+            self._feed = one_feed(self._model, self._loader, only_first=True)
         G_LOGGER.verbose(f"Running the model to find out what {missing} hold.")
         self._seen.update(OnnxTensorObserver().observe(self._model, self._feed, missing))
-
-    def _first_feed(self) -> dict[str, Any]:
-        count = len(self._loader) if hasattr(self._loader, "__len__") else None
-        if self._loader is not None and count != 1:
-            G_LOGGER.info("The first of the data tells what tensors hold where the model is cut.")
-        return one_feed(self._model, self._loader)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,13 @@ from polygraphy import mod
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx
 from polygraphy.domain.datatype import DataType
+from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import DataTypeConversionException, InputError
 from polygraphy.domain.feed import fit_feed
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.facts import FactFinder
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -59,7 +63,7 @@ def measure(
     """
     metadata = _input_metadata(model)
     if getattr(data, "input_metadata", metadata) is None:
-        data.input_metadata = metadata  # type: ignore[attr-defined]
+        describe_model(data, metadata, partial(resolve(FactFinder).find, model))
     collector = _MinMax() if method == "minmax" else _Histograms(method)
     count = 0
     session = _session(model, tensors) if tensors else None
@@ -107,7 +111,7 @@ def _fitted(
                 f" there is {list(feed_dict)}."
             )
         fitted, notes = fit_feed(feed_dict, metadata)
-        for note in notes:
+        for note in (*notes, *getattr(data, "notes", ())):
             if note not in told:
                 told.add(note)
                 G_LOGGER.warning(f"Calibration data: {note}")

@@ -22,7 +22,7 @@ from polygraphy.adapters.onnx.removing import remove_nodes
 from polygraphy.adapters.onnx.stripping import reconstruct_weights, restore_weights, strip_weights
 from polygraphy.adapters.onnx.tidying import clean_up, sort_nodes
 from polygraphy.application.verification import verify, verify_runs
-from polygraphy.domain.errors import FileError, InputError, ModelError, UnknownNameError, UsageError
+from polygraphy.domain.errors import FileError, ModelError, UnknownNameError, UsageError
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.synthesis import DataLoader
 from tests.adapters.onnx.running import alike, copied, run
@@ -292,8 +292,26 @@ def test_verification_takes_every_iteration_of_the_data() -> None:
     assert verify_runs(parsed("y = Log(x)"), feeds[:1])
     assert not verify_runs(parsed("y = Log(x)"), feeds)
     assert not verify_runs(parsed("y = Log(x)"), feeds[::-1])
-    with pytest.raises(InputError, match="no input data"):
+    with pytest.raises(UsageError, match="no input data"):
         verify(model, changed, [])
+
+
+def embedding(rows: int) -> onnx.ModelProto:
+    table = ", ".join(["2"] * rows)
+    weights = f"float[{rows}] table = {{{table}}}"
+    return parsed("y = Gather(table, i)", weights, inputs="int64[4] i")
+
+
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_generated_indices_are_legal(rows: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whole numbers are generated as 0 and 1 where nothing is known: too few, or too many."""
+    model, note = embedding(rows), f"Takes whole numbers from 0 to {rows - 1}"
+    assert verify(model, copied(model))
+    assert verify_runs(model)
+    assert observe_shapes(copied(model)).graph.output[0].name == "y"
+    assert capsys.readouterr().out.count(note) == 3
+    chosen = DataLoader(val_range=(0, 0))
+    assert verify(model, copied(model), chosen) and note not in capsys.readouterr().out
 
 
 def test_weights_that_were_taken_out_are_put_back_without_changing_the_model() -> None:
@@ -312,7 +330,7 @@ def test_a_model_that_gives_nan_or_infinity_does_not_pass() -> None:
     assert verify_runs(parsed("y = Abs(x)"))
     assert not verify_runs(parsed("y = Log(x)"), DataLoader(val_range=(-2, -1)))
     assert not verify_runs(parsed("z = Sub(x, x)  y = Reciprocal(z)"))
-    with pytest.raises(InputError, match="no input data"):
+    with pytest.raises(UsageError, match="no input data"):
         verify_runs(parsed("y = Abs(x)"), [])
 
 

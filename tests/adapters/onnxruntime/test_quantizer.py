@@ -56,6 +56,14 @@ def test_quantised_models_compute_nearly_the_same(method: str) -> None:
     assert 0 < error < 0.05
 
 
+def test_generated_data_are_legal_indices() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> m (int64[4] i) => (float[4, 2] y)
+        <float[1, 2] table = {1, 2}, float[2, 2] w = {1, 2, 3, 4}>
+        { e = Gather(table, i)  y = MatMul(e, w) }"""
+    model = onnx.parser.parse_model(text)
+    assert "QuantizeLinear" in {node.op_type for node in quantize(model, DataLoader()).graph.node}
+
+
 def test_convolutions_are_quantised_per_channel() -> None:
     quantized = quantize(models.conv_net(), feeds((2, 3, 16, 16)), method="minmax")
     scales = {one.name: one for one in quantized.graph.initializer}
