@@ -644,6 +644,10 @@ WORDS_OF_COMMANDS: dict[tuple[str, str], str] = {
         "--save-external-data + --no-save-all-tensors-to-one-file"
     ),
     ("convert", "ConvertOptions.convert_to"): "n.onnx > n --convert-to onnx",
+    **{  # They leave out what comes after the first data.
+        (command, "DataOptions.load_inputs"): "--load-inputs in.json"
+        for command in ("check compatibility", "check lint", "debug reduce", "plugin autotune")
+    },
 }
 """The same for one command, by command and ``Group.option``."""
 
