@@ -11,6 +11,7 @@ from polygraphy.cli.command import Command, Values
 from polygraphy.cli.data_context import data_of
 from polygraphy.cli.errors import CommandLineError, inform, warn
 from polygraphy.cli.given import flags_given
+from polygraphy.cli.log_context import log_of
 from polygraphy.cli.onnx_context import cast_of, onnx_of
 from polygraphy.cli.options.convert import ConvertOptions
 from polygraphy.cli.options.data import DataOptions
@@ -30,7 +31,6 @@ from polygraphy.cli.options.trt_config import TrtCapabilityOptions, TrtRtxOption
 from polygraphy.cli.options.trt_engine import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
 from polygraphy.cli.paths import check_paths
-from polygraphy.cli.run import log_of
 from polygraphy.cli.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.tf_context import TF_TYPES, graph_of, opset_of
 from polygraphy.cli.trt_checks import BUILD_GROUPS, CONFIG_GROUPS, warn_about_groups

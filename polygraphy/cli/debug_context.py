@@ -71,7 +71,12 @@ def check_of(
 
 
 def iterations_of(
-    values: Values, check: Check, group: IterationGroup, *, numbered: Sequence[str] = ()
+    values: Values,
+    check: Check,
+    group: IterationGroup,
+    *,
+    numbered: Sequence[str] = (),
+    results: Sequence[str | None] = (),
 ) -> Iterations:
     """Return what there is in each iteration.
 
@@ -80,6 +85,7 @@ def iterations_of(
         check: what decides.
         group: the options about iterations that the command has.
         numbered: files of which a copy is kept after each.
+        results: files that are written when the search is over, None for those that are not.
     """
     options: Any = values[group]
     artifacts = values[ArtifactOptions]
@@ -89,6 +95,7 @@ def iterations_of(
         "artifacts": list(artifacts.artifacts) or None,
         "artifacts_dir": artifacts.art_dir,
         "numbered": list(numbered) or None,
+        "results": [path for path in results if path is not None] or None,
         "iter_info": options.iter_info,
     }
     replay = _replay_of(values)

@@ -71,7 +71,13 @@ class _EngineCommand(Command):
     """Builds engines of a model."""
 
     def _script(
-        self, values: Values, words: Sequence[str], check_words: Sequence[str], *, asks: bool
+        self,
+        values: Values,
+        words: Sequence[str],
+        check_words: Sequence[str],
+        *,
+        asks: bool,
+        results: Sequence[str | None] = (),
     ) -> DebugEngineScript:
         """Return what both commands have in common.
 
@@ -80,6 +86,7 @@ class _EngineCommand(Command):
             words: the command line.
             check_words: the check command that does where none is given.
             asks: whether it only does where nobody can be asked.
+            results: files that the check writes.
         """
         usage = f"polygraphy {self.name}"
         model = _model(values, usage)
@@ -99,7 +106,9 @@ class _EngineCommand(Command):
         return DebugEngineScript(
             command=words,
             model=split_symbol(model)[0],
-            iterations=iterations_of(values, check, EngineIterationOptions, numbered=numbered),
+            iterations=iterations_of(
+                values, check, EngineIterationOptions, numbered=numbered, results=results
+            ),
             onnx=OnnxModel() if is_script else onnx,
             trt=TrtModel(
                 network=network_of(with_defaults(values), usage, is_script=is_script),
@@ -186,7 +195,8 @@ class DebugPrecisionCommand(_EngineCommand):
             written=[("--save-layer-outputs", golden.save_layer_outputs)],
         )
         check = _golden_check(values) if golden.golden_outputs is not None else []
-        script = self._script(values, words, check, asks=False)
+        results = [golden.save_layer_outputs]
+        script = self._script(values, words, check, asks=False, results=results)
         return evolve(
             script,
             precision=search.precision or "float32",

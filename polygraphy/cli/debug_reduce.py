@@ -92,7 +92,12 @@ class DebugReduceCommand(Command):
         return DebugReduceScript(
             command=words,
             model=path,
-            iterations=iterations_of(values, check_of(values, usage), ModelIterationOptions),
+            iterations=iterations_of(
+                values,
+                check_of(values, usage),
+                ModelIterationOptions,
+                results=(output, results.min_good),
+            ),
             output=output,
             min_good=results.min_good,
             steps=[*self._steps(values), *cast_steps(cast_of(values[OnnxCastOptions], usage))],

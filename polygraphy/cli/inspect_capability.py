@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import warn
+from polygraphy.cli.log_context import log_of
 from polygraphy.cli.options.capability import CapabilityOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.model_inspection import ExternalDataOptions, OneModelOptions
 from polygraphy.cli.options.onnx import OnnxShapeOptions
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.run import log_of
 from polygraphy.codegen.capability import InspectCapabilityScript
 from polygraphy.codegen.onnx_model import OnnxModel
 

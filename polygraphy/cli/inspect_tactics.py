@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.log_context import log_of
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.script import ScriptOptions
 from polygraphy.cli.options.tactics import ComparedReplaysOptions, ReplayOptions
-from polygraphy.cli.run import log_of
 from polygraphy.codegen.tactics import DiffTacticsScript, InspectTacticsScript
 
 __all__ = ["DebugDiffTacticsCommand", "InspectDiffTacticsCommand", "InspectTacticsCommand"]

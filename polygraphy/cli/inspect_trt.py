@@ -10,12 +10,11 @@ from polygraphy.cli.given import flags_given
 from polygraphy.cli.option import Options
 from polygraphy.cli.options.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.options.model_inspection import InspectedModelOptions, PageOptions
-from polygraphy.cli.options.onnx import OutputOptions
 from polygraphy.cli.options.trt_engine import TrtLoadOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
 from polygraphy.cli.options.trt_precision import TrtPrecisionOptions, TrtTypingOptions
-from polygraphy.cli.trt_checks import BUILD_GROUPS, NETWORK_GROUPS
-from polygraphy.cli.trt_context import loading_of, network_of
+from polygraphy.cli.trt_checks import NETWORK_GROUPS
+from polygraphy.cli.trt_context import loading_of, network_of, with_build_defaults
 from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["INSPECTED_GROUPS", "made_of"]
@@ -85,13 +84,10 @@ def _whole(model: ModelOptions, values: Values, groups: tuple[type[Options], ...
     """Return the options of some groups, and those of all others about builds as if they had been
     left out.
     """
-    whole: dict[Any, Any] = {
-        group: group() for group in (*BUILD_GROUPS, TrtPluginOptions, OutputOptions)
-    }
-    whole.update({group: values[group] for group in groups})
+    whole: dict[Any, Any] = {group: values[group] for group in groups}
     if TrtTypingOptions in groups:
         typing = values[TrtTypingOptions]
         whole[TrtPrecisionOptions] = TrtPrecisionOptions(
             layer_precisions=typing.layer_precisions, strongly_typed=typing.strongly_typed
         )
-    return Values({**whole, ModelOptions: model})
+    return with_build_defaults(Values({**whole, ModelOptions: model}))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import Any
+
+from attrs import asdict
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.data_context import data_of
 from polygraphy.cli.errors import CommandLineError, inform, warn
 from polygraphy.cli.given import flags_given
 from polygraphy.cli.log_context import log_of
+from polygraphy.cli.option import Options
 from polygraphy.cli.options.data import DataOptions
 from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.options.model import ModelOptions
 from polygraphy.cli.options.model_checks import CheckedModelOptions
 from polygraphy.cli.options.plugin_patterns import PluginChoiceOptions, PluginFolderOptions
 from polygraphy.cli.options.plugin_tuning import (
@@ -21,16 +26,47 @@ from polygraphy.cli.options.plugin_tuning import (
 )
 from polygraphy.cli.options.script import ScriptOptions
 from polygraphy.cli.options.surgeon import EditSaveOptions
+from polygraphy.cli.options.trt_config import (
+    TrtConfigOptions,
+    TrtDeviceOptions,
+    TrtPlanOptions,
+    TrtScriptOptions,
+)
+from polygraphy.cli.options.trt_network import TrtParserOptions, TrtPluginOptions
+from polygraphy.cli.options.trt_precision import TrtCalibrationOptions, TrtPrecisionOptions
 from polygraphy.cli.options.trt_profiles import TrtProfileOptions
+from polygraphy.cli.options.trt_tactics import TrtTacticOptions, TrtTimingOptions
 from polygraphy.cli.paths import check_paths
-from polygraphy.cli.trt_profiles import profiles_of
+from polygraphy.cli.trt_context import (
+    config_of,
+    network_of,
+    save_timing_cache_of,
+    with_build_defaults,
+)
+from polygraphy.cli.trt_paths import read_by_trt, written_by_trt
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.plugin_tuning import TunePluginsScript
 from polygraphy.codegen.plugins import MatchPluginsScript
+from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["PluginAutotuneCommand"]
 
 _CONFIG = "config.yaml"
+
+_BUILD_GROUPS: tuple[type[Options], ...] = (
+    TrtProfileOptions,
+    TrtPrecisionOptions,
+    TrtCalibrationOptions,
+    TrtTimingOptions,
+    TrtConfigOptions,
+    TrtPlanOptions,
+    TrtDeviceOptions,
+    TrtScriptOptions,
+    TrtParserOptions,
+)
+"""How engines are built. The tactics of single layers are left out: with each choice of plugins,
+there are other layers.
+"""
 
 
 class PluginAutotuneCommand(Command):
@@ -48,6 +84,7 @@ class PluginAutotuneCommand(Command):
         TuningPluginOptions,
         TuningConfigOptions,
         TuningOptions,
+        *_BUILD_GROUPS,
         DataOptions,
         EditSaveOptions,
         ScriptOptions,
@@ -80,8 +117,7 @@ class PluginAutotuneCommand(Command):
                 log=log_of(values[LogOptions]),
             ).render()
         options, save = values[TuningOptions], values[EditSaveOptions]
-        shapes = values[CheckedModelOptions].input_shapes
-        profiles = profiles_of(TrtProfileOptions(), shapes, usage)
+        trt = _trt_of(values, usage)
         return TunePluginsScript(
             command=words,
             model=path,
@@ -90,11 +126,14 @@ class PluginAutotuneCommand(Command):
             exclude=exclude,
             load_config=config.load_config_yaml,
             save_config=config.save_config_yaml,
-            libraries=list(values[TuningPluginOptions].plugin_libraries),
             scripts=values[TuningPluginOptions].python_plugins,
-            profiles=profiles,
-            timing_cache=options.timing_cache,
-            data=data_of(values[DataOptions], shapes, usage, only_first=True),
+            trt=trt,
+            data=data_of(
+                values[DataOptions],
+                values[CheckedModelOptions].input_shapes,
+                usage,
+                only_first=not trt.calibrates,
+            ),
             search={
                 "mode": options.autotune_mode,
                 "max_combinations": options.max_combinations,
@@ -118,10 +157,16 @@ class PluginAutotuneCommand(Command):
         config, options = values[TuningConfigOptions], values[TuningOptions]
         if values[EditSaveOptions].output is None and not config.skip_autotuning:
             inform(f"Saving to {output}, because no --output is given.")
-        if options.timing_cache is not None and options.no_timing_cache:
-            raise CommandLineError(
-                "--timing-cache and --no-timing-cache exclude each other. Choose one.", usage
-            )
+        timing = values[TrtTimingOptions]
+        for flag, path in (
+            ("--timing-cache", timing.timing_cache),
+            ("--load-timing-cache", timing.load_timing_cache),
+            ("--save-timing-cache", timing.save_timing_cache),
+        ):
+            if path is not None and options.no_timing_cache:
+                raise CommandLineError(
+                    f"{flag} and --no-timing-cache exclude each other. Choose one.", usage
+                )
         if config.skip_autotuning and config.load_config_yaml is not None:
             raise CommandLineError(
                 "--skip-autotuning only finds what matches, and --load-config-yaml says that it is"
@@ -129,11 +174,13 @@ class PluginAutotuneCommand(Command):
                 usage,
             )
         _warn_about_unused(values)
+        whole = _whole(values)
         check_paths(
             [
                 ("MODEL", values[CheckedModelOptions].path),
                 ("--load-config-yaml", config.load_config_yaml),
                 *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
+                *read_by_trt(whole, engines=False),
             ],
             [
                 ("-o/--output", None if config.skip_autotuning else output),
@@ -141,9 +188,34 @@ class PluginAutotuneCommand(Command):
                 ("--save-config-yaml", config.save_config_yaml),
                 ("--log-file", values[LogOptions].log_file),
                 ("--gen-script", values[ScriptOptions].gen_script),
+                *written_by_trt(whole),
             ],
             usage,
         )
+
+
+def _whole(values: Values) -> Values:
+    """Return the options with those of further groups about builds: as the command's own say, or
+    else as if they had been left out.
+    """
+    model, plugins = values[CheckedModelOptions], values[TuningPluginOptions].plugin_libraries
+    timing = asdict(values[TrtTimingOptions], recurse=False)
+    groups: dict[Any, Any] = {
+        TrtTacticOptions: TrtTacticOptions(**timing),
+        TrtPluginOptions: TrtPluginOptions(plugins=plugins),
+        ModelOptions: ModelOptions(model_file=model.path, input_shapes=model.input_shapes),
+    }
+    return with_build_defaults(Values({**{type(group): group for group in values}, **groups}))
+
+
+def _trt_of(values: Values, usage: str) -> TrtModel:
+    """Return how each engine is built."""
+    whole = _whole(values)
+    return TrtModel(
+        network=network_of(whole, usage, is_script=False),
+        config=config_of(whole, usage),
+        save_timing_cache=save_timing_cache_of(whole),
+    )
 
 
 def _tolerances(options: TuningOptions) -> dict[str, float]:
@@ -159,8 +231,16 @@ def _tolerances(options: TuningOptions) -> dict[str, float]:
 def _warn_about_unused(values: Values) -> None:
     unused: dict[str, list[str]] = {}
     if values[TuningConfigOptions].skip_autotuning:
-        groups = [TuningOptions, TuningPluginOptions, EditSaveOptions, DataOptions]
-        unused["nothing is run"] = flags_given(values, groups, besides=["--no-timing-cache"])
+        groups = [
+            TuningOptions,
+            TuningPluginOptions,
+            *_BUILD_GROUPS,
+            EditSaveOptions,
+            DataOptions,
+        ]
+        unused["nothing is run"] = flags_given(
+            values, groups, besides=["--no-timing-cache", "--fp32"]
+        )
     elif values[TuningOptions].autotune_mode != "exhaustive":
         given = flags_given(values, [TuningOptions])
         only = [flag for flag in given if flag in ("--max-combinations", "--threshold")]

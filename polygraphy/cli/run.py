@@ -49,7 +49,7 @@ from polygraphy.cli.run_plugins import plugged_of, rendered, with_flags
 from polygraphy.cli.trt_checks import BUILD_GROUPS
 from polygraphy.codegen.script import RunScript
 
-__all__ = ["RunCommand", "log_of"]
+__all__ = ["RunCommand"]
 
 
 class RunCommand(Command):

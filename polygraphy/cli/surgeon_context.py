@@ -10,6 +10,7 @@ from polygraphy.cli.command import Values
 from polygraphy.cli.data_context import data_of
 from polygraphy.cli.errors import CommandLineError, inform, warn
 from polygraphy.cli.given import flags_given
+from polygraphy.cli.log_context import log_of
 from polygraphy.cli.options.data import DataOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.onnx import OnnxShapeOptions
@@ -22,7 +23,6 @@ from polygraphy.cli.options.surgeon import (
     VerifyOptions,
 )
 from polygraphy.cli.paths import check_paths
-from polygraphy.cli.run import log_of
 from polygraphy.codegen.onnx_model import Cast
 from polygraphy.codegen.script import Data
 from polygraphy.codegen.surgeon import Step, SurgeonScript

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.data_context import data_of
 from polygraphy.cli.errors import CommandLineError, warn
 from polygraphy.cli.given import flags_given
-from polygraphy.cli.onnx_context import onnx_of
+from polygraphy.cli.log_context import log_of
+from polygraphy.cli.onnx_context import onnx_of, with_defaults
 from polygraphy.cli.options.data import DataOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.model import ModelOptions, model_type, split_symbol
-from polygraphy.cli.options.onnx import (
-    OnnxLoadOptions,
-    OnnxSaveOptions,
-    OnnxShapeOptions,
-    OutputOptions,
-)
+from polygraphy.cli.options.onnx import OnnxLoadOptions, OnnxShapeOptions, OutputOptions
 from polygraphy.cli.options.template import TemplateOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
 from polygraphy.cli.options.trt_precision import TrtPrecisionOptions
 from polygraphy.cli.options.trt_tactics import TrtTacticOptions
-from polygraphy.cli.run import log_of
-from polygraphy.cli.trt_checks import BUILD_GROUPS, CONFIG_GROUPS, NETWORK_GROUPS
-from polygraphy.cli.trt_context import config_of, network_of
+from polygraphy.cli.trt_checks import CONFIG_GROUPS, NETWORK_GROUPS
+from polygraphy.cli.trt_context import config_of, network_of, with_build_defaults
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.template_trt import TemplateConfigScript, TemplateNetworkScript
 from polygraphy.codegen.trt_model import TrtModel
@@ -102,7 +96,7 @@ class TemplateNetworkCommand(_TemplateCommand):
         given = flags_given(values, (ModelOptions, TrtPrecisionOptions), besides=_OF_NETWORKS)
         if given:
             warn(f"{', '.join(given)}: without effect, because the configuration decides it.")
-        whole = _with_defaults(values)
+        whole = with_build_defaults(with_defaults(values))
         onnx = onnx_of(whole, usage, is_loaded=parses) if parses else OnnxModel()
         return TemplateNetworkScript(
             command=words,
@@ -145,16 +139,7 @@ class TemplateConfigCommand(_TemplateCommand):
         return TemplateConfigScript(
             command=words,
             model=model if model is None or is_script else split_symbol(model)[0],
-            config=config_of(_with_defaults(values), usage),
+            config=config_of(with_build_defaults(values), usage),
             data=data_of(values[DataOptions], values[ModelOptions].input_shapes, usage),
             log=log_of(values[LogOptions]),
         ).render()
-
-
-def _with_defaults(values: Values) -> Values:
-    """Return the options, with those of further groups as if they had been left out."""
-    groups: dict[Any, Any] = {
-        group: group() for group in (*BUILD_GROUPS, OutputOptions, OnnxSaveOptions)
-    }
-    groups.update({type(group): group for group in values})
-    return Values(groups)

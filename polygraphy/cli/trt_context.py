@@ -28,16 +28,35 @@ from polygraphy.cli.options.trt_precision import (
 )
 from polygraphy.cli.options.trt_profiles import TrtProfileOptions
 from polygraphy.cli.options.trt_tactics import TrtTacticOptions
-from polygraphy.cli.trt_checks import is_calibrated, warn_about_unused
+from polygraphy.cli.trt_checks import BUILD_GROUPS, is_calibrated, warn_about_unused
 from polygraphy.cli.trt_profiles import profiles_of
 from polygraphy.codegen.trt_model import TrtCalibration, TrtConfig, TrtNetwork, TrtTactics
 
-__all__ = ["config_of", "loading_of", "network_of", "running_of", "save_timing_cache_of"]
+__all__ = [
+    "config_of",
+    "loading_of",
+    "network_of",
+    "running_of",
+    "save_timing_cache_of",
+    "with_build_defaults",
+]
 
 _LAYER_FLAGS = {"float16": "fp16", "bfloat16": "bf16", "int8": "int8", "float8": "fp8"}
 """The precision that TensorRT must be allowed, for a layer to compute in a data type."""
 
 _NATIVE_INSTANCENORM = "native_instancenorm"
+_REPORT_DLA = "report_capability_dla"
+
+
+def with_build_defaults(values: Values) -> Values:
+    """Return the options of a command, with all groups about builds that it lacks as if they had
+    been left out.
+    """
+    groups: dict[Any, Any] = {
+        group: group() for group in (*BUILD_GROUPS, TrtPluginOptions, OutputOptions)
+    }
+    groups.update({type(group): group for group in values})
+    return Values(groups)
 
 
 def config_of(values: Values, usage: str, **more: Any) -> TrtConfig:
@@ -179,9 +198,12 @@ def network_of(values: Values, usage: str, *, is_script: bool) -> TrtNetwork:
     # An ONNX model lacks its excluded outputs already, unless the network's are chosen anew.
     is_chosen_here = is_script or marks_all or options.trt_outputs or options.trt_outputs_by_type
     excluded = (every.exclude_outputs if is_chosen_here else ()) + options.trt_exclude_outputs
+    parsing = {} if is_script else _parsing(values)
+    reports = _REPORT_DLA in parsing.get("flags", ())
     return TrtNetwork(
         script=_network_script(values, usage) if is_script else None,
-        parsing={} if is_script else _parsing(values),
+        parsing=parsing,
+        parser_config=_parser_config(values) if reports else None,
         plugins=values[TrtPluginOptions].plugins,
         postprocess_scripts=options.trt_network_postprocess_script,
         mark_all=marks_all,
@@ -230,6 +252,18 @@ def _parsing(values: Values) -> dict[str, Any]:
         or None,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _parser_config(values: Values) -> TrtConfig:
+    """Return what the parser has to know of the configuration: on what layers run, and in which
+    precisions.
+    """
+    device = values[TrtDeviceOptions]
+    given = {"use_dla": device.use_dla, "allow_gpu_fallback": device.allow_gpu_fallback}
+    return TrtConfig(
+        precisions=_precisions(values[TrtPrecisionOptions]),
+        options={name: True for name, is_given in given.items() if is_given},
+    )
 
 
 def _formats(options: TrtTensorOptions) -> Any:

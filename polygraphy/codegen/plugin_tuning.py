@@ -10,6 +10,7 @@ from attrs import Factory, frozen
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 from polygraphy.codegen.script import Data, Log
+from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["TunePluginsScript"]
 
@@ -27,11 +28,9 @@ class TunePluginsScript:
         exclude: which are not.
         load_config: the file that says what matches; None to look for it.
         save_config: where that is saved; None for nowhere.
-        libraries: shared libraries with plugins.
         scripts: Python files that register plugins.
-        profiles: ranges of shapes of the inputs.
-        timing_cache: the timing cache of all builds.
-        data: with what data the model is run.
+        trt: how each engine is built, with the libraries that have plugins.
+        data: with what data the model is run, and calibrated.
         search: further arguments of the search.
         tolerances: by how much outputs may differ; empty for the usual.
         save: how the model is saved.
@@ -46,10 +45,8 @@ class TunePluginsScript:
     exclude: Sequence[str] | None = None
     load_config: str | None = None
     save_config: str | None = None
-    libraries: Sequence[str] = ()
     scripts: Sequence[str] = ()
-    profiles: Sequence[Any] = ()
-    timing_cache: str | None = None
+    trt: TrtModel = TrtModel()
     data: Data = Data()
     search: Mapping[str, Any] = Factory(dict)
     tolerances: Mapping[str, float] = Factory(dict)

@@ -40,7 +40,10 @@ class TemplateNetworkScript:
         """Whether where the network comes from is said in one expression."""
         network = self.trt.network
         return self.onnx.is_as_saved and network == TrtNetwork(
-            script=network.script, parsing=network.parsing, plugins=network.plugins
+            script=network.script,
+            parsing=network.parsing,
+            parser_config=network.parser_config,
+            plugins=network.plugins,
         )
 
     def render(self) -> str:

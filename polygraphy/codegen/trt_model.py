@@ -90,6 +90,7 @@ class TrtNetwork:
     Attributes:
         script: what makes it; else it is parsed from the ONNX model.
         parsing: arguments of `NetworkFromOnnxPath` and `NetworkFromOnnxModel` beside the model.
+        parser_config: the configuration that the parser knows; None for none.
         plugins: libraries that are loaded before.
         postprocess_scripts: what changes it first.
         mark_all: whether every tensor becomes an output, whatever `outputs` says.
@@ -105,6 +106,7 @@ class TrtNetwork:
 
     script: Symbol | None = None
     parsing: Mapping[str, Any] = Factory(dict)
+    parser_config: TrtConfig | None = None
     plugins: Sequence[str] = ()
     postprocess_scripts: Sequence[Symbol] = ()
     mark_all: bool = False

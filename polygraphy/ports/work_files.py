@@ -16,6 +16,13 @@ class WorkFiles(Protocol):
     def exists(self, path: str) -> bool:
         """Tell whether there is something at a path."""
 
+    def check_writable(self, path: str) -> None:
+        """Find out whether a file can be written, without leaving anything there.
+
+        Raises:
+            FileError: it cannot be.
+        """
+
     def remove(self, path: str) -> None:
         """Remove what is at a path, if anything is.
 

@@ -118,6 +118,16 @@ def test_what_was_there_before_is_not_overwritten(name: str) -> None:
     assert Path("there").read_text() == "mine"
 
 
+@pytest.mark.parametrize("place", ["folder", "file.txt/result.onnx"])
+def test_a_result_that_cannot_be_written_is_told_before(folder: Path, place: str) -> None:
+    (folder / "folder").mkdir()
+    (folder / "file.txt").touch()
+    iterations = Iterations(answers(), "a.onnx", results=["new/good.onnx", place])
+    with pytest.raises(FileError, match=place):
+        iterations.run(write)
+    assert sorted(path.name for path in folder.iterdir()) == ["file.txt", "folder"]
+
+
 def test_a_failed_build_has_failed_and_an_impossible_one_stops() -> None:
     def broken(path: str) -> None:
         raise BackendError("no")

@@ -111,6 +111,10 @@ FLAGS = {
     "--trt-cpps c.py:f": "PostprocessConfig(_, func=InvokeFromScript('c.py', name='f'))",
     "--plugins a.so b.so": f"LoadPlugins(plugins=['a.so', 'b.so'], obj={_PATH}(MODEL))",
     "--onnx-flags NATIVE_INSTANCENORM": f"{_PATH}(MODEL, flags=['native_instancenorm'])",
+    "--onnx-flags report_capability_dla --use-dla --fp16": (
+        f"{_PATH}(MODEL, config=CreateConfig(fp16=True, use_dla=True),"
+        " flags=['report_capability_dla'])"
+    ),
     "--plugin-instancenorm": f"{_PATH}(MODEL, plugin_instancenorm=True)",
     "--enable-uint8-asymmetric-quantization-dla": (
         f"{_PATH}(MODEL, flags=['enable_uint8_and_asymmetric_quantization_dla'])"

@@ -368,6 +368,7 @@ RENDERED: dict[str, str] = {
         " --plugin-libraries a.so --python-plugins register.py --input-shapes x:[2,8] --seed 3"
         " --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2"
         " --timing-cache t.cache --report report.txt --save-external-data weights.bin"
+        " --tactic-sources --pool-limit workspace:1G --int8 --layer-precisions a:fp16"
     ),
     "plugin_autotune_skipped": (
         "plugin autotune model.onnx --plugin-dir plugins --skip-autotuning --save-config-yaml"

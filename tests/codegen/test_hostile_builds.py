@@ -33,10 +33,11 @@ from polygraphy.cli.options.script import ScriptOptions
 from polygraphy.cli.options.surgeon import EditSaveOptions
 from polygraphy.cli.options.tactics import ComparedReplaysOptions, ReplayOptions
 from polygraphy.cli.options.template import TemplateOptions
+from polygraphy.cli.options.trt_config import TrtScriptOptions
 from polygraphy.cli.options.trt_engine import TrtLoadOptions
 from polygraphy.cli.options.trt_network import TrtNetworkOptions, TrtPluginOptions
 from polygraphy.cli.options.trt_precision import TrtCalibrationOptions, TrtPrecisionOptions
-from polygraphy.cli.options.trt_tactics import TrtTacticOptions
+from polygraphy.cli.options.trt_tactics import TrtTacticOptions, TrtTimingOptions
 from polygraphy.cli.plugin_autotune import PluginAutotuneCommand
 from polygraphy.cli.template_trt import TemplateConfigCommand, TemplateNetworkCommand
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
@@ -127,7 +128,15 @@ def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
                     plugin_libraries=(third,), python_plugins=(second,)
                 ),
                 TuningConfigOptions: TuningConfigOptions(save_config_yaml=f"{third}.yaml"),
-                TuningOptions: TuningOptions(report=f"{second}.txt", timing_cache=third),
+                TuningOptions: TuningOptions(report=f"{second}.txt"),
+                TrtTimingOptions: TrtTimingOptions(timing_cache=third),
+                TrtPrecisionOptions: TrtPrecisionOptions(
+                    int8=True, layer_precisions={second: "float16"}
+                ),
+                TrtCalibrationOptions: TrtCalibrationOptions(calibration_cache=log_file),
+                TrtScriptOptions: TrtScriptOptions(
+                    trt_config_postprocess_script=(third, "postprocess_config")
+                ),
                 EditSaveOptions: EditSaveOptions(output=f"{first}.onnx"),
             },
             {first, second, third},

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,41 +13,17 @@ from onnx import helper
 from polygraphy.adapters.tensorrt.capabilities import capabilities
 from polygraphy.adapters.tensorrt.gpu import has_gpu
 from polygraphy.adapters.tensorrt.module import is_installed
-from polygraphy.cli.main import main
 from polygraphy.domain.results import RunResults
 from polygraphy.domain.tactics import TacticReplay
-from polygraphy.logger import G_LOGGER
+from tests.gpu.commands import Run, run
 from tests.support import models
+
+__all__ = ["run"]  # The fixture that is used here.
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not has_gpu() or not is_installed(), reason="needs a GPU and TensorRT"),
 ]
-
-Run = Callable[[str], tuple[int, str]]
-
-
-@pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Run]:
-    """Return what runs a command line in a folder of its own, and answers exit code and output."""
-    monkeypatch.chdir(tmp_path)
-    before = dict(vars(G_LOGGER))
-
-    def call(line: str) -> tuple[int, str]:
-        words = shlex.split(line)
-        monkeypatch.setattr(sys, "argv", ["polygraphy", *words])
-        try:
-            code = main(words)
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        assert "Traceback" not in said.out + said.err
-        return code, said.out + said.err
-
-    yield call
-    vars(G_LOGGER).update(before)
 
 
 def overflowing() -> onnx.ModelProto:

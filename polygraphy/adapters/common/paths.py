@@ -11,7 +11,13 @@ from typing import IO, Any
 
 from polygraphy.domain.errors import FileError
 
-__all__ = ["atomic_file", "ensure_parent", "readable_file", "translated_os_errors"]
+__all__ = [
+    "atomic_file",
+    "check_writable",
+    "ensure_parent",
+    "readable_file",
+    "translated_os_errors",
+]
 
 
 def readable_file(path: str | Path, what: str = "File") -> Path:
@@ -82,6 +88,26 @@ def ensure_parent(path: str | Path) -> Path:
     with translated_os_errors(path.parent, "make the folder"):
         path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def check_writable(path: str | Path) -> None:
+    """Find out whether a file can be written, before the work whose result it will hold.
+
+    Nothing is left there: the file would be written beside its place, so that is tried, in the
+    folder or in the nearest one that exists.
+
+    Raises:
+        FileError: it cannot be.
+    """
+    given = Path(path)
+    with translated_os_errors(path, "write"):
+        if given.is_dir():
+            raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
+        if given.exists() and not given.is_file():
+            return  # A device or a pipe.
+        folder = next(each for each in Path(os.path.realpath(given)).parents if each.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 @contextmanager

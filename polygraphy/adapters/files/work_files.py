@@ -6,7 +6,12 @@ import shutil
 import time
 from pathlib import Path
 
-from polygraphy.adapters.common.paths import atomic_file, ensure_parent, translated_os_errors
+from polygraphy.adapters.common.paths import (
+    atomic_file,
+    check_writable,
+    ensure_parent,
+    translated_os_errors,
+)
 
 __all__ = ["DiskWorkFiles"]
 
@@ -20,6 +25,10 @@ class DiskWorkFiles:
     def exists(self, path: str) -> bool:
         """Tell whether there is something, be it a link that leads nowhere."""
         return Path(path).exists() or Path(path).is_symlink()
+
+    def check_writable(self, path: str) -> None:
+        """Try to write a file beside the place of another."""
+        check_writable(path)
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with what is in it."""

@@ -135,7 +135,7 @@ class _NetworkFromOnnx(BaseLoader):
                 raise UsageError(
                     f"flags={name}: the parser needs a builder configuration to report that.",
                     hint="Give one: NetworkFromOnnxPath(path, flags=[...], config="
-                    "CreateConfig(use_dla=True)); --gen-script saves a program to add it to.",
+                    "CreateConfig(use_dla=True)).",
                 )
             parser.set_flag(member)
         if self._plugin_instancenorm and has_flags:  # Without flags it is a plugin anyway.

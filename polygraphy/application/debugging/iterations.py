@@ -62,6 +62,7 @@ class Iterations:
         artifacts: Sequence[str] = (),
         artifacts_dir: str = "polygraphy_artifacts",
         numbered: Sequence[str] = (),
+        results: Sequence[str] = (),
         iter_info: str | None = None,
         load_replay: str | None = None,
         save_replay: str | None = None,
@@ -78,6 +79,8 @@ class Iterations:
             artifacts_dir: where these folders are.
             numbered: files of which a copy is kept after each iteration, with its number in front
                 of the extension: ``replay.0.json``.
+            results: files that are written when the search is over: that they can be is made sure
+                of before it begins.
             iter_info: the path of a JSON file that tells the check the number of the iteration.
             load_replay: a file of answers: what they are about is not checked again.
             save_replay: where answers are saved after each iteration. Beside it, with
@@ -92,6 +95,7 @@ class Iterations:
         self._artifacts = list(artifacts)
         self._folder = artifacts_dir
         self._numbered = list(numbered)
+        self._results = list(results)
         self._info = iter_info
         self._load = load_replay
         self._save = save_replay
@@ -176,6 +180,8 @@ class Iterations:
                     f"{path} exists, and would be overwritten and removed by each iteration.",
                     hint="Move it away, or name another path with --iter-artifact or --iter-info.",
                 )
+        for path in self._results:
+            files.check_writable(path)
         self._known = known
 
     def _remembered(self, key: str, state: Mapping[str, Any]) -> Outcome | None:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from polygraphy.cli.kinds import Choice, Flag, Shapes, Text
+from polygraphy.cli.kinds import Choice, Flag, Text
 from polygraphy.cli.option import Options, option
+from polygraphy.cli.options.model import model_shapes_option
 
 __all__ = ["ReduceOptions", "ReducedModelOptions", "ReducedShapeOptions"]
 
@@ -59,11 +60,8 @@ class ReduceOptions(Options):
 class ReducedShapeOptions(Options):
     """Shapes: those of the model that is reduced."""
 
-    model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
-        "--model-input-shapes",
-        "--model-inputs",
-        kind=Shapes(),
-        help="Give inputs these shapes, as in image:[1,3,224,224], also for generated data.",
+    model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
+        "Give inputs these shapes, as in image:[1,3,224,224], also for generated data."
     )
     no_shape_inference: bool = option(
         "--no-shape-inference", kind=Flag(), help="Do not infer shapes when the model is loaded."

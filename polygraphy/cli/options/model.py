@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os.path import isdir
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
 from polygraphy.cli.kinds import Choice, Shapes, Text
 from polygraphy.cli.option import Options, option
 
-__all__ = ["MODEL_TYPES", "ModelOptions", "model_type", "split_symbol"]
+__all__ = [
+    "MODEL_TYPES",
+    "ModelOptions",
+    "model_shapes_option",
+    "model_type",
+    "split_symbol",
+]
 
 MODEL_TYPES = (
     "frozen",
@@ -60,6 +67,11 @@ class ModelOptions(Options):
             " them in turn. They are TensorRT's profile where no --trt-min-shapes and the like are."
         ),
     )
+
+
+def model_shapes_option(help: str) -> Any:
+    """Return the option `--model-input-shapes` of commands whose model has no `--input-shapes`."""
+    return option("--model-input-shapes", "--model-inputs", kind=Shapes(), help=help)
 
 
 def model_type(options: ModelOptions) -> str | None:

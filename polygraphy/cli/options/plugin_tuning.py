@@ -94,11 +94,6 @@ class TuningOptions(Options):
         Number(minimum=0), of="the model without plugins", otherwise="1e-3 unless given."
     )
     atol: float | None = absolute_tolerance(Number(minimum=0), otherwise="1e-3 unless given.")
-    timing_cache: str | None = option(
-        "--timing-cache",
-        kind=Text("PATH"),
-        help="A timing cache that all builds use and add to; it is made if it is missing.",
-    )
     no_timing_cache: bool = option(
         "--no-timing-cache",
         kind=Flag(),

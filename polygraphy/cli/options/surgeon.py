@@ -7,8 +7,9 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.kinds import Choice, Flag, Integer, PerName, Shapes, Text, Texts
+from polygraphy.cli.kinds import Choice, Flag, Integer, PerName, Text, Texts
 from polygraphy.cli.option import Options, option
+from polygraphy.cli.options.model import model_shapes_option
 from polygraphy.cli.options.onnx import (
     Outputs,
     external_data_name,
@@ -88,12 +89,9 @@ class VerifyOptions(Options):
 class TrialShapeOptions(Options):
     """Trial Shapes: of the data with which the model is run, where it is."""
 
-    model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
-        "--model-input-shapes",
-        "--model-inputs",
-        kind=Shapes(),
-        help="Shapes of the data with which the model is run, as in image:[1,3,224,224]; 1 for each"
-        " open dimension unless given.",
+    model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
+        "Shapes of the data with which the model is run, as in image:[1,3,224,224]; 1 for each open"
+        " dimension unless given."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Union
+from typing import Any, Union
 
 from attrs import frozen
 
@@ -13,6 +13,22 @@ from polygraphy.cli.trt_kinds import Constraints, DataType, Members, PerNameOnly
 from polygraphy.cli.trt_names import CALIBRATORS
 
 __all__ = ["TrtCalibrationOptions", "TrtPrecisionOptions", "TrtTensorOptions", "TrtTypingOptions"]
+
+
+def _layer_precisions() -> Any:
+    return option(
+        "--layer-precisions",
+        kind=PerNameOnly(DataType(), "LAYER"),
+        help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
+    )
+
+
+def _strongly_typed(effect: str) -> Any:
+    return option(
+        "--strongly-typed",
+        kind=Flag(),
+        help=f"{effect} the data types of the model, and in no others.",
+    )
 
 
 @frozen
@@ -53,32 +69,16 @@ class TrtPrecisionOptions(Options):
             " or obey. LAYER:DTYPE ... gives data types, as --layer-precisions, and obeys."
         ),
     )
-    layer_precisions: Mapping[str, str] | None = option(
-        "--layer-precisions",
-        kind=PerNameOnly(DataType(), "LAYER"),
-        help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
-    )
-    strongly_typed: bool = option(
-        "--strongly-typed",
-        kind=Flag(),
-        help="Compute in the data types of the model, and in no others.",
-    )
+    layer_precisions: Mapping[str, str] | None = _layer_precisions()
+    strongly_typed: bool = _strongly_typed("Compute in")
 
 
 @frozen
 class TrtTypingOptions(Options):
     """TensorRT Precision: in which data types a network that is shown computes."""
 
-    layer_precisions: Mapping[str, str] | None = option(
-        "--layer-precisions",
-        kind=PerNameOnly(DataType(), "LAYER"),
-        help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
-    )
-    strongly_typed: bool = option(
-        "--strongly-typed",
-        kind=Flag(),
-        help="Show the network that computes in the data types of the model, and in no others.",
-    )
+    layer_precisions: Mapping[str, str] | None = _layer_precisions()
+    strongly_typed: bool = _strongly_typed("Show the network that computes in")
 
 
 @frozen

@@ -8,11 +8,11 @@ from polygraphy.cli.kinds import Flag, Text
 from polygraphy.cli.option import Options, option
 from polygraphy.cli.trt_kinds import Members
 
-__all__ = ["TrtTacticOptions"]
+__all__ = ["TrtTacticOptions", "TrtTimingOptions"]
 
 
 @frozen
-class TrtTacticOptions(Options):
+class TrtTimingOptions(Options):
     """TensorRT Tactics: which kernels may be chosen, and what is remembered about them."""
 
     timing_cache: str | None = option(
@@ -38,6 +38,17 @@ class TrtTacticOptions(Options):
         kind=Flag(),
         help="Keep no compiled code in the timing cache.",
     )
+    tactic_sources: tuple[str, ...] | None = option(
+        "--tactic-sources",
+        kind=Members("TacticSource", "SOURCE"),
+        help="Libraries that tactics may come from, such as cublas cudnn; none without any.",
+    )
+
+
+@frozen
+class TrtTacticOptions(TrtTimingOptions):
+    """TensorRT Tactics: which kernels may be chosen, and what is remembered about them."""
+
     save_tactics: str | None = option(
         "--save-tactics",
         "--save-tactic-replay",
@@ -54,9 +65,4 @@ class TrtTacticOptions(Options):
         "--exclude-tactics",
         kind=Text("PATH"),
         help="Do not choose the tactics that such a file names.",
-    )
-    tactic_sources: tuple[str, ...] | None = option(
-        "--tactic-sources",
-        kind=Members("TacticSource", "SOURCE"),
-        help="Libraries that tactics may come from, such as cublas cudnn; none without any.",
     )

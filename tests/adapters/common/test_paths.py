@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.common.paths import atomic_file
+from polygraphy.adapters.common.paths import atomic_file, check_writable
 from polygraphy.domain.errors import FileError
 
 
@@ -57,3 +57,24 @@ def test_a_pipe_is_written_also_where_its_path_leads_nowhere() -> None:
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         assert pipe.read() == b"text"
+
+
+def test_whether_a_file_can_be_written_is_found_out_without_a_trace(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.write_text("before", encoding="utf-8")
+    for path in (there, tmp_path / "new", tmp_path / "some" / "folder" / "new", os.devnull):
+        check_writable(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+    assert there.read_text(encoding="utf-8") == "before"
+    for path in (tmp_path, there / "new", "/proc/new"):
+        with pytest.raises(FileError, match=r"write|folder"):
+            check_writable(path)
+
+
+def test_whether_a_pipe_can_be_written_is_not_tried() -> None:
+    reader, writer = os.pipe()
+    try:
+        check_writable(f"/dev/fd/{writer}")
+    finally:
+        os.close(reader)
+        os.close(writer)

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 from polygraphy import constants, func
 from polygraphy.backend.trt import (
+    CreateConfig,
     CreateNetwork,
     LoadPlugins,
     MarkDebug,
@@ -33,6 +34,7 @@ from polygraphy.backend.trt import (
     onnx_like_from_network,
     set_tensor_datatypes,
 )
+from polygraphy.cli.trt_names import NAMES
 from polygraphy.domain.errors import (
     BackendError,
     FileError,
@@ -326,6 +328,18 @@ def test_weights_in_a_file_that_is_missing_are_told(rtx: Any, tmp_path: Path) ->
     (tmp_path / "weights.bin").unlink()
     with pytest.raises(FileError, match=r"weights\.bin.*--external-data-dir"):
         NetworkFromOnnxPath(str(path))()
+
+
+@pytest.mark.parametrize("flag", NAMES["OnnxParserFlag"])
+def test_every_flag_of_the_parser_can_be_set(rtx: Any, flag: str) -> None:
+    loader = NetworkFromOnnxBytes(
+        models.mlp().SerializeToString(), flags=[flag], config=CreateConfig()
+    )
+    if flag == "report_capability_dla":  # There is no DLA here, so it supports no node.
+        with pytest.raises(BackendError, match="DLA validation failed for layer"):
+            loader()
+    else:
+        assert loader()[1].num_outputs == 1
 
 
 def test_a_flag_that_needs_a_configuration_says_so(rtx: Any) -> None:

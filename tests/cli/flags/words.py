@@ -259,6 +259,15 @@ _RUN_FLAGS = {
     },
 }
 
+_TIMING_FLAGS = {
+    "timing_cache": "--timing-cache t",
+    "load_timing_cache": "--load-timing-cache t",
+    "save_timing_cache": "--save-timing-cache t",
+    "error_on_timing_cache_miss": "--error-on-timing-cache-miss",
+    "disable_compilation_cache": "--disable-compilation-cache",
+    "tactic_sources": "--tactic-sources cublas cudnn",
+}
+
 _TRT_FLAGS = {
     "TrtProfileOptions": {
         "trt_min_shapes": "--trt-min-shapes x:[1,2]",
@@ -285,16 +294,12 @@ _TRT_FLAGS = {
         ),
         "quantization_flags": "--quantization-flags calibrate_before_fusion",
     },
+    "TrtTimingOptions": _TIMING_FLAGS,
     "TrtTacticOptions": {
-        "timing_cache": "--timing-cache t",
-        "load_timing_cache": "--load-timing-cache t",
-        "save_timing_cache": "--save-timing-cache t",
-        "error_on_timing_cache_miss": "--error-on-timing-cache-miss",
-        "disable_compilation_cache": "--disable-compilation-cache",
+        **_TIMING_FLAGS,
         "save_tactics": "--save-tactics t",
         "load_tactics": "--load-tactics t",
         "exclude_tactics": "--exclude-tactics t",
-        "tactic_sources": "--tactic-sources cublas cudnn",
     },
     "TrtConfigOptions": {
         "workspace": "--workspace 1.5K",
@@ -520,7 +525,6 @@ _EDITING_FLAGS = {
         "threshold": "--autotune-mode exhaustive + --threshold 0.5",
         "rtol": "--rtol 0.5",
         "atol": "--atol 0.5",
-        "timing_cache": "--timing-cache t",
         "no_timing_cache": "--no-timing-cache",
         "report": "--report r.txt",
     },

@@ -46,6 +46,7 @@ def main() -> None:
             ]
         ),
         artifact="polygraphy_debug.engine",
+        results=["analysis.json"],
         save_replay="polygraphy_debug_replay.json",
     )
     find_layers_to_raise(raisable_layers(load_network), make_engine, iterations)

@@ -28,6 +28,7 @@ def main() -> None:
         artifact="polygraphy_debug.onnx",
         artifacts=["polygraphy_debug.onnx"],
         artifacts_dir="reduced",
+        results=["reduced.onnx", "good.onnx"],
         save_replay="polygraphy_debug_replay.json",
     )
     data_loader = StreamingDataLoader(["inputs.json"])

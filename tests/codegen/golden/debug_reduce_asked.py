@@ -13,7 +13,10 @@ MODEL = "identity.onnx"
 
 def main() -> None:
     iterations = Iterations(
-        AskUser(), artifact="polygraphy_debug.onnx", save_replay="polygraphy_debug_replay.json"
+        AskUser(),
+        artifact="polygraphy_debug.onnx",
+        results=["identity_reduced.onnx"],
+        save_replay="polygraphy_debug_replay.json",
     )
     model = onnx_from_path(MODEL, map_weights=True)
     model = infer_shapes(model)

@@ -18,6 +18,7 @@ def main() -> None:
     iterations = Iterations(
         CheckCommand(["true"]),
         artifact="polygraphy_debug.onnx",
+        results=["identity_reduced.onnx"],
         save_replay="polygraphy_debug_replay.json",
     )
     data_loader = DataLoader(

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Find the plugins that make model.onnx quicker.
 
-polygraphy plugin autotune model.onnx --plugin-dir plugins --load-config-yaml chosen.yaml --plugin-libraries a.so --python-plugins register.py --input-shapes x:[2,8] --seed 3 --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2 --timing-cache t.cache --report report.txt --save-external-data weights.bin
+polygraphy plugin autotune model.onnx --plugin-dir plugins --load-config-yaml chosen.yaml --plugin-libraries a.so --python-plugins register.py --input-shapes x:[2,8] --seed 3 --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2 --timing-cache t.cache --report report.txt --save-external-data weights.bin --tactic-sources --pool-limit workspace:1G --int8 --layer-precisions a:fp16
 """
 
 from runpy import run_path
@@ -9,11 +9,13 @@ from runpy import run_path
 from polygraphy import program
 from polygraphy.backend.onnx import OnnxFromPath, save_onnx
 from polygraphy.backend.trt import (
+    Calibrator,
     CreateConfig,
     EngineFromNetwork,
     LoadPlugins,
     NetworkFromOnnxModel,
     Profile,
+    SetLayerPrecisions,
     TrtRunner,
 )
 from polygraphy.common import TensorMetadata
@@ -31,20 +33,27 @@ PLUGINS = "plugins"
 
 
 def make_runner(chosen: list[PluginMatch]) -> TrtRunner:
-    return TrtRunner(
-        EngineFromNetwork(
-            LoadPlugins(
-                plugins=["a.so"],
-                obj=NetworkFromOnnxModel(ReplacePlugins(OnnxFromPath(MODEL), PLUGINS, chosen)),
-            ),
-            config=CreateConfig(
-                profiles=[Profile().add("x", min=[2, 8], opt=[2, 8], max=[2, 8])],
-                load_timing_cache="t.cache",
-            ),
-            save_timing_cache="t.cache",
-        ),
-        device_times=True,
+    data_loader = DataLoader(
+        seed=3, input_metadata=TensorMetadata().add("x", dtype=None, shape=[2, 8])
     )
+    calibrator = Calibrator(data_loader)
+    load_network = LoadPlugins(
+        plugins=["a.so"],
+        obj=NetworkFromOnnxModel(ReplacePlugins(OnnxFromPath(MODEL), PLUGINS, chosen)),
+    )
+    load_network = SetLayerPrecisions(load_network, layer_precisions={"a": "float16"})
+    create_config = CreateConfig(
+        int8=True,
+        calibrator=calibrator,
+        profiles=[Profile().add("x", min=[2, 8], opt=[2, 8], max=[2, 8])],
+        load_timing_cache="t.cache",
+        tactic_sources=[],
+        memory_pool_limits={"workspace": 1073741824},
+    )
+    build_engine = EngineFromNetwork(
+        load_network, config=create_config, save_timing_cache="t.cache"
+    )
+    return TrtRunner(build_engine, device_times=True)
 
 
 def main() -> None:
