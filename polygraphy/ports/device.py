@@ -151,5 +151,7 @@ class Device(DeviceMemory, Protocol):
             BackendError: the work cannot be captured.
         """
 
-    def view(self, address: int, shape: Sequence[int], dtype: Any) -> Any:
-        """Return an array over memory of the device, as `polygraphy.cuda.DeviceView`."""
+    def view(self, address: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> Any:
+        """Return an array over memory of the device, as `polygraphy.cuda.DeviceView`, which keeps
+        what owns the memory, if that is given.
+        """

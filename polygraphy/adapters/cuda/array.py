@@ -30,10 +30,12 @@ class DeviceView:
         ptr: the address of the memory.
         shape: a tuple.
         dtype: a NumPy data type; those that NumPy itself lacks are of `ml_dtypes`.
+        owner: what owns the memory, if this view is to keep it.
     """
 
-    def __init__(self, ptr: int, shape: Sequence[int], dtype: Any) -> None:
+    def __init__(self, ptr: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> None:
         """Describe memory; `dtype` is NumPy's, or one of `polygraphy.datatype.DataType`."""
+        self.owner = owner
         self.ptr = int(ptr)
         self.shape = tuple(shape)
         self.dtype: np.dtype[Any] = _numpy_dtype(dtype)

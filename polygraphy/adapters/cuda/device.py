@@ -104,9 +104,9 @@ class CudaDevice:
         """Write down the work that `work` queues, without doing it; see the port."""
         return Graph(work, stream)
 
-    def view(self, address: int, shape: Sequence[int], dtype: Any) -> DeviceView:
-        """Return an array over memory of the device."""
-        return DeviceView(address, shape, dtype)
+    def view(self, address: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> DeviceView:
+        """Return an array over memory of the device, which keeps its owner."""
+        return DeviceView(address, shape, dtype, owner)
 
 
 class Pinned:

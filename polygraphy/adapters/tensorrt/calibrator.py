@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.adapters.common.foreign import host_array, place
 from polygraphy.adapters.common.paths import atomic_file, translated_os_errors
 from polygraphy.adapters.tensorrt.callbacks import guarded
 from polygraphy.adapters.tensorrt.capabilities import capabilities
-from polygraphy.adapters.tensorrt.foreign import host_array, place
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import InputError, UnknownNameError

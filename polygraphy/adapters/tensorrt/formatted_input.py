@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.tensorrt.foreign import host_array, place
+from polygraphy.adapters.common.foreign import host_array, place
 from polygraphy.adapters.tensorrt.layout import Layout
 from polygraphy.adapters.tensorrt.memory import DeviceBlock, PinnedMemory
 from polygraphy.adapters.tensorrt.refusals import wrong_dtype

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.tensorrt.foreign import host_array, place
+from polygraphy.adapters.common.foreign import brought_to_host, host_array, place
 from polygraphy.adapters.tensorrt.memory import DeviceBlock, PinnedMemory, ReusedArrays
 from polygraphy.adapters.tensorrt.refusals import wrong_dtype
 from polygraphy.adapters.tensorrt.tensors import IoTensor
@@ -178,7 +178,7 @@ class HostInput:
 
     def feed(self, array: Any) -> bool:
         """Take the values; see `DeviceInput.feed`. Other values may mean other shapes."""
-        values = self._on_host(array)
+        values = brought_to_host(self.tensor.name, array)
         if values.dtype != self.tensor.dtype:
             raise wrong_dtype(self.tensor, values.dtype)
         mine = self._values
@@ -190,21 +190,6 @@ class HostInput:
         self.shape = values.shape
         self.address = mine.__array_interface__["data"][0]
         return True
-
-    def _on_host(self, array: Any) -> Array:
-        if isinstance(array, int):
-            raise InputError(
-                f"The values of input {self.tensor.name!r} are read on the host: an address will"
-                " not do.",
-                hint="Give an array of NumPy.",
-            )
-        if hasattr(array, "copy_to") and hasattr(array, "ptr"):
-            array = array.numpy()
-        elif hasattr(array, "is_cuda"):
-            array = array.cpu()
-        elif hasattr(type(array), "__cuda_array_interface__") and hasattr(array, "get"):
-            array = array.get()
-        return host_array(array)
 
     @property
     def identity(self) -> object:

@@ -14,6 +14,7 @@ from typing import Any, Union
 
 from attrs import frozen
 
+from polygraphy.adapters.common.torch_tensors import as_torch, has_torch
 from polygraphy.adapters.tensorrt.contexts import Contexts
 from polygraphy.adapters.tensorrt.debug_tensors import DebugTensors, listen
 from polygraphy.adapters.tensorrt.formatted_input import FormattedInput
@@ -27,7 +28,6 @@ from polygraphy.adapters.tensorrt.refusals import refused
 from polygraphy.adapters.tensorrt.scratch import Scratch
 from polygraphy.adapters.tensorrt.tensors import IoTensor
 from polygraphy.adapters.tensorrt.timing import DeviceTimes, Stopwatch
-from polygraphy.adapters.tensorrt.torch_tensors import as_torch, has_torch
 from polygraphy.domain.errors import BackendError, InputError
 from polygraphy.domain.formatted import FormattedArray
 from polygraphy.ports.device import Device, DeviceStream

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.tensorrt.foreign import is_torch
+from polygraphy.adapters.common.foreign import is_torch
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import DataTypeConversionException
 
@@ -42,5 +42,6 @@ def _tensor(output: Any) -> Any:
     if isinstance(output, np.ndarray):
         raw = torch.from_numpy(output.reshape(-1).view(np.uint8))
     else:
-        raw = torch.as_tensor(type(output)(output.ptr, (output.nbytes,), np.uint8), device="cuda")
+        view = type(output)(output.ptr, (output.nbytes,), np.uint8, output.owner)
+        raw = torch.as_tensor(view, device="cuda")
     return raw.view(dtype).reshape(tuple(output.shape))

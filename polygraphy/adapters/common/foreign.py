@@ -14,7 +14,7 @@ import numpy as np
 from polygraphy.domain.errors import InputError
 from polygraphy.ports.device import DeviceStream
 
-__all__ = ["Place", "host_array", "is_torch", "place"]
+__all__ = ["Place", "brought_to_host", "host_array", "is_on_device", "is_torch", "place"]
 
 Place = tuple[int, tuple[int, ...], Any]
 """Address, shape, and what keeps the memory alive."""
@@ -68,6 +68,45 @@ def host_array(array: Any) -> np.ndarray[Any, Any]:
         raise InputError(f"A {type(array).__name__} cannot be read as an array: {error}") from error
 
 
+def is_on_device(array: Any) -> bool:
+    """Tell whether an array, or what an integer is the address of, lies in device memory."""
+    if isinstance(array, (np.ndarray, int)):
+        return isinstance(array, int)
+    if is_torch(array):
+        return bool(array.is_cuda)
+    if _is_view(array) or hasattr(type(array), "__cuda_array_interface__"):
+        return True
+    return hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] in _DLPACK_DEVICES
+
+
+def brought_to_host(name: str, array: Any) -> np.ndarray[Any, Any]:
+    """Return a NumPy array with the elements of an array, wherever that lies.
+
+    Args:
+        name: of the input, for messages.
+        array: any array.
+
+    Raises:
+        InputError: it is nothing that can be read as an array, or an address.
+    """
+    if isinstance(array, int):
+        raise InputError(
+            f"The values of input {name!r} are read on the host: an address will not do.",
+            hint="Give an array of NumPy.",
+        )
+    if _is_view(array):
+        array = array.numpy()
+    elif is_torch(array):
+        array = array.cpu()
+    elif hasattr(type(array), "__cuda_array_interface__") and hasattr(array, "get"):
+        array = array.get()
+    return host_array(array)
+
+
+def _is_view(array: Any) -> bool:
+    return hasattr(array, "ptr") and hasattr(array, "copy_to")
+
+
 def _from_torch(tensor: Any) -> np.ndarray[Any, Any]:
     """Share a tensor's memory; by way of bytes, because NumPy lacks some of its data types."""
     from polygraphy.domain.datatype import DataType
@@ -88,7 +127,7 @@ def _module_of(array: Any) -> Any:
 def _reader_for(array: Any) -> _Reader:
     if isinstance(array, np.ndarray):
         return _on_host
-    if hasattr(array, "ptr") and hasattr(array, "copy_to"):
+    if _is_view(array):
         return _of_view
     if is_torch(array):
         return _of_torch
@@ -122,9 +161,10 @@ def _check_gpu(array: Any, gpu: int, stream: DeviceStream) -> None:
     """Refuse what the GPU of the stream cannot read: it would end all work of this process."""
     if gpu != stream.device:
         raise InputError(
-            f"A {type(array).__name__} lies on GPU {gpu}, but the engine runs on GPU"
+            f"A {type(array).__name__} lies on GPU {gpu}, but the model runs on GPU"
             f" {stream.device}.",
-            hint=f"Move it there, or run the engine with device={gpu}.",
+            hint=f"Move it there, or run the model with device={gpu} (in ONNX Runtime, that is the"
+            " provider's option device_id).",
         )
 
 
