@@ -70,7 +70,10 @@ class OnnxrtQuantizer:
         prepared, kept = _prepared(model, dtype, keep_nodes)
         chosen = [node for node in prepared.graph.node if is_quantized(node, kept)]
         wanted = _activations(prepared, chosen)
-        ranges = _ranges(prepared, wanted, calibration, method, cache)
+        # A cache serves builds that keep other nodes, too: layers are tried one after the other.
+        everything = [node for node in prepared.graph.node if is_quantized(node, ())]
+        measured = wanted if cache is None else _activations(prepared, everything)
+        ranges = _ranges(prepared, wanted, measured, calibration, method, cache)
         if not wanted:
             but = " but those that keep their type" if kept else ""
             G_LOGGER.warning(
@@ -178,12 +181,13 @@ def _activations(model: ModelProto, chosen: Iterable[NodeProto]) -> list[str]:
 def _ranges(
     model: ModelProto,
     wanted: Collection[str],
+    measured: Collection[str],
     data: Any,
     method: str,
     cache: CalibrationCache,
 ) -> Ranges:
-    """Return the range of each tensor: from the cache if it has all of them, else measured, which
-    fills the cache.
+    """Return the ranges of the tensors that are wanted: from the cache if it has all of them, else
+    measured, among others, which fills the cache.
     """
     known = load_ranges(cache)
     if known is not None:
@@ -196,6 +200,6 @@ def _ranges(
         G_LOGGER.warning(f"{said}: calibrating anew.")
     if data is None:
         raise InputError("There are no calibration data, and no cache that replaces them.")
-    ranges = measure(model, list(wanted), _data(data), method)
+    ranges = measure(model, list(measured), _data(data), method)
     save_ranges(cache, ranges, method)
     return ranges

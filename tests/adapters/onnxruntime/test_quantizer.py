@@ -101,6 +101,14 @@ def test_the_cache_spares_the_data(tmp_path: Path) -> None:
     assert quantize(models.mlp(), None, cache=cache).graph.node
 
 
+def test_a_cache_serves_whatever_nodes_are_kept() -> None:
+    cache = io.BytesIO()
+    for keep_nodes in (["hidden", "logits"], ["hidden"]):
+        quantize(models.mlp(), feeds(), method="minmax", cache=cache, keep_nodes=keep_nodes)
+    for keep_nodes in ([], ["hidden"], ["logits"]):
+        assert quantize(models.mlp(), None, cache=cache, keep_nodes=keep_nodes).graph.node
+
+
 def test_a_cache_that_lacks_tensors_is_made_anew_or_refused(tmp_path: Path) -> None:
     cache = tmp_path / "calibration.json"
     save_ranges(cache, {"x": (-1.0, 1.0)}, "minmax")
