@@ -8,7 +8,6 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.domain.engine_statistics import statistics_of_built
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.model.kinds import kind_of, technology_of
@@ -180,6 +179,8 @@ class _Showing:
         self, source: ModelSource, model_type: str | None, display_as: str | None
     ) -> Mapping[str, Any]:
         """Show a network or an engine with its statistics; it is made once."""
+        from polygraphy.domain.engine_statistics import statistics_of_built
+
         reports, detail = resolve(ModelReports), self._detail
         whole = evolve(detail, layers=True, sizes=True)
         described = read_model(source, whole, model_type, display_as)

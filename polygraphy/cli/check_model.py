@@ -22,8 +22,8 @@ from polygraphy.cli.options.tf import TfLoadOptions
 from polygraphy.cli.paths import check_paths
 from polygraphy.cli.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.tf_context import TF_TYPES, graph_of
-from polygraphy.codegen.models import CheckCompatibilityScript, CheckLintScript
-from polygraphy.codegen.script import Data
+from polygraphy.codegen.data import Data
+from polygraphy.codegen.model_checks import CheckCompatibilityScript, CheckLintScript
 from polygraphy.codegen.tf_graph import TfGraph
 
 __all__ = ["CheckCompatibilityCommand", "CheckLintCommand"]

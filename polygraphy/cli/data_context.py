@@ -7,7 +7,7 @@ from math import lcm
 
 from polygraphy.cli.errors import CommandLineError, warn
 from polygraphy.cli.options.data import DataOptions
-from polygraphy.codegen.script import Data
+from polygraphy.codegen.data import Data
 
 __all__ = ["data_of", "turns_of"]
 

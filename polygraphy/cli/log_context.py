@@ -7,7 +7,7 @@ from pathlib import Path
 import polygraphy
 from polygraphy.cli.errors import warn
 from polygraphy.cli.options.log import LogOptions, severities
-from polygraphy.codegen.script import Log
+from polygraphy.codegen.log import Log
 
 __all__ = ["log_of"]
 

@@ -37,7 +37,7 @@ from polygraphy.cli.surgeon_context import (
     inference_steps,
     trial_of,
 )
-from polygraphy.codegen.script import Data
+from polygraphy.codegen.data import Data
 from polygraphy.codegen.surgeon import Step
 
 __all__ = [
@@ -311,7 +311,7 @@ class _WeightsCommand(Command):
         ).render()
 
     def _step(self, values: Values) -> Step:
-        return Step("reconstruct_weights")
+        return Step("reconstruct_weights", {"map_weights": True})
 
     def _read(self, values: Values) -> Sequence[tuple[str, str | None]]:
         return ()

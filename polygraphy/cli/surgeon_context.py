@@ -23,8 +23,8 @@ from polygraphy.cli.options.surgeon import (
     VerifyOptions,
 )
 from polygraphy.cli.paths import check_paths
+from polygraphy.codegen.data import Data
 from polygraphy.codegen.onnx_model import Cast
-from polygraphy.codegen.script import Data
 from polygraphy.codegen.surgeon import Step, SurgeonScript
 
 __all__ = [

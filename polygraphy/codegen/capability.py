@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
-from polygraphy.codegen.script import Log
 
 __all__ = ["InspectCapabilityScript"]
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
+from polygraphy.codegen.data import Data
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.onnx_model import CAST_TOLERANCES, OnnxModel
 from polygraphy.codegen.render import render
-from polygraphy.codegen.script import Data, Log
 from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["ConvertScript"]

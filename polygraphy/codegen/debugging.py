@@ -9,10 +9,11 @@ from typing import Any
 
 from attrs import Factory, frozen
 
+from polygraphy.codegen.data import Data
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
-from polygraphy.codegen.script import Data, Log
 from polygraphy.codegen.surgeon import Step
 from polygraphy.codegen.trt_model import TrtModel
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from attrs import Factory, frozen
 
+from polygraphy.codegen.data import Data
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.render import render
-from polygraphy.codegen.script import Data, Log
 from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["TunePluginsScript"]

@@ -11,8 +11,8 @@ from attrs import frozen
 
 from polygraphy.codegen.comparison import Comparison
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.render import render
-from polygraphy.codegen.script import Log
 
 __all__ = [
     "CheckAccuracyScript",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from attrs import Factory, evolve, frozen
 
 from polygraphy.codegen.comparison import Comparison, SimpleFunction
+from polygraphy.codegen.data import Data
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.layerwise import Layerwise
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.plugged import PluggedRunner
 from polygraphy.codegen.render import render
@@ -17,7 +18,7 @@ from polygraphy.codegen.tf_graph import TfGraph
 from polygraphy.codegen.torch_model import TorchModels
 from polygraphy.codegen.trt_model import TrtModel
 
-__all__ = ["BACKEND_NAMES", "Comparison", "Data", "Log", "RunScript", "SimpleFunction"]
+__all__ = ["BACKEND_NAMES", "Comparison", "RunScript", "SimpleFunction"]
 
 BACKEND_NAMES = {
     "onnxrt": "ONNX Runtime",
@@ -28,38 +29,6 @@ BACKEND_NAMES = {
     "torch": "PyTorch",
 }
 _SAVED_ENGINE = "trt_engine"
-
-
-@frozen
-class Log:
-    """How the program logs; empty values leave the defaults alone."""
-
-    severities: Mapping[str, str] = Factory(dict)
-    formats: Sequence[str] = ()
-    file: str | None = None
-
-
-@frozen
-class Data:
-    """Where the input data come from: saved ones (`load`), a script (path and symbol), or
-    generated.
-
-    `shapes` holds the shapes that inputs take in turn, one dictionary from names to shapes per
-    turn.
-    """
-
-    load: Sequence[str] = ()
-    script: tuple[str, str] | None = None
-    seed: int | None = None
-    iterations: int | None = None
-    val_range: Any = None
-    shapes: Sequence[Mapping[str, Sequence[int]]] = ()
-    backend_module: str | None = None
-
-    @property
-    def is_default(self) -> bool:
-        """Whether the default data loader does."""
-        return self == Data()
 
 
 @frozen

@@ -10,9 +10,9 @@ from typing import Any
 from attrs import Factory, frozen
 
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
-from polygraphy.codegen.script import Log
 
 __all__ = ["ShardHintsScript", "ShardScript"]
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from attrs import Factory, frozen
 
+from polygraphy.codegen.data import Data
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.onnx_model import CAST_TOLERANCES
 from polygraphy.codegen.render import render
-from polygraphy.codegen.script import Data, Log
 
 __all__ = ["Step", "SurgeonScript", "Tensor"]
 

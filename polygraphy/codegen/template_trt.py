@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
+from polygraphy.codegen.data import Data
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.log import Log
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
-from polygraphy.codegen.script import Data, Log
 from polygraphy.codegen.trt_model import TrtConfig, TrtModel, TrtNetwork
 
 __all__ = ["TemplateConfigScript", "TemplateNetworkScript"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from polygraphy.cli.data_context import data_of, turns_of
 from polygraphy.cli.errors import CommandLineError
 from polygraphy.cli.options.data import DataOptions
-from polygraphy.codegen.script import Data
+from polygraphy.codegen.data import Data
 
 
 def test_generated_data_take_every_setting() -> None:

@@ -112,9 +112,7 @@ def test_a_plugin_is_kept_only_if_it_computes_the_same(
     matches = match_plugins(OnnxFromPath(path), plugins)
     assert [match.name for match in matches] == ["right", "wrong"]
     report = tmp_path / "report.txt"
-    chosen = autotune_plugins(
-        make_runner, matches, mode=mode, threshold=1.0, report=str(report)
-    )
+    chosen = autotune_plugins(make_runner, matches, mode=mode, threshold=1.0, report=str(report))
     said = capsys.readouterr()
     print(said.out, report.read_text())
     assert "wrong: computes another output 'y', and is left out" in said.out + said.err

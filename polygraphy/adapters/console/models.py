@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,14 +39,14 @@ _LINES = {
 """Who writes about what, imported when it is first needed, because few need more than one."""
 
 
-def model_lines(description: Any, detail: Detail) -> Iterator[str]:
-    """Yield the lines of the text about a model; TypeError where there is no text about it."""
+def model_lines(description: Any, detail: Detail) -> Iterable[str]:
+    """Return the lines of the text about a model; TypeError where there is no text about it."""
     kind = type(description).__name__
     if kind not in _LINES:
         raise TypeError(f"There is no text for a {kind}.")
     module, _, name = _LINES[kind].partition(":")
-    lines: Callable[[Any, Detail], Iterator[str]] = getattr(import_module(module), name)
-    yield from lines(description, detail)
+    lines: Callable[[Any, Detail], Iterable[str]] = getattr(import_module(module), name)
+    return lines(description, detail)
 
 
 class LogModelReports:

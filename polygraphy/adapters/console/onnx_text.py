@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,9 @@ _INDENT = "    "
 _SHOWN_TYPES = ("tensor", "tensors", "graph", "graphs")
 
 
-def onnx_lines(model: Model, detail: Detail) -> Iterator[str]:
-    """Yield the lines of the text about a model."""
-    yield "==== ONNX Model ===="
-    yield from named_lines(model, detail)
+def onnx_lines(model: Model, detail: Detail) -> list[str]:
+    """Return the lines of the text about a model."""
+    return ["==== ONNX Model ====", *named_lines(model, detail)]
 
 
 def named_lines(model: Model, detail: Detail) -> Iterator[str]:
@@ -42,50 +41,44 @@ def named_lines(model: Model, detail: Detail) -> Iterator[str]:
             yield f"{name}({inputs}) -> ({outputs}) | {function.node_count} Node(s)"
 
 
-def graph_lines(graph: Graph, detail: Detail) -> Iterator[str]:
-    """Yield the lines about a whole graph."""
-    lines = list(_graph_lines(graph, detail, "Graph", _Names((), ())))
+def graph_lines(graph: Graph, detail: Detail) -> list[str]:
+    """Return the lines about a whole graph."""
+    lines = _graph_lines(graph, detail, "Graph", _Operands())
     while detail.layers and lines and not lines[-1].strip():
         lines.pop()
-    yield from lines
+    return lines
 
 
-def _graph_lines(
-    graph: Graph,
-    detail: Detail,
-    title: str,
-    outer: _Names,
-) -> Iterator[str]:
-    yield f"---- {len(graph.inputs)} {title} Input(s) ----"
-    yield from _tensor_lines(graph.inputs)
-    yield ""
-    yield f"---- {len(graph.outputs)} {title} Output(s) ----"
-    yield from _tensor_lines(graph.outputs)
-    yield ""
-    yield f"---- {len(graph.weights)} Initializer(s) ----"
-    yield from _weight_lines(graph.weights, detail)
-    yield ""
-    yield f"---- {graph.node_count} Node(s) ----"
-    if not detail.layers:
-        return
-    own = {weight.name: weight for weight in graph.weights}
-    names = _Names((graph.tensors, *outer.tensors), (own, *outer.weights))
-    lines: list[str] = []
-    for index, node in enumerate(graph.nodes):
-        lines += _node_lines(index, node, detail, names)
-        lines.append("")
-    yield from lines
+def _graph_lines(graph: Graph, detail: Detail, title: str, outer: _Operands) -> list[str]:
+    lines = [
+        f"---- {len(graph.inputs)} {title} Input(s) ----",
+        *_tensor_lines(graph.inputs),
+        "",
+        f"---- {len(graph.outputs)} {title} Output(s) ----",
+        *_tensor_lines(graph.outputs),
+        "",
+        f"---- {len(graph.weights)} Initializer(s) ----",
+        *_weight_lines(graph.weights, detail),
+        "",
+        f"---- {graph.node_count} Node(s) ----",
+    ]
+    if detail.layers:
+        operands = _Operands(graph, outer)
+        for index, node in enumerate(graph.nodes):
+            lines += _node_lines(index, node, detail, operands)
+            lines.append("")
+    return lines
 
 
 def _tensor_lines(tensors: Iterable[Tensor]) -> list[str]:
     return _braced([tensor_text(tensor) for tensor in tensors])
 
 
-def _braced(texts: list[str]) -> list[str]:
+def _braced(texts: list[str], indent: str = "") -> list[str]:
     if len(texts) < 2:
-        return [f"{{{texts[0]}}}" if texts else "{}"]
+        return [f"{indent}{{{texts[0]}}}" if texts else f"{indent}{{}}"]
     first, *middle, last = texts
-    return [f"{{{first},", *(f" {text}," for text in middle), f" {last}}}"]
+    return [f"{indent}{{{first},", *[f"{indent} {text}," for text in middle], f"{indent} {last}}}"]
 
 
 def tensor_text(tensor: Tensor) -> str:
@@ -126,52 +119,51 @@ def _value_lines(weight: Weight) -> list[str]:
     return str(np.asarray(weight.values)).splitlines() or [""]
 
 
-class _Names:
-    """What is known about tensors by name, in one graph and those around it, inner ones first."""
+class _Operands(dict[str, str]):
+    """What is written about tensors, by name, in one graph and those around it, inner ones first.
+    Each text is made when it is first looked up.
+    """
 
-    def __init__(
-        self, tensors: tuple[Mapping[str, Tensor], ...], weights: tuple[dict[str, Weight], ...]
-    ) -> None:
-        self.tensors = tensors
-        self.weights = weights
-        self._texts: dict[str, str] = {}
+    def __init__(self, graph: Graph | None = None, outer: _Operands | None = None) -> None:
+        super().__init__()
+        self._tensors = {} if graph is None else graph.tensors
+        self._weights = {} if graph is None else {weight.name: weight for weight in graph.weights}
+        self._outer = outer
 
-    def text(self, name: str) -> str:
-        """Return what is written about an operand."""
-        text = self._texts.get(name)
-        if text is None:
-            text = self._texts[name] = self._found(name)
+    def __missing__(self, name: str) -> str:
+        if (weight := self._weights.get(name)) is not None:
+            text = f"Initializer | {_weight_text(weight)}"
+        elif (tensor := self._tensors.get(name)) is not None:
+            text = tensor_text(tensor)
+        else:
+            text = name if self._outer is None else self._outer[name]
+        self[name] = text
         return text
 
-    def _found(self, name: str) -> str:
-        for weights, tensors in zip(self.weights, self.tensors):
-            if (weight := weights.get(name)) is not None:
-                return f"Initializer | {_weight_text(weight)}"
-            if (tensor := tensors.get(name)) is not None:
-                return tensor_text(tensor)
-        return name
 
-
-def _node_lines(index: int, node: Node, detail: Detail, names: _Names) -> list[str]:
+def _node_lines(index: int, node: Node, detail: Detail, operands: _Operands) -> list[str]:
+    # A large model has tens of thousands of nodes: as little as possible is done for each.
     lines = [f"Node {index:<4} | {node.name} [Op: {node.op}]"]
-    outputs = _braced(list(map(names.text, node.outputs)))
+    arrow = f"{_INDENT} -> " if node.inputs else f"{_INDENT}{{}} -> "
     if node.inputs:
-        lines += [_INDENT + line for line in _braced(list(map(names.text, node.inputs)))]
-        lines.append(f"{_INDENT} -> {outputs[0]}")
+        lines += _braced([operands[name] for name in node.inputs], _INDENT)
+    if len(node.outputs) == 1:
+        lines.append(f"{arrow}{{{operands[node.outputs[0]]}}}")
     else:
-        lines.append(f"{_INDENT}{{}} -> {outputs[0]}")
-    if len(outputs) > 1:
-        lines += [f"{_INDENT}    {line}" for line in outputs[1:]]
+        first, *others = _braced([operands[name] for name in node.outputs])
+        lines.append(f"{arrow}{first}")
+        lines += [f"{_INDENT * 2}{line}" for line in others]
     if detail.attrs and node.attributes:
         lines.append(f"{_INDENT}---- Attributes ----")
         for attribute in node.attributes:
             label = f"{node.name}.{attribute.name}" if node.name else attribute.name
-            lines += [_INDENT + line for line in _attribute_lines(label, attribute, detail, names)]
+            inner = _attribute_lines(label, attribute, detail, operands)
+            lines += [_INDENT + line for line in inner]
     return lines
 
 
 def _attribute_lines(
-    label: str, attribute: Attribute, detail: Detail, names: _Names
+    label: str, attribute: Attribute, detail: Detail, operands: _Operands
 ) -> Iterator[str]:
     if attribute.kind not in _SHOWN_TYPES:
         value: Any = attribute.value
@@ -182,7 +174,7 @@ def _attribute_lines(
         numbered = f"{label}[{position}]" if several else label
         if isinstance(value, Graph):
             yield f"{numbered} = "
-            inner = _graph_lines(value, detail, "Subgraph", names)
+            inner = _graph_lines(value, detail, "Subgraph", operands)
             yield from (f"{_INDENT * 2}{line}" for line in inner)
         elif detail.weights:
             yield f"{numbered} = Tensor: {_values_title(value)}"
