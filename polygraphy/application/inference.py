@@ -13,7 +13,7 @@ from attrs import Factory, define
 
 from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
 from polygraphy.domain.device_times import DeviceTimes
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult, RunResults
@@ -180,7 +180,7 @@ def run_sequentially(
     if failed:
         raise BackendError(
             f"{len(failed)} of {len(runners)} runners failed: {', '.join(failed)}.",
-            hint="The others ran to their end.",
+            hint="The others ran to their end." if len(failed) < len(runners) else "",
         )
     return results
 
@@ -194,7 +194,12 @@ class _Turn:
 
 
 def _isolated(turn: Callable[[], _Turn], runner: str, timeout: float | None) -> _Turn:
-    return resolve(Isolation).call(turn, what=runner, timeout=timeout)
+    try:
+        return resolve(Isolation).call(turn, what=runner, timeout=timeout)
+    except PolygraphyException:
+        raise
+    except Exception as error:  # A defect of the runner is a crash of it alone, too.
+        raise BackendError(f"{type(error).__name__}: {error}") from error
 
 
 def _one_turn(

@@ -22,6 +22,7 @@ from polygraphy.domain.errors import (
     BackendError,
     CheckFailedError,
     InconclusiveError,
+    InputError,
     UsageError,
 )
 from polygraphy.domain.results import RunResults
@@ -122,6 +123,30 @@ def test_the_others_go_on_when_an_isolated_runner_fails(store: MemoryResultStore
     assert isolation.calls == [("a", 5), ("b", 5)]
     assert console.told("runner_failed") == [("a", "a crashed")]
     assert [(name, len(made)) for name, made in RunResults.load("o.json")] == [("b", 2)]
+
+
+def test_a_defect_of_an_isolated_runner_is_its_own(store: MemoryResultStore) -> None:
+    console = RecordingConsole()
+    isolation = InlineIsolation({"a": ZeroDivisionError("division by zero")})
+    with (
+        bind(Console, console),
+        bind(Isolation, isolation),
+        pytest.raises(BackendError, match=r"1 of 2 runners failed: a\. The others"),
+    ):
+        Comparator.run(
+            [doubler("a"), doubler("b")],
+            counting_up(1),
+            use_subprocess=True,
+            save_outputs_path="o.json",
+        )
+    assert console.told("runner_failed") == [("a", "ZeroDivisionError: division by zero")]
+    assert RunResults.load("o.json").keys() == ["b"]
+
+
+def test_what_is_wrong_with_the_data_ends_the_run() -> None:
+    isolation = InlineIsolation({"a": InputError("no such input")})
+    with bind(Isolation, isolation), pytest.raises(InputError, match="no such input"):
+        Comparator.run([doubler("a"), doubler("b")], counting_up(1), use_subprocess=True)
 
 
 def test_an_error_of_a_runner_that_is_not_isolated_ends_the_run() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pickle
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -57,6 +60,10 @@ def odd() -> None:
     raise Unpicklable(1, 2)
 
 
+def greedy() -> None:
+    raise MemoryError
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -65,6 +72,8 @@ def odd() -> None:
         (lambda: os._exit(9), "ended without a result, with exit code 9"),
         (lambda: (lambda: 1), "cannot be handed over by its process"),
         (odd, "ended without a result"),
+        (greedy, r"runner-a ran out of memory\. Use a smaller batch"),
+        (lambda: sys.exit(0), "ended its process with exit code 0"),
     ],
 )
 def test_a_crash_is_an_error_that_says_what_happened(
@@ -72,6 +81,15 @@ def test_a_crash_is_an_error_that_says_what_happened(
 ) -> None:
     with pytest.raises(BackendError, match=message):
         ForkedIsolation().call(function, what="runner-a")
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pickle, "dump", full)
+    with pytest.raises(BackendError, match=f"no room for that in {tempfile.gettempdir()}"):
+        ForkedIsolation().call(lambda: 1, what="runner-a")
 
 
 def test_too_much_time_is_an_error() -> None:

@@ -104,6 +104,7 @@ class SessionFromOnnx(BaseLoader):
                 made: InferenceSession = onnxrt.InferenceSession(
                     model, sess_options=options, providers=providers
                 )
+            _warn_of_unused(providers, made.get_providers())
             return made
 
         if not hasattr(model, "SerializeToString"):
@@ -115,6 +116,18 @@ class SessionFromOnnx(BaseLoader):
             resolve(ModelWriter).write(model, path)
             # It has read or mapped the file before that is removed.
             return _remembered(session(path), model)
+
+
+def _warn_of_unused(wanted: Sequence[Provider], used: Sequence[str]) -> None:
+    """Say which providers ONNX Runtime has left out: it does so silently when one cannot start."""
+    names = [provider if isinstance(provider, str) else provider[0] for provider in wanted]
+    unused = [name for name in names if name not in used]
+    if unused:
+        G_LOGGER.warning(
+            f"ONNX Runtime could not start {', '.join(unused)}, and computes with"
+            f" {', '.join(used)} instead. Its libraries, such as those of CUDA and cuDNN, or a"
+            " device may be missing."
+        )
 
 
 def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
@@ -148,7 +161,7 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
     """
     options: SessionOptions = onnxrt.SessionOptions()
     options.intra_op_num_threads = _cores()
-    options.log_severity_level = 3  # What ONNX Runtime has to say arrives in its exceptions.
+    options.log_severity_level = 4  # What ONNX Runtime has to say arrives in its exceptions.
     if graph_optimization_level is not None:
         known = onnxrt.GraphOptimizationLevel.__members__
         wanted = _LEVELS.get(graph_optimization_level.lower(), graph_optimization_level.upper())

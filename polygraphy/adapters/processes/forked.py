@@ -7,6 +7,7 @@ device contexts: runners create theirs when they are activated, which is inside 
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -26,6 +27,9 @@ T = TypeVar("T")
 
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05
+
+_NO_ROOM = 74
+"""With what a process ends whose result cannot be written."""
 
 
 class ForkedIsolation:
@@ -75,18 +79,27 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
             answer = (False, error)
         try:
             pickle.dump(answer, exchange, protocol=pickle.HIGHEST_PROTOCOL)
+            exchange.flush()
         except Exception as error:  # Whatever cannot be pickled is told as text.
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                os._exit(_NO_ROOM)
+            raised = None if answer[0] else _described(answer[1])
+            told = (
+                raised or f"The result cannot be handed over by its process: {_described(error)}."
+            )
             exchange.seek(0)
             exchange.truncate()
-            raised = None if answer[0] else f"{type(answer[1]).__name__}: {answer[1]}"
-            told = raised or f"The result cannot be handed over by its process: {error}."
             pickle.dump((False, BackendError(told)), exchange)
-        exchange.flush()
+            exchange.flush()
         sys.stdout.flush()
         sys.stderr.flush()
         code = 0
     finally:
         os._exit(code)  # Nothing that the caller registered for its own end happens here.
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def _wait(pid: int, timeout: float | None) -> int | None:
@@ -118,6 +131,11 @@ def _received(exchange: IO[bytes], status: int, what: str) -> Any:
         name = signal.Signals(os.WTERMSIG(status)).name
         reason = " It may have run out of memory: use a smaller batch." if name == "SIGKILL" else ""
         raise BackendError(f"{what} crashed: its process was ended by {name}.{reason}")
+    if os.WEXITSTATUS(status) == _NO_ROOM:
+        raise BackendError(
+            f"{what} ended without a result: there is no room for that in {tempfile.gettempdir()}.",
+            hint="Make room, or name another folder in the environment variable TMPDIR.",
+        )
     exchange.seek(0)
     try:
         succeeded, answer = pickle.load(
@@ -128,4 +146,10 @@ def _received(exchange: IO[bytes], status: int, what: str) -> Any:
         raise BackendError(f"{what} ended without a result, with exit code {code}.") from error
     if succeeded:
         return answer
+    if isinstance(answer, MemoryError):
+        raise BackendError(
+            f"{what} ran out of memory.", hint="Use a smaller batch, or fewer outputs at a time."
+        )
+    if isinstance(answer, SystemExit):  # Asked for by a library, or by SIGTERM: of its own process.
+        raise BackendError(f"{what} ended its process with exit code {answer.code}.")
     raise answer

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import parser
 
 from polygraphy.adapters.onnx.saving import OnnxModelWriter
 from polygraphy.adapters.onnxruntime import session as module
 from polygraphy.backend.onnx import modify_outputs, save_onnx
-from polygraphy.backend.onnxrt import session_from_onnx
-from polygraphy.domain.errors import UnknownNameError
+from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
+from polygraphy.domain.errors import InputError, UnknownNameError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.model_file import ModelWriter
 from tests.support import models
@@ -94,3 +95,28 @@ def test_memory_is_kept_for_the_next_run_unless_that_is_not_wanted(
 def test_an_unknown_level_is_named() -> None:
     with pytest.raises(UnknownNameError, match="'ENABLE_SOME'"):
         session_from_onnx(models.mlp(), graph_optimization_level="ENABLE_SOME")
+
+
+def test_a_provider_that_cannot_start_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import onnxruntime
+
+    there = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: there)
+    model = models.mlp(features=512).SerializeToString()
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider"):  # ONNX Runtime's own.
+        session = session_from_onnx(model, providers=["cuda", "cpu"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    assert "could not start CUDAExecutionProvider, and computes with CPU" in capsys.readouterr().out
+    session_from_onnx(model, providers=["cpu"])
+    assert "could not start" not in capsys.readouterr().out
+
+
+def test_what_goes_wrong_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> m (int64[1] i) => (float[1] y)
+        <float[2] table = {1, 2}> { y = Gather(table, i) }"""
+    session = session_from_onnx(parser.parse_model(text))
+    with OnnxrtRunner(session) as runner, pytest.raises(InputError, match="out of data bounds"):
+        runner.infer({"i": np.array([5])})
+    assert capfd.readouterr().err == ""
