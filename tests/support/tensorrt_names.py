@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-__all__ = ["VERSIONS", "named_module", "names_of"]
+__all__ = ["VERSIONS", "keywords_of", "named_module", "names_of"]
 
 _TABLE = json.loads(
     (Path(__file__).parents[1] / "data" / "tensorrt_names.json").read_text(encoding="utf-8")
@@ -19,6 +19,14 @@ def names_of(version: str) -> set[str]:
     """Return what a version has: classes, ``Class.member`` and ``Enum.VALUE``."""
     index = VERSIONS.index(version)
     return {name for name, has in _TABLE["names"].items() if has[index] == "1"}
+
+
+def keywords_of(version: str) -> set[str]:
+    """Return which keywords its functions take, as ``Class.member(keyword)``: of those functions
+    that the adapter calls with any.
+    """
+    index = VERSIONS.index(version)
+    return {name for name, has in _TABLE["keywords"].items() if has[index] == "1"}
 
 
 def named_module(version: str) -> ModuleType:

@@ -16,13 +16,13 @@ from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 
-__all__ = ["CommonSettings", "common_settings", "set_flag"]
+__all__ = ["ATTRIBUTES", "FLAGS", "CommonSettings", "common_settings", "set_flag"]
 
 PathOrFile = Union[str, "Path", IO[bytes]]
 
 # Settings that are builder flags: what the flag is called, and the feature behind it if not every
 # TensorRT has it.
-_FLAGS = {
+FLAGS = {
     "version_compatible": ("VERSION_COMPATIBLE", ""),  # First: others mean nothing without it.
     "direct_io": ("DIRECT_IO", ""),
     "disable_compilation_cache": ("DISABLE_COMPILATION_CACHE", "disable_compilation_cache"),
@@ -37,7 +37,7 @@ _FLAGS = {
 
 # Settings that are attributes of the configuration: the enum of their values, empty for numbers,
 # and the feature behind it.
-_ATTRIBUTES = {
+ATTRIBUTES = {
     "builder_optimization_level": ("", ""),
     "engine_capability": ("EngineCapability", ""),
     "hardware_compatibility_level": ("HardwareCompatibilityLevel", "hardware_compatibility"),
@@ -128,12 +128,12 @@ class CommonSettings:
         Raises:
             BackendError: this TensorRT lacks something, or refuses a value.
         """
-        for name, (flag, feature) in _FLAGS.items():
+        for name, (flag, feature) in FLAGS.items():
             if getattr(self, name):
                 if feature:
                     require(feature, f"{name}=True")
                 set_flag(config, flag, f"{name}=True")
-        for name, (enum, feature) in _ATTRIBUTES.items():
+        for name, (enum, feature) in ATTRIBUTES.items():
             value = getattr(self, name)
             if value is not None:
                 if feature:

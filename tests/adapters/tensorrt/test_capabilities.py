@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,38 +12,20 @@ import pytest
 import polygraphy.adapters.tensorrt as adapter
 from polygraphy.adapters.tensorrt import module as module_in_use
 from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value
+from polygraphy.adapters.tensorrt.config_settings import ATTRIBUTES, FLAGS
 from polygraphy.adapters.tensorrt.features import FEATURES, MEMBERS
 from polygraphy.adapters.tensorrt.module import is_rtx, tensorrt_module, trt, using
+from polygraphy.cli.trt_names import NAMES
 from polygraphy.domain.errors import BackendError, MissingDependencyError
-from tests.support.tensorrt_names import VERSIONS, named_module, names_of
+from tests.adapters.tensorrt.test_runtime_names import RUN_SIDE
+from tests.support.tensorrt_names import VERSIONS, keywords_of, named_module, names_of
 
-# Whose modules are looked through; those of the run side have tests of their own.
-_FILES = (
-    "build",
-    "config",
-    "config_settings",
-    "datatype",
-    "deserialize",
-    "engine",
-    "layer_precisions",
-    "logger",
-    "network",
-    "network_edits",
-    "network_outputs",
-    "onnx_network",
-    "origins",
-    "plugins",
-    "profile",
-    "provenance",
-    "rtx_config",
-    "stream_reader",
-    "timing_cache",
-)
 _CLASSES = {
     "builder": "Builder",
     "cache": "ITimingCache",
     "config": "IBuilderConfig",
     "engine": "ICudaEngine",
+    "inspector": "EngineInspector",
     "layer": "ILayer",
     "network": "INetworkDefinition",
     "parser": "OnnxParser",
@@ -50,9 +33,27 @@ _CLASSES = {
     "runtime": "Runtime",
     "tensor": "ITensor",
 }
+_OURS = {
+    "calibrator": {"cache"},
+    "compute_dtypes": {"layer"},
+    "describe_engine": {"tensor"},
+    "module": {"config"},
+    "onnx_like": {"layer"},
+    "refusals": {"tensor"},
+}
+"""Variables of the same names that hold objects of ours, by module."""
+
 # Names that some versions lack, and the feature that is asked for before they are used.
 _GUARDED = {
+    "BuilderFlag.EDITABLE_TIMING_CACHE": "editable_timing_cache",
+    "CalibrationAlgoType": "calibrators",
+    "CalibrationAlgoType.ENTROPY_CALIBRATION_2": "calibrators",
     "DataType.BF16": "",  # looked up with a default
+    "EngineStat": "",  # where engines have get_engine_stat
+    "EngineStat.TOTAL_WEIGHTS_SIZE": "",
+    "ExecutionContextAllocationStrategy": "allocation_strategies",
+    "ExecutionContextAllocationStrategy.USER_MANAGED": "allocation_strategies",
+    "IAlgorithmSelector": "algorithm_selector",
     "IBuilderConfig.clear_quantization_flag": "quantization_flags",
     "IBuilderConfig.set_quantization_flag": "quantization_flags",
     "IBuilderConfig.algorithm_selector": "algorithm_selector",
@@ -65,28 +66,51 @@ _GUARDED = {
     "IBuilderConfig.set_compute_capability": "compute_capability",
     "IBuilderConfig.progress_monitor": "progress_monitor",
     "IAttentionInputLayer": "attention",
+    "ICudaEngine.create_execution_context_without_device_memory": "",  # looked for
+    "ICudaEngine.get_engine_stat": "",  # looked for
+    "ICudaEngine.get_profile_shape_input": "",  # where there is nothing newer
+    "ICudaEngine.get_tensor_profile_values": "",  # looked for
+    "IInt8Calibrator": "calibrators",
+    "IInt8EntropyCalibrator2": "calibrators",
+    "ITimingCache.query": "editable_timing_cache",
+    "ITimingCache.queryKeys": "editable_timing_cache",
+    "ITimingCache.update": "editable_timing_cache",
     "ILayer.precision": "layer_precisions",
     "ILayer.set_output_type": "layer_precisions",
     "INetworkDefinition.get_flag": "strongly_typed",
     "INetworkDefinition.mark_debug": "debug_tensors",
     "INetworkDefinition.mark_unfused_tensors_as_debug_tensors": "marked_unfused_tensors",
     "LayerType.ATTENTION_INPUT": "attention",
+    "NetworkDefinitionCreationFlag.EXPLICIT_BATCH": "explicit_batch",
     "NetworkDefinitionCreationFlag.STRONGLY_TYPED": "strongly_typed",
     "OnnxParser.clear_flag": "parser_flags",
+    "OnnxParser.get_subgraph_nodes": "parser_subgraph_query",
+    "OnnxParser.is_subgraph_supported": "parser_subgraph_query",
+    "OnnxParser.num_subgraphs": "parser_subgraph_query",
     "OnnxParser.set_builder_config": "parser_builder_config",
     "OnnxParser.set_flag": "parser_flags",
+    "OnnxParser.supports_model": "",  # where there is no supports_model_v2
+    "OnnxParser.supports_model_v2": "parser_subgraph_query",
     "OnnxParserFlag": "parser_flags",
     "OnnxParserFlag.NATIVE_INSTANCENORM": "parser_flags",
     "QuantizationFlag": "quantization_flags",
+    "TimingCacheKey": "editable_timing_cache",
+    "TimingCacheKey.parse": "editable_timing_cache",
+    "TimingCacheValue": "editable_timing_cache",
 }
+
+
+def _trees() -> Iterator[tuple[str, ast.Module]]:
+    """Yield the modules of the adapter; those of the run side have tests of their own."""
+    for path in sorted(Path(str(adapter.__file__)).parent.glob("*.py")):
+        if path.stem not in RUN_SIDE:
+            yield path.stem, ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _used_names() -> set[str]:
     """Return every ``trt.X``, ``trt.X.Y`` and ``network.member`` in the adapter's source."""
-    folder = Path(str(adapter.__file__)).parent
     found: set[str] = set()
-    for name in _FILES:
-        tree = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
+    for name, tree in _trees():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Attribute):
                 continue
@@ -95,10 +119,25 @@ def _used_names() -> set[str]:
                 found.add(match[1])
             elif match := re.fullmatch(r"(\w+)\.(\w+)", dotted):
                 owner = _CLASSES.get(match[1])
-                if owner is not None:
+                if owner is not None and match[1] not in _OURS.get(name, ()):
                     found.add(f"{owner}.{match[2]}")
     # Python's own, and objects of ours that go by the same variable names.
     return {name for name in found if "__" not in name}
+
+
+def _used_keywords() -> set[str]:
+    """Return every ``member(keyword)`` of calls of what TensorRT's classes have."""
+    folder = Path(str(adapter.__file__)).parent
+    members = {name.partition(".")[2] for version in VERSIONS for name in names_of(version)} - {""}
+    found = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            owner = ast.unparse(node.func.value)
+            if node.func.attr in members and (owner == "trt" or owner.split(".")[-1] in _CLASSES):
+                found |= {f"{node.func.attr}({each.arg})" for each in node.keywords}
+    return found
 
 
 def test_there_are_names_to_look_at() -> None:
@@ -115,6 +154,32 @@ def test_every_name_exists_or_is_guarded(version: str) -> None:
     for name in sorted(_used_names() - known):
         assert name in _GUARDED, f"{name} does not exist in TensorRT {version}"
         assert _GUARDED[name] not in features, f"{name} is missing in {version}, and not guarded"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_keyword_is_one_of_the_recorded_signatures(version: str) -> None:
+    known = {keyword.partition(".")[2] for keyword in keywords_of(version)}
+    assert _used_keywords()
+    assert _used_keywords() <= known
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_settings_that_are_flags_or_attributes_exist_or_are_guarded(version: str) -> None:
+    known = names_of(version)
+    with using(named_module(version)):
+        features = capabilities().features
+    for flag, feature in FLAGS.values():
+        assert f"BuilderFlag.{flag}" in known or (feature and feature not in features), flag
+    for name, (enum, feature) in ATTRIBUTES.items():
+        exists = f"IBuilderConfig.{name}" in known and (not enum or enum in known)
+        assert exists or (feature and feature not in features), name
+
+
+@pytest.mark.parametrize("enum", sorted(NAMES))
+def test_the_command_line_knows_the_members_that_were_recorded(enum: str) -> None:
+    recorded = set().union(*map(names_of, VERSIONS))
+    members = {name.partition(".")[2].lower() for name in recorded if name.startswith(f"{enum}.")}
+    assert set(NAMES[enum]) == members
 
 
 @pytest.mark.parametrize("feature", sorted(FEATURES))

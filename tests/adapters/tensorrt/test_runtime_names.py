@@ -16,7 +16,7 @@ from tests.support.fake_tensorrt.context import Context, OldContext
 from tests.support.fake_tensorrt.engine import Engine, OldEngine
 from tests.support.tensorrt_names import VERSIONS, names_of
 
-_FILES = (
+RUN_SIDE = (
     "allocator", "bound_context", "debug_tensors", "plan_age", "runner", "scratch", "session", "tensors", "weights",
 )  # fmt: skip
 _CLASSES = {
@@ -50,7 +50,7 @@ _LOOKED_FOR = {
 def used_names() -> set[str]:
     folder = Path(str(adapter.__file__)).parent
     found: set[str] = set()
-    for name in _FILES:
+    for name in RUN_SIDE:
         for node in ast.walk(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Attribute):
                 continue
