@@ -12,6 +12,7 @@ import numpy as np
 from attrs import Factory, define
 
 from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.application.steps import was_interrupted
 from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.facts import Facts
@@ -113,7 +114,9 @@ def stream(
                     break
                 try:
                     yield results
-                except GeneratorExit:  # Whoever reads has seen enough: what ran is kept.
+                except GeneratorExit as stop:  # Whoever reads has seen enough: what ran is kept.
+                    if was_interrupted(stop):
+                        raise
                     return
                 del results  # Nothing of this iteration is held while the next one runs.
     # The last results are handed over when memory is released and files are complete.

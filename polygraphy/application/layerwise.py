@@ -10,6 +10,7 @@ from attrs import Factory, define
 
 from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
 from polygraphy.application.inference import feed_writer, kept_as
+from polygraphy.application.steps import was_interrupted
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.layers import Budget, Stretch, plan_stretches
@@ -88,7 +89,9 @@ def stream_layerwise(
                     break
                 try:
                     yield step
-                except GeneratorExit:  # Whoever reads has seen enough: what ran is kept.
+                except GeneratorExit as stop:  # Whoever reads has seen enough: what ran is kept.
+                    if was_interrupted(stop):
+                        raise
                     return
                 del step  # Nothing of this stretch is held while the next one runs.
     # The last results are handed over when memory is released and files are complete.

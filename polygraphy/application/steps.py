@@ -7,7 +7,7 @@ from typing import Any, Union
 
 from polygraphy.domain.results import IterationResult, RunResults
 
-__all__ = ["Run", "Runs", "Step", "iterations_of"]
+__all__ = ["Run", "Runs", "Step", "iterations_of", "was_interrupted"]
 
 Runs = Union[RunResults, Iterable[RunResults], Sequence[RunResults | Iterable[RunResults]]]
 Run = tuple[str, "IterationResult | None"]
@@ -59,3 +59,13 @@ def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
     while (results := next(stream, None)) is not None:
         yield from _lanes(results)
         del results
+
+
+def was_interrupted(stop: GeneratorExit) -> bool:
+    """Tell whether a stream is closed because somebody ends the program, by ctrl-C or a signal; not
+    because whoever reads it has seen enough.
+    """
+    reason: BaseException | None = stop
+    while isinstance(reason, GeneratorExit):  # Python notes what is on its way past the reader.
+        reason = reason.__context__
+    return isinstance(reason, (KeyboardInterrupt, SystemExit))

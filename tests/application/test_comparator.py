@@ -21,6 +21,7 @@ from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.errors import (
     BackendError,
     CheckFailedError,
+    FileError,
     InconclusiveError,
     InputError,
     UsageError,
@@ -155,6 +156,42 @@ def test_an_error_of_a_runner_that_is_not_isolated_ends_the_run() -> None:
     with pytest.raises(BackendError, match="mine"):
         Comparator.run([failing, other], [feed(1)])
     assert other.events == []
+
+
+@pytest.mark.parametrize("stages", [[], ["validate"], ["postprocess"], ["validate", "postprocess"]])
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_what_an_interrupted_comparison_was_saving_is_not_kept(
+    store: MemoryResultStore, stages: list[str], interrupt: type[BaseException]
+) -> None:
+    asked: list[int] = []
+
+    def compare(outputs0: Any, outputs1: Any) -> Any:
+        asked.append(1)
+        if len(asked) == 2:
+            raise interrupt
+        return {"y": True}
+
+    def run() -> Any:
+        runners = [doubler("a"), doubler("b")]
+        made: Any = Comparator.run(
+            runners, counting_up(5), streaming=True, save_outputs_path="o.json"
+        )
+        for stage in stages:
+            how: Any = [lambda outputs: outputs] if stage == "postprocess" else []
+            made = getattr(Comparator, stage)(made, *how)
+        return made
+
+    with pytest.raises(interrupt):
+        Comparator.compare_accuracy(run(), compare_func=compare)
+    with pytest.raises(FileError):
+        RunResults.load("o.json")
+    asked.clear()
+
+    def differ(outputs0: Any, outputs1: Any) -> Any:
+        return {"y": False}
+
+    assert not Comparator.compare_accuracy(run(), compare_func=differ, fail_fast=True)
+    assert [len(iterations) for _, iterations in RunResults.load("o.json")] == [1, 1]
 
 
 @pytest.mark.parametrize("streaming", [True, False])
