@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -25,7 +26,12 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
 
-settings.register_profile("quick", max_examples=15, derandomize=True)
+# A slow machine is no failure: no example has a time limit. Where CI is set, hypothesis' own profile
+# holds, which has none either and takes the same examples every time.
+settings.register_profile("quick", max_examples=15, derandomize=True, deadline=None)
+if "CI" not in os.environ:
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
 
 
 def pytest_report_header() -> str:

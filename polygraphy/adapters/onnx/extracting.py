@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
-from polygraphy.adapters.onnx.extraction import completed, cut_out, undescribed
+from polygraphy.adapters.onnx.extraction import completed, cut, undescribed
 from polygraphy.adapters.onnx.observing import observed
-from polygraphy.domain.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -67,17 +67,19 @@ class Extract(BaseLoader):
             )
             found = observed(model, missing, self._data_loader)
             inputs, outputs = (_filled(each, found) for each in (inputs, outputs))
-        cut_out(model, inputs, outputs, check=False)
+        cut(model, inputs, outputs)
         return model
 
 
 def _filled(wanted: TensorMetadata, found: TensorMetadata) -> TensorMetadata:
     filled = TensorMetadata()
     for name, meta in wanted.items():
-        more = found.get(name, MetadataTuple(None, None))
-        filled.add(
-            name,
-            more.dtype if meta.dtype is None else meta.dtype,
-            more.shape if meta.shape is None else meta.shape,
-        )
+        filled[name] = meta
+        if name in found:
+            more = found[name]
+            filled.add(
+                name,
+                more.dtype if meta.dtype is None else meta.dtype,
+                more.shape if meta.shape is None else meta.shape,
+            )
     return filled

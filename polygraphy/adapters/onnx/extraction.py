@@ -25,7 +25,13 @@ from polygraphy.domain.metadata import MetadataTuple, TensorMetadata
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
-__all__ = ["ExtractSubgraph", "completed", "cut_out", "extract_subgraph", "undescribed"]
+__all__ = [
+    "ExtractSubgraph",
+    "completed",
+    "cut",
+    "extract_subgraph",
+    "undescribed",
+]
 
 extract_subgraph: Callable[..., Any]
 
@@ -72,55 +78,40 @@ class ExtractSubgraph(BaseLoader):
         given = evaluate(self._model)
         model = as_onnx(given)
         with faults_of(model):
-            cut_out(model, self._inputs, self._outputs, check=self._check)
+            known = completed(model, self._inputs, self._outputs)
+            if self._check and (missing := undescribed(*known)):
+                raise UsageError(
+                    f"Not everything is known about {', '.join(map(repr, missing))}: inputs take a"
+                    " data type and a shape, outputs a data type.",
+                    hint="Give them, as in name:[1,3]:float32.",
+                )
+            cut(model, *known)
         return like(given, model)
 
 
-def cut_out(
-    model: ModelProto,
-    inputs: Mapping[str, MetadataTuple] | None,
-    outputs: Mapping[str, MetadataTuple] | None,
-    *,
-    check: bool,
-) -> None:
-    """Reduce a model to what lies between some tensors.
-
-    Args:
-        model: the model.
-        inputs: what becomes its inputs; those that it has unless given.
-        outputs: what becomes its outputs, likewise.
-        check: whether data types and shapes have to be known.
-    """
+def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:
+    """Reduce a model to what lies between tensors about which `completed` told all there is."""
     graph = model.graph
-    known_inputs, known_outputs = completed(model, inputs, outputs)
-    if check and (missing := undescribed(known_inputs, known_outputs)):
-        raise UsageError(
-            f"Not everything is known about {', '.join(map(repr, missing))}: inputs take a data"
-            " type and a shape, outputs a data type.",
-            hint="Give them, as in name:[1,3]:float32.",
-        )
-    needed, used = _needed(graph, known_inputs, known_outputs)
+    needed, used = _needed(graph, inputs, outputs)
     types = value_infos(model)
-    others = [
-        name for each in (known_inputs, known_outputs) for name in each if _is_no_tensor(each[name])
-    ]
+    others = [name for each in (inputs, outputs) for name in each if _is_no_tensor(each[name])]
     if any(name not in types for name in others):
         types = {**inferred_value_infos(model), **types}
     positions = iter(range(len(graph.node)))
     delete_where(graph.node, lambda _: next(positions) not in needed)
-    delete_where(graph.initializer, lambda tensor: tensor.name in known_inputs)
+    delete_where(graph.initializer, lambda tensor: tensor.name in inputs)
     fixed = [
         value for value in graph.input if model.ir_version < 4 and value.name in used
     ]  # Weights, which are listed among the inputs in old versions of the format.
-    for values, wanted in ((graph.input, known_inputs), (graph.output, known_outputs)):
+    for values, wanted in ((graph.input, inputs), (graph.output, outputs)):
         made = [_described(name, meta, types.get(name)) for name, meta in wanted.items()]
         if values is graph.input:
             made += [_copied(value) for value in fixed if value.name not in wanted]
         del values[:]
         values.extend(made)
-    _hide_outputs(graph, known_inputs)
+    _hide_outputs(graph, inputs)
     drop_unused(graph, used)
-    border = {*known_inputs, *known_outputs}
+    border = {*inputs, *outputs}
     delete_where(graph.value_info, lambda value: value.name in border)
 
 
