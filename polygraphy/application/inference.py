@@ -176,16 +176,22 @@ def run_sequentially(
                 continue
             results.append((runner.name, made.iterations))
             cached = made.feeds or cached
+        if failed and not results:  # What was saved by an earlier run stays where it is.
+            raise _of_runners(failed, len(runners))
         for feed in cached:
             save_feed(feed)
         for step in results.split() if save_outputs_path else ():
             save_results(step)
     if failed:
-        raise BackendError(
-            f"{len(failed)} of {len(runners)} runners failed: {', '.join(failed)}.",
-            hint="The others ran to their end." if len(failed) < len(runners) else "",
-        )
+        raise _of_runners(failed, len(runners))
     return results
+
+
+def _of_runners(failed: Sequence[str], count: int) -> BackendError:
+    return BackendError(
+        f"{len(failed)} of {count} runners failed: {', '.join(failed)}.",
+        hint="The others ran to their end." if len(failed) < count else "",
+    )
 
 
 @define

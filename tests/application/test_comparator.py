@@ -144,6 +144,24 @@ def test_a_defect_of_an_isolated_runner_is_its_own(store: MemoryResultStore) -> 
     assert RunResults.load("o.json").keys() == ["b"]
 
 
+def test_where_all_isolated_runners_fail_nothing_is_saved(store: MemoryResultStore) -> None:
+    crashes: dict[str, Exception] = {"a": BackendError("a crashed"), "b": BackendError("b, too")}
+    with (
+        bind(Isolation, InlineIsolation(crashes)),
+        pytest.raises(BackendError, match=r"2 of 2 runners failed: a, b\.$"),
+    ):
+        Comparator.run(
+            [doubler("a"), doubler("b")],
+            counting_up(1),
+            use_subprocess=True,
+            save_inputs_path="i.json",
+            save_outputs_path="o.json",
+        )
+    for path in ("i.json", "o.json"):
+        with pytest.raises(FileError):
+            store.load(path, list)
+
+
 def test_what_is_wrong_with_the_data_ends_the_run() -> None:
     isolation = InlineIsolation({"a": InputError("no such input")})
     with bind(Isolation, isolation), pytest.raises(InputError, match="no such input"):
