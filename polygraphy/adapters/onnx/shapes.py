@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.model import OnnxFromPath
-from polygraphy.adapters.onnx.weights import weights_size, without_large_weights
+from polygraphy.adapters.onnx.weights import all_tensors, weights_size, without_large_weights
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
@@ -136,7 +136,7 @@ def _is_known(value: ValueInfoProto) -> bool:
 def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     try:
         inferred: ModelProto = onnx_shapes.infer_shapes(
-            model, strict_mode=strict, data_prop=not _has_endless_vectors(model.graph)
+            model, strict_mode=strict, data_prop=not _has_endless_vectors(model)
         )
     except (onnx_shapes.InferenceError, RuntimeError, TypeError, ValueError) as error:
         text = " ".join(str(error).split())
@@ -144,11 +144,11 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     return inferred
 
 
-def _has_endless_vectors(graph: GraphProto) -> bool:
-    """Tell whether a weight claims to be a vector of more elements than any shape has dimensions:
+def _has_endless_vectors(model: ModelProto) -> bool:
+    """Tell whether a constant claims to be a vector of more elements than any shape has dimensions:
     the package would make a dimension of each, whether they are there or not.
     """
-    return any(len(weight.dims) == 1 and weight.dims[0] > _ENDLESS for weight in graph.initializer)
+    return any(len(tensor.dims) == 1 and tensor.dims[0] > _ENDLESS for tensor in all_tensors(model))
 
 
 def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:

@@ -15,9 +15,9 @@ from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import readable_file, translated_os_errors
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.editing import edited
-from polygraphy.adapters.onnx.elements import STRIPPED, elements, is_stripped
+from polygraphy.adapters.onnx.elements import STRIPPED, elements, is_stripped, plain_dtype, put
 from polygraphy.adapters.onnx.weight_roles import prunable_axes, strippable
-from polygraphy.adapters.onnx.weights import DATA_FIELDS, all_graphs, byte_size
+from polygraphy.adapters.onnx.weights import DATA_FIELDS, SMALL, all_graphs, byte_size
 from polygraphy.domain.errors import ModelError, UnknownNameError
 from polygraphy.domain.pruning import pruned
 from polygraphy.domain.sparsity import dense_groups
@@ -154,9 +154,16 @@ class RestoreWeights(BaseLoader):
 class ReconstructWeights(BaseLoader):
     """Puts random numbers in the place of weights that were taken out of an ONNX model."""
 
-    def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, which is changed in place, or a loader that makes it."""
+    def __init__(self, model: Deferred[ModelProto], map_weights: bool | None = None) -> None:
+        """Say which weights are made up, and where they are kept.
+
+        Args:
+            model: the model, which is changed in place, or a loader that makes it.
+            map_weights: whether large weights go to a temporary file as soon as they are made, and
+                stay there until something needs their elements: see `OnnxFromPath`.
+        """
         self._model = model
+        self._map_weights = bool(map_weights)
 
     def call_impl(self) -> ModelProto:
         """Return the model; the same model gets the same numbers each time, sparse ones where the
@@ -164,6 +171,7 @@ class ReconstructWeights(BaseLoader):
 
         Raises:
             ModelError: there is nothing to reconstruct.
+            FileError: there is no room in the temporary folder.
         """
         return edited(self._model, self._edit)
 
@@ -173,7 +181,7 @@ class ReconstructWeights(BaseLoader):
         for graph in all_graphs(model.graph):
             for tensor in graph.initializer:
                 if is_stripped(tensor):
-                    _fill(tensor, axes.get(tensor.name))
+                    _fill(tensor, axes.get(tensor.name), in_file=self._map_weights)
                     count += 1
         if not count:
             raise ModelError(
@@ -186,7 +194,7 @@ class ReconstructWeights(BaseLoader):
         return model
 
 
-def _fill(tensor: TensorProto, axis: int | None) -> None:
+def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
     dtype = OnnxDataTypes().from_native(tensor.data_type)
     if dtype is None:
         raise ModelError(f"Weight {tensor.name!r} is of an unknown type {tensor.data_type}.")
@@ -199,6 +207,8 @@ def _fill(tensor: TensorProto, axis: int | None) -> None:
         ) from error
     if tensor.doc_string.endswith(_SPARSE) and axis is not None:
         made = pruned(made, axis)
-    filled = numpy_helper.from_array(made, tensor.name)
     tensor.ClearField("doc_string")
-    tensor.raw_data = filled.raw_data
+    if in_file and byte_size(tensor) > SMALL and plain_dtype(tensor) is not None:
+        put(tensor, made, in_file=True)
+    else:
+        tensor.raw_data = numpy_helper.from_array(made, tensor.name).raw_data

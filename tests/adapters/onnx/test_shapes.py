@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, parser
 
 from polygraphy.adapters.fake import FakeShapeInference
 from polygraphy.adapters.onnx import shapes
+from polygraphy.adapters.onnx.weights import all_tensors
 from polygraphy.backend.onnx import infer_shapes, save_onnx
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.ports.binding import bind
@@ -167,3 +168,34 @@ def test_a_vector_that_claims_to_be_endless_does_not_take_all_memory() -> None:
     model.graph.initializer[0].dims.append(2**40)
     inferred = infer_shapes(model, allow_onnxruntime=False)
     assert [value.name for value in inferred.graph.output] == ["y"]
+
+
+ENDLESS = {
+    "weight": "<float w = {1.0}> { y = Mul(x, w) }",
+    "constant": "{ w = Constant<value = float {1.0}>()  y = Mul(x, w) }",
+    "branch": """{ y = If(c) <
+        then_branch = g () => (float[N] a) <float w = {1.0}> { a = Mul(x, w) },
+        else_branch = h () => (float[N] b) { b = Neg(x) }> }""",
+}
+
+
+@pytest.mark.parametrize("place", ENDLESS)
+def test_values_are_not_propagated_where_a_vector_claims_to_be_endless(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = onnx.shape_inference.infer_shapes, []
+
+    def infer(model: onnx.ModelProto, *, data_prop: bool, strict_mode: bool) -> onnx.ModelProto:
+        asked.append(data_prop)
+        return real(model, data_prop=data_prop, strict_mode=strict_mode)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", infer)
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> m (float[N] x, bool c) => (float[N] y)'
+        + ENDLESS[place]
+    )
+    infer_shapes(model, allow_onnxruntime=False)
+    [tensor] = all_tensors(model)
+    tensor.dims.append(2**40)
+    infer_shapes(model, allow_onnxruntime=False)
+    assert asked == [True, False]

@@ -15,7 +15,7 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnx import external, mapped, stored
-from polygraphy.adapters.onnx.stored import is_stored
+from polygraphy.adapters.onnx.stored import is_stored, load_stored
 from polygraphy.adapters.onnx.weights import all_tensors
 from polygraphy.backend.onnx import (
     convert_opset,
@@ -113,6 +113,9 @@ EDITS: dict[str, Edit] = {
     "prune": prune_weights,
     "strip": strip_weights,
     "strip, reconstruct": lambda model: reconstruct_weights(strip_weights(model)),
+    "strip, reconstruct in a file": lambda model: reconstruct_weights(
+        strip_weights(model), map_weights=True
+    ),
 }
 
 
@@ -284,3 +287,11 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "_temporary", [])
     with pytest.raises(FileError, match="No space left"):
         prune_weights(onnx_from_path(path, map_weights=True))
+
+
+def test_weights_that_are_made_up_go_to_a_file_when_told_to() -> None:
+    kept = reconstruct_weights(strip_weights(weighty()), map_weights=True)
+    assert all(map(is_stored, kept.graph.initializer))
+    for tensor in all_tensors(kept):
+        load_stored(tensor)
+    assert kept == reconstruct_weights(strip_weights(weighty()))

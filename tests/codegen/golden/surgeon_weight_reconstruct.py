@@ -14,7 +14,7 @@ MODEL = "model.onnx"
 def main() -> None:
     model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
-    model = reconstruct_weights(model)
+    model = reconstruct_weights(model, map_weights=True)
     check_model(model)
     save_onnx(model, path="full.onnx")
     show_edited(original, model)

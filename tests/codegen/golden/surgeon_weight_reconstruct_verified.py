@@ -22,7 +22,7 @@ def main() -> bool:
     data_loader = StreamingDataLoader(["inputs.json"])
     model = onnx_from_path(MODEL, map_weights=True)
     original = show_original(model)
-    model = reconstruct_weights(model)
+    model = reconstruct_weights(model, map_weights=True)
     check_model(model)
     if not verify_runs(model, data_loader=data_loader):
         return False
