@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.adapters.tensorrt.logger import Reasons
@@ -12,6 +13,7 @@ from polygraphy.logger import G_LOGGER
 __all__ = ["described", "parsing_failed", "warn_about_errors"]
 
 _SHOWN = 5
+_DLA = "DLA validation failed"
 _DAMAGED = "MODEL_DESERIALIZE_FAILED"
 _MISSING_FILE = re.compile(r"Failed to open file: ([^|]*[^|\s])")
 
@@ -44,17 +46,27 @@ def parsing_failed(parser: Any, source: str, reasons: Reasons) -> PolygraphyExce
     lines = list(dict.fromkeys(described(error) for error in errors))
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + more)
-    is_unsupported = any(
-        _code(error).startswith("UNSUPPORTED") or "Plugin not found" in str(error.desc())
-        for error in errors
-    )
-    hint = (
-        "\nUnsupported operator: load its plugin, replace the node, or see `polygraphy inspect"
-        " capability`."
-        if is_unsupported
-        else ""
-    )
-    return BackendError(f"TensorRT could not parse {source}:{text}", backend="tensorrt", hint=hint)
+    said = f"TensorRT could not parse {source}:{text}"
+    return BackendError(said, backend="tensorrt", hint=_hint(errors))
+
+
+def _hint(errors: Sequence[Any]) -> str:
+    """Return what can be done about errors, on a line of its own; empty where nothing is known."""
+    texts = [str(error.desc()) for error in errors]
+    if any(_DLA in text for text in texts):
+        return (
+            "\nReporting the capability of DLA (report_capability_dla) refuses what does not run"
+            " there, which is everything on a machine without DLA."
+        )
+    codes = [_code(error) for error in errors]
+    if any(code.startswith("UNSUPPORTED") for code in codes) or any(
+        "Plugin not found" in text for text in texts
+    ):
+        return (
+            "\nUnsupported operator: load its plugin, replace the node, or see `polygraphy inspect"
+            " capability`."
+        )
+    return ""
 
 
 def warn_about_errors(parser: Any) -> None:
