@@ -6,6 +6,7 @@ from attrs import frozen
 
 from polygraphy.cli.kinds import Choice, Choices, Flag, Integer, Text, Texts
 from polygraphy.cli.option import Options, option
+from polygraphy.cli.options.onnx import external_data_folder
 
 __all__ = [
     "ExternalDataOptions",
@@ -153,13 +154,7 @@ class PageOptions(Options):
 class ExternalDataOptions(Options):
     """ONNX Model Loading: the weights of an ONNX model that are in other files."""
 
-    external_data_dir: str | None = option(
-        "--external-data-dir",
-        "--load-external-data",
-        "--ext",
-        kind=Text("DIR"),
-        help="Folder of the files with the model's weights, if they are not beside the model.",
-    )
+    external_data_dir: str | None = external_data_folder()
     ignore_external_data: bool = option(
         "--ignore-external-data",
         kind=Flag(),

@@ -20,9 +20,11 @@ __all__ = [
     "OutputOptions",
     "Outputs",
     "TextOrNothing",
+    "external_data_folder",
     "external_data_name",
     "external_data_threshold",
     "one_file_per_weight",
+    "structure_only",
 ]
 
 EVERY_TENSOR = ("*",)
@@ -72,22 +74,32 @@ class OutputOptions(Options):
     )
 
 
-@frozen
-class OnnxLoadOptions(Options):
-    """ONNX Model Loading: the weights and the outputs of an ONNX model."""
-
-    external_data_dir: str | None = option(
+def external_data_folder() -> Any:
+    """Return the option that names the folder of a model's weights."""
+    return option(
         "--external-data-dir",
         "--load-external-data",
         "--ext",
         kind=Text("DIR"),
         help="Folder of the files with the model's weights, if they are not beside the model.",
     )
-    ignore_external_data: bool = option(
+
+
+def structure_only() -> Any:
+    """Return the option that leaves weights in other files there."""
+    return option(
         "--ignore-external-data",
         kind=Flag(),
         help="Load the structure of the model only, without weights from other files.",
     )
+
+
+@frozen
+class OnnxLoadOptions(Options):
+    """ONNX Model Loading: the weights and the outputs of an ONNX model."""
+
+    external_data_dir: str | None = external_data_folder()
+    ignore_external_data: bool = structure_only()
     onnx_outputs: tuple[str, ...] = option(
         "--onnx-outputs",
         kind=Outputs("NAME"),

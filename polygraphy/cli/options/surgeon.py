@@ -12,9 +12,11 @@ from polygraphy.cli.option import Options, option
 from polygraphy.cli.options.model import model_shapes_option
 from polygraphy.cli.options.onnx import (
     Outputs,
+    external_data_folder,
     external_data_name,
     external_data_threshold,
     one_file_per_weight,
+    structure_only,
 )
 from polygraphy.cli.size import ByteSize
 from polygraphy.cli.tensor_kinds import Attributes, NamedShapes, Tensors
@@ -41,18 +43,8 @@ class EditedModelOptions(Options):
     """Model: the ONNX model that is edited."""
 
     model_file: str | None = option(kind=Text("MODEL"), help="Path of the model.")
-    external_data_dir: str | None = option(
-        "--external-data-dir",
-        "--load-external-data",
-        "--ext",
-        kind=Text("DIR"),
-        help="Folder of the files with the model's weights, if they are not beside the model.",
-    )
-    ignore_external_data: bool = option(
-        "--ignore-external-data",
-        kind=Flag(),
-        help="Load the structure of the model only, without weights from other files.",
-    )
+    external_data_dir: str | None = external_data_folder()
+    ignore_external_data: bool = structure_only()
 
 
 @frozen
