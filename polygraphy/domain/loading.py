@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.domain.blobs import arrays_of
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.blobs import BlobFiles
@@ -69,7 +69,11 @@ class StreamingDataLoader:
                     f"{path} holds bare bytes, whose data types and shapes only a model tells.",
                     hint="Set input_metadata.",
                 )
-            yield arrays_of(blobs, self.input_metadata)
+            try:
+                arrays = arrays_of(blobs, self.input_metadata)
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from error
+            yield arrays
 
     def __repr__(self) -> str:
         return f"StreamingDataLoader({[str(path) for path in self.paths]!r})"

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
-from zlib import error as ZlibError
 
 import numpy as np
 from attrs import frozen
@@ -34,6 +33,7 @@ SUFFIXES = (TENSORS, ".npz", ".npy")
 
 _LEAF = "ArrayInFile"
 _PICKLED = "an array holds pickled Python objects, which are never loaded"
+_LONGEST_COMPLAINT = 200
 
 
 def parse_binary(path: Path) -> Any:
@@ -135,7 +135,9 @@ class _Npy:
     def read(self) -> np.ndarray[Any, Any]:
         try:
             array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except OSError:
+            raise
+        except Exception as error:  # Whatever a parser of Python literals raises.
             raise ContentError(_complaint(error)) from error
         return with_narrow_type(np.asarray(array))
 
@@ -151,7 +153,9 @@ class _NpzMember:
         try:
             with np.load(self.path, allow_pickle=False) as archive:
                 array: np.ndarray[Any, Any] = archive[self.name]
-        except (ValueError, EOFError, KeyError, BadZipFile, ZlibError) as error:
+        except OSError:
+            raise
+        except Exception as error:  # zipfile, zlib and NumPy each have their own kinds.
             raise ContentError(f"array {self.name!r}: {_complaint(error)}") from error
         return with_narrow_type(array)
 
@@ -160,11 +164,11 @@ def _members(path: Path) -> list[str]:
     try:
         with ZipFile(path) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
-    except BadZipFile as error:
+    except (BadZipFile, NotImplementedError) as error:
         raise ContentError("it is truncated, damaged, or no .npz archive") from error
 
 
 def _complaint(error: Exception) -> str:
     text = str(error)
     is_pickled = "allow_pickle" in text or "Python objects" in text
-    return _PICKLED if is_pickled else f"it is damaged: {text}"
+    return _PICKLED if is_pickled else f"it is damaged: {text[:_LONGEST_COMPLAINT]}"

@@ -269,3 +269,53 @@ def test_pickles_are_never_loaded_and_damage_is_named(tmp_path: Path, suffix: st
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(FileError, match=r"x\.np[yz].*(damaged|truncated)"):
         list(FileResultStore().iterate(path, dict))
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["a.npz", "compressed.npz", "a.npy"]),
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=3),
+    st.floats(0, 1),
+)
+def test_damaged_archives_and_arrays_are_named(
+    tmp_path_factory: pytest.TempPathFactory,
+    name: str,
+    changes: list[tuple[float, int]],
+    kept: float,
+) -> None:
+    """Whatever the parsers of NumPy and the standard library raise of it."""
+    made = io.BytesIO()
+    if name == "a.npy":
+        np.save(made, np.arange(6.0))
+    else:
+        save = np.savez if name == "a.npz" else np.savez_compressed
+        save(made, x=np.arange(6.0), y=np.ones((2, 3), np.int8))
+    content = bytearray(made.getvalue())
+    for where, value in changes:
+        content[int(where * len(content))] = value
+    path = tmp_path_factory.mktemp("damaged") / name
+    path.write_bytes(bytes(content[: round(kept * len(content))]))
+    try:
+        for feed in FileResultStore().iterate(path, dict):
+            assert all(isinstance(array, np.ndarray) for array in feed.values())
+    except FileError as error:
+        assert name in str(error) and len(str(error)) < 400 and "\n" not in str(error)
+    else:
+        assert changes or kept > 0.9
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy"])
+def test_what_parsers_raise_of_damage_is_translated(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "a.npz":
+        np.savez(path, x=np.arange(6.0))
+        content = path.read_bytes()
+        directory = content.index(b"PK\x01\x02")  # The compression method is 10 bytes further.
+        damaged = content[: directory + 10] + b"\x63" + content[directory + 11 :]
+    else:
+        np.save(path, np.arange(6.0))
+        content = path.read_bytes()
+        damaged = content.replace(b"(6,)", b"(6, ")
+    path.write_bytes(damaged)
+    with pytest.raises(FileError, match=name):
+        [dict(feed) for feed in FileResultStore().iterate(path, dict)]

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 from polygraphy.adapters.files.blobs import DiskBlobFiles
 from polygraphy.domain.datatype import DataType
-from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.errors import FileError, InputError, UsageError
 from polygraphy.domain.loading import StreamingDataLoader
 from polygraphy.domain.metadata import TensorMetadata
 
@@ -94,3 +94,11 @@ def test_other_protobuf_files_are_refused(tmp_path: Path, content: bytes) -> Non
     (tmp_path / "input_0.pb").write_bytes(content)
     with pytest.raises(FileError, match="it holds no ONNX tensor"):
         list(StreamingDataLoader(str(tmp_path)))
+
+
+def test_the_file_is_named_whose_bytes_do_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(bytes(8))
+    loader = StreamingDataLoader(tmp_path / "x.bin")
+    loader.input_metadata = TensorMetadata().add("x", np.float32, (3,))
+    with pytest.raises(InputError, match=r"x\.bin: Input 'x' .* 2 elements do not fill"):
+        list(loader)
