@@ -99,7 +99,6 @@ _WORDS = frozenset(
         "calibrator",
         "create_config",
         "data_loader",
-        "engine",
         "load_model",
         "load_network",
         "make_runners",

@@ -14,7 +14,7 @@ _DYNAMIC = (
     "Profile().add('input', min=[1, 3, 224, 224], opt=[4, 3, 224, 224], max=[8, 3, 224, 224])"
 )
 _NETWORK = "NetworkFromOnnxPath(MODEL)"
-_BUILD = "engine_bytes_from_network(load_network, config=create_config)"
+_BUILD = "EngineBytesFromNetwork(load_network, config=create_config)"
 
 
 def _config(arguments: str) -> str:
@@ -241,14 +241,14 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "C043": (
         "convert clean.onnx --convert-to trt --verbose --extra-verbose --output debug.engine",
         (
-            "engine_bytes_from_network(load_network)",
-            "save_engine(engine, path='debug.engine')",
+            "EngineBytesFromNetwork(load_network)",
+            "save_engine(build_engine, path='debug.engine')",
         ),
     ),
     "C044": (
         "convert model.onnx --convert-to trt --trt-min-shapes input:[1,3,224,224] --trt-opt-shapes"
         " input:[4,3,224,224] --trt-max-shapes input:[8,3,224,224] --output dynamic.engine",
-        (_DYNAMIC, "save_engine(engine, path='dynamic.engine')"),
+        (_DYNAMIC, "save_engine(build_engine, path='dynamic.engine')"),
     ),
     "C045": (
         "convert model.onnx --convert-to trt --int8 --precision-constraints sensitive_layer:fp16"
@@ -257,7 +257,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
             "SetLayerPrecisions(load_network, layer_precisions={'sensitive_layer': 'float16'})",
             "CreateConfig(fp16=True, int8=True, calibrator=calibrator,"
             " precision_constraints='obey')",
-            "save_engine(engine, path='model.engine')",
+            "save_engine(build_engine, path='model.engine')",
         ),
     ),
     "C046": (
@@ -275,7 +275,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "C050": (
         "debug reduce model.onnx --output minimal_problem.onnx",
         (
-            "Iterations(AskUser(), artifact='polygraphy_debug.onnx', save_replay=_)",
+            "Iterations(AskUser(), artifact='polygraphy_debug.onnx', results=_, save_replay=_)",
             "reduce_model(model, iterations)",
             "save_onnx(reduction.bad, path='minimal_problem.onnx')",
         ),
@@ -325,7 +325,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "convert reduced.onnx --convert-to trt --precision-constraints problematic_layer:fp16",
         (
             "CreateConfig(fp16=True, precision_constraints='obey')",
-            "save_engine(engine, path='reduced.engine')",
+            "save_engine(build_engine, path='reduced.engine')",
         ),
     ),
     "C063": (
@@ -346,7 +346,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "convert models/a.onnx --convert-to trt --fp16 --workspace 2G --output engines/a.engine",
         (
             "CreateConfig(fp16=True, memory_pool_limits={'workspace': 2147483648})",
-            "save_engine(engine, path='engines/a.engine')",
+            "save_engine(build_engine, path='engines/a.engine')",
         ),
     ),
     "C073": (
@@ -357,7 +357,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "convert changed_models/a.onnx --convert-to trt --workspace 1G",
         (
             "CreateConfig(memory_pool_limits={'workspace': 1073741824})",
-            "save_engine(engine, path='a.engine')",
+            "save_engine(build_engine, path='a.engine')",
         ),
     ),
     **{
@@ -373,7 +373,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     },
     "C077": (
         "convert model.onnx --convert-to trt --pooled-outputs",
-        ("engine_bytes_from_network(load_network)",),
+        ("EngineBytesFromNetwork(load_network)",),
     ),
     "C084": (
         "run identity.onnx --trt --onnxrt --save-inputs inputs.json --save-outputs outputs.json",
@@ -402,7 +402,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "C088": (
         "convert identity.onnx --save-tactics replay.json -o 0.engine",
-        ("TacticRecorder('replay.json')", "save_engine(engine, path='0.engine')"),
+        ("TacticRecorder('replay.json')", "save_engine(build_engine, path='0.engine')"),
     ),
     "C090": (
         "convert identity.onnx --load-tactics replay.json -o 1.engine",

@@ -9,7 +9,12 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.common.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.adapters.common.paths import (
+    atomic_file,
+    check_writable,
+    readable_file,
+    translated_os_errors,
+)
 from polygraphy.adapters.tensorrt.deserialize import deserialized, loaded_runtime
 from polygraphy.adapters.tensorrt.logger import watching
 from polygraphy.adapters.tensorrt.plan_header import HEADER_SIZE, check_plan
@@ -185,8 +190,10 @@ class SaveEngine(BaseLoader):
 
         Raises:
             BackendError: TensorRT cannot serialise the engine.
-            FileError: the file cannot be written.
+            FileError: the file cannot be written, which is found out before a loader builds what
+                would be lost.
         """
+        check_writable(self._path)
         engine = evaluate(self._engine)
         content = memoryview(_serialized(engine))
         G_LOGGER.info(f"Saving engine to: {Path(self._path).absolute()}")

@@ -79,7 +79,8 @@ class _Choice:
         if self._exclude:
             chosen -= matching(self._exclude, tensors)
         if not chosen:
-            raise UsageError("No output of the network is left.", hint="Exclude fewer of them.")
+            remedy = "Exclude fewer of them." if self._exclude else "Name tensors, or other types."
+            raise UsageError("No output of the network is left.", hint=remedy)
         if chosen != {tensor.name for tensor in present}:
             for tensor in present:
                 network.unmark_output(tensor)

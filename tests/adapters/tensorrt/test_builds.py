@@ -509,6 +509,19 @@ def test_an_engine_that_cannot_be_serialised_harms_no_file(tmp_path: Path) -> No
     assert path.read_bytes() == b"before"
 
 
+def test_nothing_is_built_that_could_not_be_saved(tmp_path: Path) -> None:
+    def build() -> bytes:
+        raise AssertionError("it was built")
+
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "file" / "model.engine"):
+        with pytest.raises(FileError, match=tmp_path.name):
+            save_engine(build, str(place))
+    with pytest.raises(AssertionError):
+        save_engine(build, str(tmp_path / "new" / "model.engine"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_plan_in_memory_is_saved_without_a_record(engine: Any, tmp_path: Path) -> None:
     path = tmp_path / "mlp.engine"
     save_engine(engine, str(path))

@@ -348,3 +348,9 @@ def test_a_flag_that_needs_a_configuration_says_so(rtx: Any) -> None:
     content = models.mlp().SerializeToString()
     with pytest.raises(UsageError, match=r"report_capability_dla.*config=CreateConfig"):
         NetworkFromOnnxBytes(content, flags=["report_capability_dla"])()
+
+
+def test_types_that_no_layer_is_of_leave_no_output(rtx: Any) -> None:
+    network = NetworkFromOnnxBytes(models.mlp().SerializeToString())
+    with pytest.raises(UsageError, match="Name tensors, or other types"):
+        ModifyNetworkOutputs(network, mark_layer_types=["convolution"])()

@@ -7,8 +7,8 @@ polygraphy convert model.onnx --convert-to trt --fp16 --workspace 2G
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxPath,
-    engine_bytes_from_network,
     save_engine,
 )
 
@@ -18,8 +18,8 @@ MODEL = "model.onnx"
 def main() -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(fp16=True, memory_pool_limits={"workspace": 2147483648})
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path="model.engine")
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path="model.engine")
 
 
 if __name__ == "__main__":

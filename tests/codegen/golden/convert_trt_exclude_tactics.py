@@ -7,9 +7,9 @@ polygraphy convert model.onnx -o m.plan --exclude-tactics bad.json
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxPath,
     TacticReplayer,
-    engine_bytes_from_network,
     save_engine,
 )
 
@@ -19,8 +19,8 @@ MODEL = "model.onnx"
 def main() -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(algorithm_selector=TacticReplayer(exclude="bad.json"))
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path="m.plan")
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path="m.plan")
 
 
 if __name__ == "__main__":

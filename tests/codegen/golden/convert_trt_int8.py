@@ -9,8 +9,8 @@ from polygraphy.backend.common import InvokeFromScript
 from polygraphy.backend.trt import (
     Calibrator,
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxPath,
-    engine_bytes_from_network,
     save_engine,
 )
 
@@ -22,8 +22,8 @@ def main() -> None:
     calibrator = Calibrator(data_loader, cache="identity_calib.cache")
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(int8=True, calibrator=calibrator)
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path="identity.engine")
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path="identity.engine")
 
 
 if __name__ == "__main__":

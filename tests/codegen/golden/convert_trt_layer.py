@@ -8,9 +8,9 @@ from polygraphy import program
 from polygraphy.backend.trt import (
     Calibrator,
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxPath,
     SetLayerPrecisions,
-    engine_bytes_from_network,
     save_engine,
 )
 from polygraphy.comparator import DataLoader
@@ -26,8 +26,8 @@ def main() -> None:
     create_config = CreateConfig(
         fp16=True, int8=True, calibrator=calibrator, precision_constraints="obey"
     )
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path="model.engine")
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path="model.engine")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ polygraphy convert model.onnx --convert-to trt --trt-max-shapes input:[4,3,224,2
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxPath,
     Profile,
-    engine_bytes_from_network,
     save_engine,
 )
 
@@ -21,8 +21,8 @@ def main() -> None:
     create_config = CreateConfig(
         profiles=[Profile().add("input", opt=[4, 3, 224, 224], max=[4, 3, 224, 224])]
     )
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path="model.engine")
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path="model.engine")
 
 
 if __name__ == "__main__":

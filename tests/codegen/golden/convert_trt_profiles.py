@@ -7,9 +7,9 @@ polygraphy convert dynamic_identity.onnx -o dynamic_identity.engine --trt-min-sh
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxPath,
     Profile,
-    engine_bytes_from_network,
     save_engine,
 )
 
@@ -24,8 +24,8 @@ def main() -> None:
             Profile().add("X", min=[1, 3, 28, 28], opt=[4, 3, 28, 28], max=[32, 3, 28, 28]),
         ]
     )
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path="dynamic_identity.engine")
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path="dynamic_identity.engine")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ polygraphy convert model.onnx -o m.plan --compute-capabilities 8.9 12.0
 
 from polygraphy import program
 from polygraphy.backend.tensorrt_rtx import CreateConfigRTX
-from polygraphy.backend.trt import NetworkFromOnnxPath, engine_bytes_from_network, save_engine
+from polygraphy.backend.trt import EngineBytesFromNetwork, NetworkFromOnnxPath, save_engine
 
 MODEL = "model.onnx"
 
@@ -14,8 +14,8 @@ MODEL = "model.onnx"
 def main() -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfigRTX(compute_capabilities=[(8, 9), (12, 0)])
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path="m.plan")
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path="m.plan")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ polygraphy debug build model.onnx --num-iterations 10 --save-tactics multiple.js
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxPath,
     TacticRecorder,
-    engine_bytes_from_network,
     save_engine,
 )
 from polygraphy.debug import AskUser, CheckCommand, Iterations, repeat
@@ -20,8 +20,8 @@ MODEL = "model.onnx"
 def make_engine(path: str) -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(algorithm_selector=TacticRecorder("multiple.json"))
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path=path)
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path=path)
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from polygraphy.backend.common import InvokeFromScript
 from polygraphy.backend.trt import (
     Calibrator,
     CreateConfig,
+    EngineBytesFromNetwork,
     LoadPlugins,
-    engine_bytes_from_network,
     save_engine,
 )
 from polygraphy.debug import CheckCommand, Iterations, repeat
@@ -23,8 +23,8 @@ def make_engine(path: str) -> None:
     calibrator = Calibrator(data_loader)
     load_network = LoadPlugins(plugins=["a.so"], obj=InvokeFromScript(MODEL, name="make"))
     create_config = CreateConfig(int8=True, calibrator=calibrator)
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path=path)
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path=path)
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ polygraphy debug build identity.onnx --fp16 --save-tactics replay.json --artifac
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxPath,
     TacticRecorder,
-    engine_bytes_from_network,
     save_engine,
 )
 from polygraphy.debug import CheckCommand, Iterations, repeat
@@ -20,8 +20,8 @@ MODEL = "identity.onnx"
 def make_engine(path: str) -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(fp16=True, algorithm_selector=TacticRecorder("replay.json"))
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path=path)
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path=path)
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ polygraphy debug precision reduced.onnx --golden-outputs onnxrt_outputs.json --m
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
+    EngineBytesFromNetwork,
     ModifyNetworkOutputs,
     NetworkFromOnnxPath,
     SetLayerPrecisions,
-    engine_bytes_from_network,
     raisable_layers,
     save_engine,
 )
@@ -25,8 +25,8 @@ def make_engine(path: str, raised: list[str]) -> None:
     load_network = ModifyNetworkOutputs(load_network, outputs=MARK_ALL)
     create_config = CreateConfig(fp16=True, precision_constraints="obey")
     load_network = SetLayerPrecisions(load_network, dict.fromkeys(raised, "float32"))
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path=path)
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path=path)
 
 
 def main() -> None:

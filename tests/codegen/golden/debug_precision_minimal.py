@@ -9,9 +9,9 @@ from polygraphy.backend.onnx import InferShapes, OnnxFromPath
 from polygraphy.backend.trt import (
     Calibrator,
     CreateConfig,
+    EngineBytesFromNetwork,
     NetworkFromOnnxModel,
     SetLayerPrecisions,
-    engine_bytes_from_network,
     raisable_layers,
     save_engine,
 )
@@ -30,8 +30,8 @@ def make_engine(path: str, raised: list[str]) -> None:
         fp16=True, int8=True, calibrator=calibrator, precision_constraints="obey"
     )
     load_network = SetLayerPrecisions(load_network, dict.fromkeys(raised, "float16"))
-    engine = engine_bytes_from_network(load_network, config=create_config)
-    save_engine(engine, path=path)
+    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
+    save_engine(build_engine, path=path)
 
 
 def main() -> None:
