@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any
 
@@ -15,16 +16,19 @@ Array = np.ndarray[Any, Any]
 
 _BLOCK = 1 << 16
 """How many elements are looked at together: as many as fit a cache."""
+_PARALLEL = 1 << 20
+"""An array of fewer elements is done before a second thread would have started."""
 _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def pruned(array: Array, axis: int) -> Array:
+def pruned(array: Array, axis: int, *, threads: int = 1) -> Array:
     """Return an array in which every four consecutive elements along an axis have at least two
     zeros: those of the smallest magnitude, the earlier one where magnitudes are equal.
 
     Args:
         array: floating-point numbers of any shape; NaN counts as the largest.
         axis: the axis; its length is a multiple of four.
+        threads: how many work at it, at most; the result does not depend on it.
 
     Returns:
         Another array of the same shape and type; what is not set to zero has the same bits.
@@ -40,10 +44,21 @@ def pruned(array: Array, axis: int) -> Array:
     )
     columns = min(inner, _BLOCK // GROUP)
     step = max(1, _BLOCK // (GROUP * columns))
-    for start in range(0, rows, step):
-        for first in range(0, inner, columns):
-            part = np.s_[start : start + step, :, first : first + columns]
-            _prune(given[part], result[part])
+
+    def prune_rows(starts: range) -> None:
+        for start in starts:
+            for first in range(0, inner, columns):
+                part = np.s_[start : start + step, :, first : first + columns]
+                _prune(given[part], result[part])
+
+    if threads < 2 or array.size < _PARALLEL or rows <= step:
+        prune_rows(range(0, rows, step))
+        return made
+    share = -(-rows // (step * threads)) * step  # Neighbours, so that memory is read in long runs.
+    with ThreadPoolExecutor(threads) as pool:
+        runs = [range(begin, min(begin + share, rows), step) for begin in range(0, rows, share)]
+        for _ in pool.map(prune_rows, runs):  # which raises what a thread raised
+            pass
     return made
 
 

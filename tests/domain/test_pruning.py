@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -89,3 +91,22 @@ def test_ties_infinities_and_nan_as_documented(groups: np.ndarray, block: int) -
             expected = reference(np.moveaxis(np.asarray(array, np.float32), axis, -1))
             found = np.moveaxis(np.asarray(made, np.float32), axis, -1)
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("threads", [2, 3, 64])
+def test_threads_change_nothing(axis: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.random.default_rng(4).standard_normal((132, 52), dtype=np.float32)
+    expected = pruned(array, axis)
+    monkeypatch.setattr(pruning, "_BLOCK", 256)
+    monkeypatch.setattr(pruning, "_PARALLEL", 1)
+    workers = []
+    prune = pruning._prune
+
+    def noted(*parts: np.ndarray) -> None:  # type: ignore[type-arg]
+        workers.append(threading.get_ident())
+        prune(*parts)
+
+    monkeypatch.setattr(pruning, "_prune", noted)
+    np.testing.assert_array_equal(pruned(array, axis, threads=threads), expected)
+    assert threading.get_ident() not in workers

@@ -14,6 +14,8 @@ from polygraphy.adapters.onnx.weight_roles import prunable_axes
 from polygraphy.adapters.onnx.weights import all_graphs
 from polygraphy.domain.pruning import pruned
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.machine import Machine
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -39,12 +41,14 @@ class PruneWeights(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         axes = prunable_axes(model)
+        threads = resolve(Machine).cores()
         for graph in all_graphs(model.graph):
             for tensor in graph.initializer:
                 axis = axes.get(tensor.name)
                 if axis is None:
                     continue
-                put(tensor, pruned(elements(tensor), axis), in_file=is_stored(tensor))
+                made = pruned(elements(tensor), axis, threads=threads)
+                put(tensor, made, in_file=is_stored(tensor))
         if axes:
             G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")
         else:
