@@ -127,11 +127,12 @@ def test_a_plugin_is_kept_only_if_it_computes_the_same(
 def test_a_command_tunes_a_model_that_runs(plugins: str, run: Run) -> None:
     code, said = run(
         "plugin autotune model.onnx --plugin-dir plugins -o tuned.onnx --report report.txt"
-        " --timing-cache t.cache"
+        " --timing-cache t.cache --tactic-sources"
     )
     print(said)
     assert code == 0
+    assert "right: Latency: " in said
     assert "Plugin Autotuning Report" in said
     assert "wrong (" not in said
-    code, said = run("run tuned.onnx --trt --validate")
+    code, said = run("run tuned.onnx --trt --validate --tactic-sources")
     assert code == 0, said
