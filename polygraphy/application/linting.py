@@ -39,7 +39,7 @@ def check_lint(
     data_loader: Any = None,
     external_data_dir: str | None = None,
     ignore_external_data: bool = False,
-    providers: Sequence[str] | None = None,
+    providers: Sequence[Any] | None = None,
     graph_optimization_level: str | None = None,
 ) -> bool:
     """Report everything that is wrong with an ONNX model.
@@ -51,8 +51,8 @@ def check_lint(
             given.
         external_data_dir: where the files with its weights are, if not beside it.
         ignore_external_data: whether weights in other files are not looked at, and nothing is run.
-        providers: execution providers of ONNX Runtime, by name or a unique part of it; the CPU
-            provider unless given.
+        providers: execution providers of ONNX Runtime, by name or a unique part of it, each alone
+            or as ``(name, options)``; the CPU provider unless given.
         graph_optimization_level: how much ONNX Runtime optimises; it decides unless given.
 
     Returns:

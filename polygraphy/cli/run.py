@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.compare_context import comparison_of
@@ -27,6 +28,7 @@ from polygraphy.cli.options.plots import PlotOptions
 from polygraphy.cli.options.pluginref import PluginRefOptions
 from polygraphy.cli.options.runners import (
     OnnxrtOptions,
+    OnnxrtThreadOptions,
     OrderOptions,
     RunnerOptions,
     RunOptions,
@@ -70,6 +72,7 @@ class RunCommand(Command):
         OnnxShapeOptions,
         OnnxSaveOptions,
         OnnxrtOptions,
+        OnnxrtThreadOptions,
         *BUILD_GROUPS,
         TrtPluginOptions,
         TrtSaveOptions,
@@ -140,6 +143,7 @@ class RunCommand(Command):
             runners=values[RunnerOptions].runners,
             providers=_listed(values[OnnxrtOptions].providers),
             graph_optimization_level=values[OnnxrtOptions].graph_optimization_level,
+            threads=values[OnnxrtThreadOptions].threads,
             onnx=backends.onnx,
             trt=backends.trt,
             tf=backends.tf,
@@ -164,5 +168,5 @@ class RunCommand(Command):
         return rendered(with_layers(script, values, f"polygraphy {self.name}"), self.plugins)
 
 
-def _listed(texts: Sequence[str] | None) -> list[str] | None:
-    return None if texts is None else list(texts)
+def _listed(values: Sequence[Any] | None) -> list[Any] | None:
+    return None if values is None else list(values)

@@ -20,6 +20,7 @@ from polygraphy.cli.options.onnx import OnnxSaveOptions
 from polygraphy.cli.options.plots import PlotOptions
 from polygraphy.cli.options.runners import (
     OnnxrtOptions,
+    OnnxrtThreadOptions,
     OrderOptions,
     RunnerOptions,
     RunOptions,
@@ -116,12 +117,12 @@ _REFUSALS = (
 _IDLE = (
     _Idle(
         lambda values: bool(_runners(values)) and "onnxrt" not in _runners(values),
-        (OnnxrtOptions,),
+        (OnnxrtOptions, OnnxrtThreadOptions),
         "nothing runs in ONNX Runtime: see --onnxrt",
     ),
     _Idle(
         lambda values: not _runners(values),
-        (ModelOptions, OnnxrtOptions, DataOptions, OrderOptions),
+        (ModelOptions, OnnxrtOptions, OnnxrtThreadOptions, DataOptions, OrderOptions),
         "nothing is run",
     ),
     _Idle(

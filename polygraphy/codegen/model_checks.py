@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import frozen
 
@@ -27,7 +28,7 @@ class CheckLintScript:
     data: Data = Data()
     external_data_dir: str | None = None
     ignore_external_data: bool | None = None
-    providers: Sequence[str] | None = None
+    providers: Sequence[Any] | None = None
     graph_optimization_level: str | None = None
     log: Log = Log()
 
@@ -47,7 +48,7 @@ class CheckCompatibilityScript:
     path: str
     backends: Sequence[str]
     graph: TfGraph | None = None
-    providers: Sequence[str] | None = None
+    providers: Sequence[Any] | None = None
     graph_optimization_level: str | None = None
     data: Data = Data()
     log: Log = Log()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from attrs import Factory, evolve, frozen
 
@@ -43,8 +44,9 @@ class RunScript:
     command: Sequence[str]
     model: str | None = None
     runners: Sequence[str] = ()
-    providers: Sequence[str] | None = None
+    providers: Sequence[Any] | None = None
     graph_optimization_level: str | None = None
+    threads: int | None = None
     onnx: OnnxModel = OnnxModel()
     trt: TrtModel = TrtModel()
     tf: TfGraph = TfGraph()

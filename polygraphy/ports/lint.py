@@ -29,7 +29,7 @@ class ModelTrial(Protocol):
     """Loads small models and runs them once; bound once per backend, with its name as the key."""
 
     def configured(
-        self, providers: Sequence[str] | None, graph_optimization_level: str | None
+        self, providers: Sequence[Any] | None, graph_optimization_level: str | None
     ) -> ModelTrial:
         """Return a trial that runs models in a certain way, where the backend has several."""
 

@@ -106,6 +106,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
     "run_perceptual_metrics": ("run identity.onnx --onnxrt --onnx --compare perceptual_metrics", 3),
     "run_fail_fast": ("run identity.onnx --onnxrt --onnx --fail-fast --validate", 0),
     "run_providers": ("run identity.onnx --onnxrt --providers CPUExecutionProvider", 0),
+    "run_provider_options": (
+        "run identity.onnx --onnxrt --providers cpu:use_arena=1,note=a --intra-op-threads 1",
+        0,
+    ),
     "run_onnx_outputs": (
         "run identity_fp16.onnx --onnxrt --onnx-outputs x_* y --onnx-exclude-outputs y"
         " --graph-optimization-level DISABLE_ALL",

@@ -56,6 +56,7 @@ from polygraphy.cli.options.plugin_patterns import (
 from polygraphy.cli.options.pluginref import PluginRefOptions
 from polygraphy.cli.options.runners import (
     OnnxrtOptions,
+    OnnxrtThreadOptions,
     OrderOptions,
     RunnerOptions,
     RunOptions,
@@ -164,7 +165,8 @@ def program_with(texts: list[str]) -> str:
         PluginRefOptions: PluginRefOptions(),
         TorchOptions: TorchOptions(),
         OnnxSaveOptions: OnnxSaveOptions(save_onnx=save_inputs, save_external_data=save_outputs),
-        OnnxrtOptions: OnnxrtOptions(providers=(provider,)),
+        OnnxrtOptions: OnnxrtOptions(providers=(provider, (provider, {provider: provider}))),
+        OnnxrtThreadOptions: OnnxrtThreadOptions(),
         DataOptions: DataOptions(val_range={name: (0, 1)}),
         OrderOptions: OrderOptions(),
         RunOptions: RunOptions(save_inputs=save_inputs, save_outputs=save_outputs),

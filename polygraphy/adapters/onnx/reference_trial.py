@@ -30,7 +30,7 @@ class ReferenceTrial:
     """Loads models and runs each once."""
 
     def configured(
-        self, providers: Sequence[str] | None, graph_optimization_level: str | None
+        self, providers: Sequence[Any] | None, graph_optimization_level: str | None
     ) -> ReferenceTrial:
         """Return this trial: there is one way only in which the evaluator runs models."""
         return self

@@ -59,6 +59,7 @@ class SessionFromOnnx(BaseLoader):
         providers: Sequence[Provider] | None = None,
         graph_optimization_level: str | None = None,
         memory_arena: bool | None = None,
+        threads: int | None = None,
     ) -> None:
         """Describe the session.
 
@@ -72,11 +73,19 @@ class SessionFromOnnx(BaseLoader):
             memory_arena: whether memory is kept for the next run, as it is unless this is False. An
                 arena is held, weights included, as long as any output from it is; without one,
                 running again takes a little longer.
+            threads: how many compute an operator; as many as the process may use cores unless
+                given.
+
+        Raises:
+            UsageError: there are to be fewer than one thread.
         """
+        if threads is not None and threads < 1:
+            raise UsageError(f"There must be at least one thread, not {threads}.")
         self._model = model_bytes
         self._providers = ["cpu"] if providers is None else list(providers)
         self._graph_optimization_level = graph_optimization_level
         self._memory_arena = memory_arena is not False
+        self._threads = threads
 
     def call_impl(self) -> InferenceSession:
         """Make the session.
@@ -90,6 +99,8 @@ class SessionFromOnnx(BaseLoader):
         providers = matched_providers(self._providers)
         options = session_options(self._graph_optimization_level)
         options.enable_cpu_mem_arena = self._memory_arena
+        if self._threads is not None:
+            options.intra_op_num_threads = self._threads
         model: Any = evaluate(self._model)
         name = "the model"
         if isinstance(model, (str, Path)):

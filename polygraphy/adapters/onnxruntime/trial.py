@@ -12,7 +12,7 @@ from attrs import frozen
 
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
-from polygraphy.adapters.onnxruntime.session import matched_providers, session_options
+from polygraphy.adapters.onnxruntime.session import Provider, matched_providers, session_options
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 
@@ -37,7 +37,7 @@ class OnnxrtTrial:
 
     def __init__(
         self,
-        providers: Sequence[str] | None = None,
+        providers: Sequence[Provider] | None = None,
         graph_optimization_level: str | None = None,
     ) -> None:
         """Say how models are run: see `SessionFromOnnx`."""
@@ -45,7 +45,7 @@ class OnnxrtTrial:
         self._graph_optimization_level = graph_optimization_level
 
     def configured(
-        self, providers: Sequence[str] | None, graph_optimization_level: str | None
+        self, providers: Sequence[Provider] | None, graph_optimization_level: str | None
     ) -> OnnxrtTrial:
         """Return a trial that runs models in a certain way."""
         return OnnxrtTrial(providers, graph_optimization_level)

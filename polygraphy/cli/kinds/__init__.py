@@ -12,6 +12,7 @@ from polygraphy.cli.kinds.numbers import (
     number,
 )
 from polygraphy.cli.kinds.per_name import PerName, Statistics
+from polygraphy.cli.kinds.providers import Provider, Providers
 from polygraphy.cli.kinds.shapes import Shapes
 from polygraphy.cli.kinds.texts import Choice, Choices, Folder, Script, Text, Texts
 
@@ -27,6 +28,8 @@ __all__ = [
     "NumberOrAuto",
     "Ordered",
     "PerName",
+    "Provider",
+    "Providers",
     "Range",
     "Script",
     "Shapes",

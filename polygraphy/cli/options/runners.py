@@ -7,10 +7,17 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from polygraphy.cli.errors import BadValue
-from polygraphy.cli.kinds import Flag, Folder, Integer, Ordered, Text, Texts
+from polygraphy.cli.kinds import Flag, Folder, Integer, Ordered, Provider, Providers, Text
 from polygraphy.cli.option import Options, option
 
-__all__ = ["RUNNERS", "OnnxrtOptions", "OrderOptions", "RunOptions", "RunnerOptions"]
+__all__ = [
+    "RUNNERS",
+    "OnnxrtOptions",
+    "OnnxrtThreadOptions",
+    "OrderOptions",
+    "RunOptions",
+    "RunnerOptions",
+]
 
 RUNNERS = {
     "--onnxrt": "onnxrt",
@@ -76,19 +83,31 @@ class _OptimizationLevel(Text):
 class OnnxrtOptions(Options):
     """ONNX Runtime Sessions: how ONNX Runtime runs the model."""
 
-    providers: tuple[str, ...] | None = option(
+    providers: tuple[Provider, ...] | None = option(
         "--providers",
         "--execution-providers",
-        kind=Texts("PROVIDER"),
+        kind=Providers(),
         help=(
-            "Execution providers in order of priority, by name or by a unique part of it; cpu"
-            " unless given."
+            "Execution providers in order of priority, by name or by a unique part of it, perhaps"
+            " with their options; cpu unless given."
         ),
     )
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",
         kind=_OptimizationLevel(),
         help="How much ONNX Runtime optimises the model; it decides itself unless given.",
+    )
+
+
+@frozen
+class OnnxrtThreadOptions(Options):
+    """ONNX Runtime Threads: on how many cores ONNX Runtime runs the model."""
+
+    threads: int | None = option(
+        "--intra-op-threads",
+        kind=Integer(minimum=1),
+        help="How many threads compute an operator of the model; as many as the process may use"
+        " cores unless given.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from polygraphy.adapters.onnx.saving import OnnxModelWriter
 from polygraphy.adapters.onnxruntime import session as module
 from polygraphy.backend.onnx import modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
-from polygraphy.domain.errors import InputError, UnknownNameError
+from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.model_file import ModelWriter
 from tests.support import models
@@ -120,3 +121,14 @@ def test_what_goes_wrong_is_said_once(capfd: pytest.CaptureFixture[str]) -> None
     with OnnxrtRunner(session) as runner, pytest.raises(InputError, match="out of data bounds"):
         runner.infer({"i": np.array([5])})
     assert capfd.readouterr().err == ""
+
+
+def test_the_number_of_threads_can_be_chosen() -> None:
+    model = models.mlp(features=512).SerializeToString()
+    for threads in (1, 3):
+        options = session_from_onnx(model, threads=threads).get_session_options()
+        assert options.intra_op_num_threads == threads
+    cores = len(os.sched_getaffinity(0))
+    assert session_from_onnx(model).get_session_options().intra_op_num_threads == cores
+    with pytest.raises(UsageError, match="at least one thread, not 0"):
+        session_from_onnx(model, threads=0)

@@ -160,9 +160,10 @@ _ONNX_FLAGS = {
 
 _RUN_FLAGS = {
     "OnnxrtOptions": {
-        "providers": "--providers cuda cpu",
+        "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
         "graph_optimization_level": "--graph-optimization-level enable_basic",
     },
+    "OnnxrtThreadOptions": {"threads": "--intra-op-threads 3"},
     "PluginRefOptions": {"plugin_references": "--plugin-references r.py"},
     "TorchOptions": {
         "torch_compile": "--torch-compile",
