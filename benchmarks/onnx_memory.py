@@ -1,6 +1,6 @@
 """Measures the peak memory of editing an ONNX model whose weights are in another file.
 
-Run with ``python benchmarks/onnx_memory.py [GIGABYTES]``, 3 unless given.
+Run with ``python benchmarks/onnx_memory.py [GIGABYTES [EDIT ...]]``, 3 and all unless given.
 The weights are zeros, which the file system need not store; results take as much disk as they do.
 """
 
@@ -18,6 +18,8 @@ from onnx import helper
 SIDE = 4096
 _BYTES = 4 * SIDE * SIDE
 EDITS = {
+    "inspect": "inspect model {}",
+    "lint": "check lint {} --ignore-external-data",
     "fold constants": "surgeon sanitize {} --fold-constants",
     "extract half": "surgeon extract {} --inputs {middle}:auto:auto",
     "insert a node": "surgeon insert {} --inputs {middle} --outputs {middle} --op Identity",
@@ -25,6 +27,7 @@ EDITS = {
     "prune weights": "surgeon prune {}",
     "cast to float16": "convert {} --fp-to-fp16",
     "save in other files": "convert {} --save-external-data weights.out",
+    "make weights up": "surgeon weight-reconstruct {stripped}",
 }
 _MEASURED = """
 import resource, subprocess, sys
@@ -35,14 +38,23 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 
 def main() -> None:
     layers = round(float(sys.argv[1] if len(sys.argv) > 1 else 3) * 1e9 / _BYTES)
+    chosen = sys.argv[2:] or list(EDITS)
     with tempfile.TemporaryDirectory() as folder:
         path = save_model(Path(folder), layers)
         size = layers * _BYTES / 1e6
         print(f"{layers} weights of {_BYTES / 1e6:.0f} MB each, {size:.0f} MB together")
-        for what, words in EDITS.items():
-            asked = words.format(path, middle=f"h{layers // 2}").split()
+        stripped = path.with_name("stripped.onnx")
+        if "make weights up" in chosen:
+            words = ["surgeon", "weight-strip", str(path), "-o", str(stripped)]
+            subprocess.run(
+                [sys.executable, "-m", "polygraphy", *words], check=True, capture_output=True
+            )
+        for what in chosen:
+            asked = EDITS[what].format(path, middle=f"h{layers // 2}", stripped=stripped).split()
+            if asked[0] not in ("inspect", "check"):
+                asked += ["-o", "out.onnx"]
             start = time.perf_counter()
-            taken = peak([*asked, "-o", "out.onnx"], Path(folder) / "out")
+            taken = peak(asked, Path(folder) / "out")
             seconds = time.perf_counter() - start
             print(f"  {what:20} {taken:6d} MB, {seconds:6.1f} s, {size / taken:5.1f} times less")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.element_types import graphs_of
 from polygraphy.adapters.onnx.elements import is_stripped
 from polygraphy.adapters.onnx.weights import (
     SMALL,
@@ -20,7 +22,7 @@ from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import GraphProto, ModelProto, TensorProto
 
 __all__ = ["CheckModel", "check_model", "complaint"]
 
@@ -53,10 +55,40 @@ class CheckModel(BaseLoader):
         model = evaluate(self._model)
         problem = complaint(model)
         if problem and any(sign in problem for sign in _TOLERATED):
+            # The checker stops there, and has not seen the nodes behind.
+            _check_order(model.graph, ChainMap())
             G_LOGGER.warning(f"The model is not wholly standard: {problem}")
         elif problem:
             raise ModelError(f"The model is against the ONNX standard: {problem}")
         return model
+
+
+def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
+    """Make sure that a graph, and those inside it, take nothing before it is made.
+
+    Raises:
+        ModelError: one does.
+    """
+    known = outer.new_child(dict.fromkeys(value.name for value in graph.input))
+    known.update(dict.fromkeys(tensor.name for tensor in graph.initializer))
+    known.update(dict.fromkeys(sparse.values.name for sparse in graph.sparse_initializer))
+    for node in graph.node:
+        for name in node.input:
+            if name and name not in known:
+                raise ModelError(
+                    f"The model is against the ONNX standard: the {node.op_type} node"
+                    f" {node.name!r} takes {name!r}, which is made behind it or"
+                    " nowhere."
+                )
+        for inner in graphs_of(node):
+            _check_order(inner, known)
+        known.update(dict.fromkeys(node.output))
+    for value in graph.output:
+        if value.name not in known:
+            raise ModelError(
+                f"The model is against the ONNX standard: no node of graph {graph.name!r} makes"
+                f" its output {value.name!r}."
+            )
 
 
 def complaint(model: ModelProto) -> str:

@@ -59,8 +59,28 @@ def used_by(node: NodeProto) -> list[str]:
 
 
 def producers(graph: GraphProto) -> dict[str, int]:
-    """Return the index of the node that makes each tensor."""
-    return {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    """Return the index of the node that makes each tensor.
+
+    Raises:
+        ModelError: several nodes make the same: which one is meant?
+    """
+    made_by = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    # An empty name that is counted, too, only costs the time to look again.
+    if len(made_by) < sum(len(node.output) for node in graph.node):
+        _refuse_duplicates(graph)
+    return made_by
+
+
+def _refuse_duplicates(graph: GraphProto) -> None:
+    makers: dict[str, NodeProto] = {}
+    for node in graph.node:
+        for name in filter(None, node.output):
+            if name in makers:
+                both = " and ".join(
+                    f"the {each.op_type} node {each.name!r}" for each in (makers[name], node)
+                )
+                raise ModelError(f"Tensor {name!r} of graph {graph.name!r} is made by {both}.")
+            makers[name] = node
 
 
 def delete_where(repeated: Any, is_unwanted: Callable[[Any], bool]) -> int:
@@ -131,7 +151,7 @@ def sort(graph: GraphProto) -> bool:
         Whether the order has changed.
 
     Raises:
-        ModelError: nodes depend on each other in a circle.
+        ModelError: nodes depend on each other in a circle, or make the same tensor.
     """
     nodes = list(graph.node)
     changed = sum(sort(inner) for node in nodes for inner in graphs_of(node)) > 0

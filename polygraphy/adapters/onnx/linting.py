@@ -25,6 +25,10 @@ __all__ = ["OnnxModelLinter"]
 
 _LIMIT = 2**31 - 1
 """The most bytes that a protobuf message has."""
+_WHOLE = 10_000
+"""The most nodes that are tried in one piece: ONNX Runtime takes time with the square of their
+number where many of them compute shapes or constants.
+"""
 _IR_VERSION = "IR version"
 _UNREGISTERED = "is not a registered function/op"
 
@@ -92,6 +96,9 @@ class _Trying:
             for index in crashing:
                 op = self._model.graph.node[index].op_type
                 yield LintEntry(EXCEPTION, Source.RUNTIME, message, (labels[index],), op)
+        elif len(labels) > _WHOLE:
+            message = f"Its {len(labels)} nodes were tried in stretches, not all of them at once."
+            yield LintEntry(INFO, Source.RUNTIME, message)
         elif self._source.external_data_dir is None:
             error = self._whole()
             if error is None:

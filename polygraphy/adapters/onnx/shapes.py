@@ -138,7 +138,13 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
         inferred: ModelProto = onnx_shapes.infer_shapes(
             model, strict_mode=strict, data_prop=not _has_endless_vectors(model)
         )
-    except (onnx_shapes.InferenceError, RuntimeError, TypeError, ValueError) as error:
+    except Exception as error:
+        # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
+        is_known = isinstance(
+            error, (onnx_shapes.InferenceError, RuntimeError, TypeError, ValueError)
+        )
+        if not is_known and type(error).__name__ != "DecodeError":
+            raise
         text = " ".join(str(error).split())
         raise ModelError(f"The shapes of the model cannot be inferred: {text}") from error
     return inferred

@@ -27,6 +27,7 @@ _HINTS = (
         "Unsupported operator: no provider in use implements it for these data types.",
     ),
     ("Invalid model.", "`polygraphy check lint` says what is wrong with each node."),
+    ("an invalid model.", "`polygraphy check lint` says what is wrong with each node."),
     ("bad allocation", "Out of memory: use a smaller batch."),
     (
         "raw_data size (0 bytes)",
