@@ -222,7 +222,10 @@ def test_verdicts_about_metrics_are_read_there(tmp_path: Path) -> None:
         'json.dump([bool(each) for each in results], open("answer.json", "w"))\n'
     )
     assert run_nvidia(program, tmp_path) == [bool(verdict) for verdict in verdicts]
-    assert (tmp_path / "ours.json").read_bytes() == (tmp_path / "theirs.json").read_bytes()
+    ours = json.loads((tmp_path / "ours.json").read_text())
+    for verdict in ours["lst"]:
+        del verdict["summary"]  # Which is for people and scripts: nobody loads it.
+    assert ours == json.loads((tmp_path / "theirs.json").read_text())
 
 
 @needs_nvidia
