@@ -19,3 +19,8 @@ class FactFinder(Protocol):
         Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
         nothing is known.
         """
+
+    def left_out(self, model: str | bytes) -> str:
+        """Return which node of a model, given by its path or its bytes, leaves out a numbered
+        result; empty where none does, or the model cannot be read.
+        """

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-__all__ = ["leaves_out_results", "with_all_results"]
+__all__ = ["NUMBERED", "leaves_out_results", "with_all_results"]
 
-_NUMBERED = frozenset({"If", "Loop", "Scan", "Split"})
+NUMBERED = frozenset({"If", "Loop", "Scan", "Split"})
 """Operators of the standard with any number of results."""
 
 
 def leaves_out_results(node: Any) -> bool:
     """Tell whether a node, or one in a graph inside it, leaves out a result that is numbered."""
-    if node.op_type in _NUMBERED and not all(node.output):
+    if node.op_type in NUMBERED and not all(node.output):
         return True
     return any(
         leaves_out_results(inner)
@@ -40,7 +40,7 @@ def with_all_results(model: Any) -> Any:
     numbers = count()
     for owner in (made.graph, *made.functions):
         for node in _nodes(owner):
-            if node.op_type in _NUMBERED:
+            if node.op_type in NUMBERED:
                 for position, name in enumerate(node.output):
                     if not name:
                         node.output[position] = f"polygraphy_left_out_{next(numbers)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.compute_dtypes import compute_dtypes
 from polygraphy.adapters.onnx.input_hints import LIMITING, input_hints
+from polygraphy.adapters.onnx.omissions import first_omission
 from polygraphy.adapters.onnx.wire import MalformedError, operators
 from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
@@ -40,6 +41,12 @@ class OnnxFactFinder:
             path = Path(model)
             return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
         return _found(model)
+
+    def left_out(self, model: str | bytes) -> str:
+        """Return which node of a model, given by its path or its bytes, leaves out a numbered
+        result; empty where none does, or the model cannot be read.
+        """
+        return first_omission(model)
 
 
 def _found(model: Any) -> ModelFacts:

@@ -14,6 +14,7 @@ __all__ = [
     "BYTES",
     "DEEPEST",
     "MODEL",
+    "NODE",
     "PARTS",
     "RAW_DATA",
     "TENSOR",
@@ -28,14 +29,14 @@ BYTES = 2
 """The wire type of what has a length in front of it."""
 DEEPEST = 100  # As deep as protobuf goes.
 _FIXED = {1: 8, 5: 4}
-_GRAPH, _NODE, _ATTRIBUTE, TENSOR, _SPARSE, _FUNCTION, MODEL = range(7)
+_GRAPH, NODE, _ATTRIBUTE, TENSOR, _SPARSE, _FUNCTION, MODEL = range(7)
 PARTS: Mapping[int, Mapping[int, int]] = {
-    _GRAPH: {1: _NODE, 5: TENSOR, 15: _SPARSE},
-    _NODE: {5: _ATTRIBUTE},
+    _GRAPH: {1: NODE, 5: TENSOR, 15: _SPARSE},
+    NODE: {5: _ATTRIBUTE},
     _ATTRIBUTE: {5: TENSOR, 6: _GRAPH, 10: TENSOR, 11: _GRAPH},
     TENSOR: {},
     _SPARSE: {1: TENSOR, 2: TENSOR},
-    _FUNCTION: {7: _NODE},
+    _FUNCTION: {7: NODE},
     MODEL: {7: _GRAPH, 25: _FUNCTION},
 }
 """Which fields of which kind of message hold, or are, tensors: the kind of each."""
@@ -119,7 +120,7 @@ def operators(path: Path) -> Iterator[str]:
 
 def _types(file: mmap.mmap, start: int, end: int) -> Iterator[str]:
     for number, wire, _, begin, after in fields(file, start, end):
-        if wire != BYTES or PARTS[_GRAPH].get(number) != _NODE:
+        if wire != BYTES or PARTS[_GRAPH].get(number) != NODE:
             continue
         for part, kind, _, inner, close in fields(file, begin, after):
             if part == _OP_TYPE and kind == BYTES:

@@ -14,7 +14,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import readable_file
 from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
@@ -94,7 +94,7 @@ class SessionFromOnnx(BaseLoader):
             FileError: the model file is missing or empty.
             ModelError: the model is damaged.
             UnknownNameError: a provider does not exist in this installation.
-            BackendError: ONNX Runtime cannot load the model.
+            BackendError: ONNX Runtime cannot load the model, or would crash when it is run.
         """
         providers = matched_providers(self._providers)
         options = session_options(self._graph_optimization_level)
@@ -111,6 +111,7 @@ class SessionFromOnnx(BaseLoader):
         )
 
         def session(model: Any) -> InferenceSession:
+            _refuse_left_out_results(model)
             with translated_errors("load", name):
                 made: InferenceSession = onnxrt.InferenceSession(
                     model, sess_options=options, providers=providers
@@ -138,6 +139,15 @@ def _warn_of_unused(wanted: Sequence[Provider], used: Sequence[str]) -> None:
             f"ONNX Runtime could not start {', '.join(unused)}, and computes with"
             f" {', '.join(used)} instead. Its libraries, such as those of CUDA and cuDNN, or a"
             " device may be missing."
+        )
+
+
+def _refuse_left_out_results(model: str | bytes) -> None:
+    if found := resolve(FactFinder).left_out(model):
+        raise BackendError(
+            f"{found}, at which ONNX Runtime crashes.",
+            backend="onnxruntime",
+            hint="Give that result a name; nothing needs to take it.",
         )
 
 

@@ -7,12 +7,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import parser
 
 from polygraphy.adapters.common.omitted import leaves_out_results, with_all_results
+from polygraphy.adapters.onnx.omissions import first_omission
 from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
 from polygraphy.backend.onnx import fold_constants
+from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.check import check_lint
+from polygraphy.domain.errors import BackendError
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 SPLIT = f"""{HEAD} m (float[3] x) => (float[2] y) <int64[2] s = {{2, 1}}> {{
@@ -80,3 +85,39 @@ def test_lint_names_the_node_and_goes_on(
     assert not check_lint(str(path))
     told = capsys.readouterr().out
     assert told.count("LINT") == told.count("at which ONNX Runtime crashes") == 1
+
+
+@pytest.mark.parametrize(("text", "op"), [(SPLIT, "Split"), (LOOP, "Loop"), (BRANCH, "Split")])
+@pytest.mark.parametrize("form", ["path", "bytes", "model"])
+def test_a_session_that_would_crash_is_not_made(
+    text: str, op: str, form: str, tmp_path: Path
+) -> None:
+    model = leaving_out(text)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    made = {"path": str(path), "bytes": path.read_bytes(), "model": model}[form]
+    told = f"The {op} node '' leaves out result 1 of 2, at which ONNX Runtime crashes"
+    with pytest.raises(BackendError, match=told):
+        session_from_onnx(made)
+    session_from_onnx(with_all_results(model))
+
+
+def test_a_function_that_leaves_out_a_result_is_found() -> None:
+    text = f"""{HEAD[:-2]}, "own": 1]> m (float[3] x) => (float[2] y) {{ y = own.F(x) }}
+    <domain: "own", opset_import: ["": 17]> F (x) => (y) {{
+        s = Constant<value_ints = [2, 1]>()
+        y, left = Split<axis=0>(x, s)
+    }}"""
+    model = parser.parse_model(text)
+    assert not first_omission(model.SerializeToString())
+    model.functions[0].node[1].output[1] = ""
+    assert "Split node '' leaves out" in first_omission(model.SerializeToString())
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_damaged_models_are_no_reason_to_fail(data: st.DataObject) -> None:
+    content = bytearray(leaving_out(data.draw(st.sampled_from([SPLIT, LOOP]))).SerializeToString())
+    for _ in range(data.draw(st.integers(0, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    first_omission(bytes(content[: data.draw(st.integers(0, len(content)))]))
