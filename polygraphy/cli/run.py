@@ -156,6 +156,7 @@ class RunCommand(Command):
             or order.use_subprocess
             or order.warm_up is not None,
             use_subprocess=order.use_subprocess,
+            subprocess_timeout=order.subprocess_timeout,
             warm_up=order.warm_up,
             save_inputs=runs.save_inputs,
             save_outputs=runs.save_outputs,

@@ -104,6 +104,11 @@ def _compares(values: Values) -> bool:
 
 _REFUSALS = (
     _Refusal(
+        lambda values: values[OrderOptions].subprocess_timeout is not None
+        and not values[OrderOptions].use_subprocess,
+        "--subprocess-timeout needs --use-subprocess: the limit is that of a process of its own.",
+    ),
+    _Refusal(
         lambda values: not _runners(values) and not values[CompareOptions].load_outputs,
         f"nothing is selected to run. {_CHOOSE}",
     ),

@@ -56,6 +56,7 @@ class RunScript:
     sequential: bool = False
     warm_up: int | None = None
     use_subprocess: bool = False
+    subprocess_timeout: float | None = None
     save_inputs: str | None = None
     save_outputs: str | None = None
     save_input_blob: str | None = None

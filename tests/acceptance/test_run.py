@@ -198,6 +198,22 @@ program.run(main)
     assert RunResults.load(str(g2_dir / "o.json")).keys() == ["sound"]
 
 
+def test_a_runner_that_hangs_is_ended(g2_dir: Path, polygraphy: Run) -> None:
+    (g2_dir / "slow.py").write_text(
+        "import time\nimport numpy as np\n\n\n"
+        "def load_data():\n"
+        "    yield {'x': np.ones((1, 1, 2, 2), np.float32)}\n"
+        "    time.sleep(600)\n"
+    )
+    done = polygraphy(
+        "polygraphy run identity.onnx --onnxrt --use-subprocess --subprocess-timeout 1.5"
+        " --data-loader-script slow.py"
+    )
+    assert (done.code, "took longer than 1.5 s and was stopped" in done.out) == (3, True)
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --subprocess-timeout 1.5")
+    assert (done.code, "--subprocess-timeout needs --use-subprocess" in done.err) == (2, True)
+
+
 def test_a_saved_program_does_what_the_command_does(g2_dir: Path, polygraphy: Run) -> None:
     polygraphy("polygraphy run identity.onnx --onnxrt --onnx --gen-script saved.py")
     done = subprocess.run([sys.executable, "saved.py"], capture_output=True, text=True, check=False)

@@ -60,6 +60,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
     "run_sequential": ("run identity.onnx --onnxrt --onnx --sequential-runners --validate", 0),
     "run_warm_up": ("run identity.onnx --onnxrt --onnx --warm-up-runs 10 --iterations 20", 0),
     "run_subprocess": ("run identity.onnx --onnxrt --onnx --use-subprocess", 0),
+    "run_subprocess_timeout": (
+        "run identity.onnx --onnxrt --onnx --use-subprocess --subprocess-timeout 600",
+        0,
+    ),
     "run_warm_up_alone": ("run identity.onnx --onnxrt --warm-up 2", 0),
     "run_statistics": (
         "run identity.onnx --onnxrt --onnx --check-error-stat max mean --rtol 1e-5 y:1e-3 --atol y:1e-2",

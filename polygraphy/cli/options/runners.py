@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from polygraphy.cli.errors import BadValue
-from polygraphy.cli.kinds import Flag, Folder, Integer, Ordered, Provider, Providers, Text
+from polygraphy.cli.kinds import (
+    Flag,
+    Folder,
+    Integer,
+    Number,
+    Ordered,
+    Provider,
+    Providers,
+    Text,
+)
 from polygraphy.cli.option import Options, option
 
 __all__ = [
@@ -133,6 +142,12 @@ class OrderOptions(Options):
         kind=Flag(),
         help="Run each runner in a process of its own, one after the other: when one crashes, the"
         " others go on, and the exit code is 3.",
+    )
+    subprocess_timeout: float | None = option(
+        "--subprocess-timeout",
+        kind=Number(minimum=0),
+        help="Seconds that each of these processes may take; then it is ended, as if it had"
+        " crashed. It may take as long as it likes unless given.",
     )
 
 

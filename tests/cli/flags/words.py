@@ -182,6 +182,7 @@ _RUN_FLAGS = {
         "sequential_runners": "--sequential-runners",
         "warm_up": "--warm-up 3",
         "use_subprocess": "--use-subprocess",
+        "subprocess_timeout": "--use-subprocess + --subprocess-timeout 7.5",
     },
     "RunOptions": {
         "save_inputs": "--save-inputs in.json",
