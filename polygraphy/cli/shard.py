@@ -114,6 +114,7 @@ def _onnx(values: Values) -> OnnxModel:
     return OnnxModel(
         external_data_dir=model.external_data_dir,
         ignore_external_data=model.ignore_external_data or None,
+        map_weights=True,
         infer_shapes=bool(infers),
         allow_onnxruntime=allow,
     )

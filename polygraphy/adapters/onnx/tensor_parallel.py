@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.collectives import ALL_REDUCE, collective
-from polygraphy.adapters.onnx.elements import elements
+from polygraphy.adapters.onnx.elements import elements, plain_dtype, put
 from polygraphy.adapters.onnx.graph import clean, sort, taken_names, unused_name, used_by
 from polygraphy.adapters.onnx.graph_facts import GraphFacts
 from polygraphy.adapters.onnx.split_block import Block, Cannot, Slice
-from polygraphy.adapters.onnx.weights import weights_size
+from polygraphy.adapters.onnx.stored import is_stored
+from polygraphy.adapters.onnx.weights import all_tensors, byte_size
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.sharding import ShardHints
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import GraphProto, ModelProto, TensorProto
 
 __all__ = ["split_tensors"]
 
@@ -55,7 +56,7 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
             " with weights whose sizes these divide, with only elementwise operators or attention"
             " between them."
         )
-    whole = weights_size(model)
+    whole = _size(model)
     made = []
     for rank in range(count):
         part = onnx.ModelProto()
@@ -68,9 +69,14 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
         made.append(part)
     G_LOGGER.info(
         f"Split {len(blocks)} block(s) of products over {count} devices: each has"
-        f" {weights_size(made[0]):,} of {whole:,} bytes of weights."
+        f" {_size(made[0]):,} of {whole:,} bytes of weights."
     )
     return made
+
+
+def _size(model: ModelProto) -> int:
+    """Return how many bytes the constants of a model take, wherever they are."""
+    return sum(map(byte_size, all_tensors(model)))
 
 
 def _blocks(graph: GraphProto, count: int) -> list[Block]:
@@ -104,8 +110,7 @@ def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> Non
     taken = taken_names(graph)
     uses = _uses(graph)
     for one in block.slices:
-        array = _sliced(elements(weights[one.name]), one, rank, count)
-        _replace_weight(graph, one, numpy_helper.from_array(array, one.name), uses, taken)
+        _replace_weight(graph, one, _part_of(weights[one.name], one, rank, count), uses, taken)
     for shape in block.shapes:
         made = numpy.array(shape.value, numpy.int64)
         _replace_weight(graph, shape, numpy_helper.from_array(made, shape.name), uses, taken)
@@ -117,6 +122,19 @@ def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> Non
         ALL_REDUCE, partial, block.output, hints.dist_collectives, taken, reduce_op="sum"
     )
     graph.node.extend(nodes)
+
+
+def _part_of(weight: TensorProto, one: Slice, rank: int, count: int) -> TensorProto:
+    """Return a device's part of a weight, which is kept in a file where the weight is."""
+    array = _sliced(elements(weight), one, rank, count)
+    if is_stored(weight) and plain_dtype(weight) is not None:
+        part: TensorProto = onnx.TensorProto(
+            name=one.name, data_type=weight.data_type, dims=array.shape
+        )
+        put(part, array, in_file=True)
+    else:
+        part = numpy_helper.from_array(array, one.name)
+    return part
 
 
 def _sliced(array: Any, one: Slice, rank: int, count: int) -> Any:

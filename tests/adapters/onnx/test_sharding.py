@@ -10,6 +10,9 @@ import onnx
 import pytest
 from onnx import ModelProto, numpy_helper, parser
 
+from polygraphy.adapters.onnx import external, mapped
+from polygraphy.adapters.onnx.stored import is_stored
+from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.domain.errors import FileError, ModelError, UnknownNameError
 from polygraphy.domain.sharding import (
     AttentionLayer,
@@ -356,3 +359,24 @@ def test_files_that_hold_something_else_are_told(tmp_path: Path, text: str, mess
     path.write_text(text)
     with pytest.raises(FileError, match=message):
         load_shard_hints(str(path))
+
+
+@pytest.mark.parametrize("asked", [{"parallelism": "TP", "nb_rank": 2}, {"nb_rank": 2, **AXES}])
+def test_weights_that_stay_in_their_files_give_the_same(
+    asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((mapped, "_SMALL_FILE"), (mapped, "_SMALL"), (external, "_LARGE")):
+        monkeypatch.setattr(module, name, 0)
+    path = str(tmp_path / "m.onnx")
+    save_onnx(transformer(), path)
+    for folder, maps in (("loaded", False), ("mapped", True)):
+        model = onnx_from_path(path, map_weights=maps)
+        parts = shard_model(model, find_shard_hints(model, **asked))
+        weights = [each for part in parts for each in part.graph.initializer if len(each.dims) > 1]
+        assert all(is_stored(each) == maps for each in weights)
+        (tmp_path / folder).mkdir()
+        save_shards(parts, str(tmp_path / folder / "part.onnx"))
+    made = sorted((tmp_path / "mapped").iterdir())
+    assert len(made) == len(parts)
+    for each in made:
+        assert each.read_bytes() == (tmp_path / "loaded" / each.name).read_bytes()

@@ -12,7 +12,7 @@ MODEL = "model.onnx"
 
 
 def main() -> None:
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     hints = load_shard_hints("hints.json")
     models = shard_model(model, hints)
     save_shards(models, path="sharded.onnx")

@@ -12,7 +12,7 @@ MODEL = "model.onnx"
 
 
 def main() -> None:
-    model = infer_shapes(onnx_from_path(MODEL))
+    model = infer_shapes(onnx_from_path(MODEL, map_weights=True))
     hints = find_shard_hints(model, cp_type="fused", k_shuffle=[0, 2, 1, 3], is_causal=True)
     models = shard_model(model, hints)
     save_shards(models, path="sharded.onnx", external_data_path="")

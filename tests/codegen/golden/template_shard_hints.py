@@ -12,7 +12,7 @@ MODEL = "model.onnx"
 
 
 def main() -> None:
-    model = onnx_from_path(MODEL, ignore_external_data=True)
+    model = onnx_from_path(MODEL, ignore_external_data=True, map_weights=True)
     hints = find_shard_hints(
         model, nb_rank=4, groups=[0, 1], suggest_io=False, i_idx=1, o_idx=1, k_idx=3, v_idx=2
     )
