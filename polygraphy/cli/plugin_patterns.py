@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from attrs import evolve
+
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import CommandLineError
 from polygraphy.cli.log_context import log_of
@@ -98,7 +100,7 @@ class PluginReplaceCommand(Command):
         return ReplacePluginsScript(
             command=words,
             model=path,
-            onnx=_onnx(values, usage),
+            onnx=evolve(_onnx(values, usage), map_weights=True),
             plugin_dir=_folder(values, usage),
             config=config,
             output=output,

@@ -11,6 +11,8 @@ from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.graph import clean, producers, sort, taken_names, unused_name
 from polygraphy.adapters.onnx.plugin_folder import Plugin, plugins_in
+from polygraphy.adapters.onnx.stored import load_stored
+from polygraphy.adapters.onnx.weights import all_tensors
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.plugins import PluginInstance, PluginMatch
 from polygraphy.logger import G_LOGGER
@@ -159,6 +161,8 @@ def _replace_by_script(
     model: ModelProto, plugin: Plugin, op: str, instance: PluginInstance
 ) -> None:
     """Let a script change the graph; everything else about the model stays as it is."""
+    for tensor in all_tensors(model):  # It may look at any weight.
+        load_stored(tensor)
     with _quiet_matching():
         graph = gs.import_onnx(model)
         if not plugin.replace(graph, op, instance):

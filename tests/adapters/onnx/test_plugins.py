@@ -8,6 +8,9 @@ import onnx
 import pytest
 from onnx import parser
 
+from polygraphy.adapters.onnx import external, mapped
+from polygraphy.adapters.onnx.stored import is_stored
+from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.domain.errors import (
     BackendError,
     FileError,
@@ -171,6 +174,36 @@ def test_a_script_may_replace_parts_itself(
     assert list(made.functions) == functions
     assert list(made.metadata_props) == metadata
     assert "did not replace the part that makes left" in capsys.readouterr().out
+
+
+READS = """
+def replace_with_plugin(graph, input_tensors, output_tensors, attrs, op):
+    assert graph.tensors()["W"].values.sum() == 4
+    return False
+"""
+
+
+@pytest.mark.parametrize("script", [PATTERN, PATTERN + BY_ITSELF, PATTERN + READS])
+def test_weights_may_stay_in_their_file(
+    model: onnx.ModelProto,
+    folder: str,
+    script: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module, name in ((mapped, "_SMALL_FILE"), (mapped, "_SMALL"), (external, "_LARGE")):
+        monkeypatch.setattr(module, name, 0)
+    write(Path(folder), "toy", script)
+    weight = model.graph.initializer[0]
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight), "W"))
+    path = str(tmp_path / "m.onnx")
+    save_onnx(model, path)
+    kept = onnx_from_path(path, map_weights=True)
+    assert is_stored(kept.graph.initializer[0])
+    made = replace_plugins(kept, folder, FOUND)
+    assert is_stored(made.graph.initializer[0]) == (script == PATTERN)
+    save_onnx(made, str(tmp_path / "out.onnx"))
+    assert onnx.load(str(tmp_path / "out.onnx")) == replace_plugins(model, folder, FOUND)
 
 
 @pytest.mark.parametrize("script", [PATTERN, PATTERN + BY_ITSELF])

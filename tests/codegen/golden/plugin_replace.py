@@ -13,7 +13,7 @@ MODEL = "model.onnx"
 
 
 def main() -> None:
-    model = onnx_from_path(MODEL)
+    model = onnx_from_path(MODEL, map_weights=True)
     matches = load_matches("chosen.yaml")
     model = replace_plugins(model, "plugins", matches)
     check_model(model)
