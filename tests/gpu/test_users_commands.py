@@ -38,7 +38,9 @@ PACKAGES = {"C021": "matplotlib", "C024": "torch"}
 """Commands that an optional package does a part of."""
 
 FIRST = {
-    "C089": ("convert identity.onnx --save-tactics replay.json -o 0.engine",),
+    **dict.fromkeys(
+        ("C089", "C090"), ("convert identity.onnx --save-tactics replay.json -o 0.engine",)
+    ),
     "C098 check": (
         "convert identity.onnx -o polygraphy_debug.engine",
         "run identity.onnx --onnxrt --save-outputs golden.json",
@@ -67,7 +69,6 @@ READS = {
     "C073": {"engines/a.engine": "C072"},
     "C079": {"identity.engine": "C085"},
     "C083": {"dynamic_identity.engine": "C091"},
-    "C090": {"replay.json": "C088"},
     "C095": {"identity_fp16.onnx": "C092", "outputs_fp32.json": "C094"},
     "C096": {"identity_fp16.onnx": "C092"},
     "C098": {"golden.json": "C097"},
