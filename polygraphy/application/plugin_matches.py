@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from polygraphy.domain.plugins import PluginMatch
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.match_files import MatchFiles
 
@@ -22,4 +24,5 @@ def save_matches(matches: Sequence[PluginMatch], path: str) -> None:
     Raises:
         FileError: the file cannot be written.
     """
+    G_LOGGER.info(f"Saving what was found to: {os.path.abspath(path)}")
     resolve(MatchFiles).write(path, matches)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from polygraphy.domain.sharding import ShardHints
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.shard_hint_files import ShardHintFiles
 
@@ -20,4 +23,5 @@ def save_shard_hints(hints: ShardHints, path: str) -> None:
     Raises:
         FileError: the file cannot be written.
     """
+    G_LOGGER.info(f"Saving shard hints to: {os.path.abspath(path)}")
     resolve(ShardHintFiles).write(path, hints)

@@ -268,9 +268,12 @@ def test_a_folder_without_plugins_is_told(model: onnx.ModelProto, tmp_path: Path
         match_plugins(model, str(tmp_path))
 
 
-def test_matches_are_kept_as_others_read_them(tmp_path: Path) -> None:
+def test_matches_are_kept_as_others_read_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "config.yaml"
     save_matches(FOUND, str(path))
+    assert str(path) in capsys.readouterr().out
     assert path.read_text(encoding="utf-8").startswith(
         "name: toyPlugin\nop: CustomToy\ninstances:\n- inputs:\n  - X\n  - W\n  outputs:\n  - left\n"
         "  attributes:\n    k: 1\n"

@@ -311,9 +311,10 @@ FULL = ShardHints(
 )
 
 
-def test_hints_are_kept(tmp_path: Path) -> None:
+def test_hints_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "hints.json")
     save_shard_hints(FULL, path)
+    assert path in capsys.readouterr().out
     assert load_shard_hints(path) == FULL
 
 
