@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from polygraphy.domain.plugins import PluginMatch
 from polygraphy.logger import G_LOGGER
@@ -24,5 +24,5 @@ def save_matches(matches: Sequence[PluginMatch], path: str) -> None:
     Raises:
         FileError: the file cannot be written.
     """
-    G_LOGGER.info(f"Saving what was found to: {os.path.abspath(path)}")
+    G_LOGGER.info(f"Saving what was found to: {Path(path).absolute()}")
     resolve(MatchFiles).write(path, matches)

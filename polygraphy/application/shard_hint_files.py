@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 from polygraphy.domain.sharding import ShardHints
 from polygraphy.logger import G_LOGGER
@@ -23,5 +23,5 @@ def save_shard_hints(hints: ShardHints, path: str) -> None:
     Raises:
         FileError: the file cannot be written.
     """
-    G_LOGGER.info(f"Saving shard hints to: {os.path.abspath(path)}")
+    G_LOGGER.info(f"Saving shard hints to: {Path(path).absolute()}")
     resolve(ShardHintFiles).write(path, hints)

@@ -69,7 +69,7 @@ def _translated(error: Exception, doing: str, model: str) -> PolygraphyException
             f"ONNX model is invalid: {model or 'the model'} is truncated, damaged, or no ONNX model"
             f" at all. ({text})",
             path=model or None,
-            hint="Export or download it again.",
+            hint="`polygraphy inspect model` may say more. Else export or download it again.",
         )
     if kind in ("InvalidArgument", "ValueError") and doing == "run":
         return InputError(f"ONNX Runtime refuses the data: {text}")
