@@ -77,8 +77,10 @@ def _tensor_lines(tensors: Iterable[Tensor]) -> list[str]:
 def _braced(texts: list[str], indent: str = "") -> list[str]:
     if len(texts) < 2:
         return [f"{indent}{{{texts[0]}}}" if texts else f"{indent}{{}}"]
-    first, *middle, last = texts
-    return [f"{indent}{{{first},", *[f"{indent} {text}," for text in middle], f"{indent} {last}}}"]
+    lines = [f"{indent} {text}," for text in texts]
+    lines[0] = f"{indent}{{{texts[0]},"
+    lines[-1] = f"{indent} {texts[-1]}}}"
+    return lines
 
 
 def tensor_text(tensor: Tensor) -> str:
@@ -143,14 +145,17 @@ class _Operands(dict[str, str]):
 
 def _node_lines(index: int, node: Node, detail: Detail, operands: _Operands) -> list[str]:
     # A large model has tens of thousands of nodes: as little as possible is done for each.
-    lines = [f"Node {index:<4} | {node.name} [Op: {node.op}]"]
-    arrow = f"{_INDENT} -> " if node.inputs else f"{_INDENT}{{}} -> "
-    if node.inputs:
-        lines += _braced([operands[name] for name in node.inputs], _INDENT)
-    if len(node.outputs) == 1:
-        lines.append(f"{arrow}{{{operands[node.outputs[0]]}}}")
+    inputs, outputs = node.inputs, node.outputs
+    lines = [f"Node {str(index).ljust(4)} | {node.name} [Op: {node.op}]"]
+    arrow = f"{_INDENT} -> " if inputs else f"{_INDENT}{{}} -> "
+    if len(inputs) == 1:
+        lines.append(f"{_INDENT}{{{operands[inputs[0]]}}}")
+    elif inputs:
+        lines += _braced([operands[name] for name in inputs], _INDENT)
+    if len(outputs) == 1:
+        lines.append(f"{arrow}{{{operands[outputs[0]]}}}")
     else:
-        first, *others = _braced([operands[name] for name in node.outputs])
+        first, *others = _braced([operands[name] for name in outputs])
         lines.append(f"{arrow}{first}")
         lines += [f"{_INDENT * 2}{line}" for line in others]
     if detail.attrs and node.attributes:

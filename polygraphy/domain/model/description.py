@@ -71,7 +71,7 @@ class Attribute:
     value: Any
 
 
-@frozen
+@frozen(slots=False)  # A large model has tens of thousands, and these are made in half the time.
 class Node:
     """One operation: what it reads and writes, by name; an empty name is an operand left out."""
 
