@@ -76,16 +76,13 @@ def _prune(given: Array, result: Array) -> None:
     # the middle of all four.
     low = np.maximum(np.minimum(size[0], size[1]), np.minimum(size[2], size[3]))
     high = np.minimum(np.maximum(size[0], size[1]), np.maximum(size[2], size[3]))
-    is_tie = low == high
-    is_kept = None
-    if is_tie.any():  # Zeros may be kept as well: they are zero.
-        is_tie &= low != 0
-        is_kept = _larger_half(size[:, is_tie]) if is_tie.any() else None
+    is_tie = (low == high) & (low != 0)  # Zeros may be kept as well: they are zero.
+    tied = size[:, is_tie] if is_tie.any() else None
     # What is kept is at least as large as the larger one in the middle: all bits are set there.
     kept = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
     kept >>= np.iinfo(given.dtype).bits - 1
-    if is_kept is not None:
-        kept[:, is_tie] = -is_kept.astype(given.dtype)
+    if tied is not None:
+        kept[:, is_tie] = -_larger_half(tied).astype(given.dtype)
     for index in range(GROUP):
         np.bitwise_and(given[:, index], kept[index], out=result[:, index])
 

@@ -51,7 +51,8 @@ class CudaDevice:
         if memory is MemoryType.DEVICE and owner != gpu:
             raise InputError(
                 f"The memory at {address:#x} lies on GPU {owner}, but is to be read on GPU {gpu}.",
-                hint=f"Copy it there, or run the engine with device={owner}.",
+                hint=f"Copy it there, or run the model with device={owner} (in ONNX Runtime, that"
+                " is the provider's option device_id).",
             )
 
     def allocate(self, nbytes: int) -> int:
