@@ -8,7 +8,9 @@ else, as NVIDIA's tool has it.
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import signal
 import sys
@@ -28,6 +30,7 @@ EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 _EXIT_BROKEN = 3
 _EXIT_TERMINATED = 143
+_UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
 
@@ -39,7 +42,23 @@ def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
         banner: whether the command line is logged before, and verdict and duration after.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    _spare_collector()
     sys.exit(_framed(main) if banner else exit_code(main))
+
+
+def _spare_collector() -> None:
+    """Spare the garbage collector to look through all modules again and again: from now on it
+    leaves out what is alive now, and at the end, when the interpreter would call it several times,
+    everything that is alive then.
+    """
+    gc.freeze()
+    atexit.unregister(_collect_last)
+    atexit.register(_collect_last)
+
+
+def _collect_last() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def _framed(main: Callable[[], Any]) -> int:
@@ -115,6 +134,8 @@ def _of_system(error: OSError) -> str:
     """
     if error.errno in _FULL and error.filename is None:
         return f"Could not write: {error.strerror}. Make room where the output goes."
+    if error.errno in _UNUSABLE_NAMES and error.filename is not None:
+        return f"{error.strerror}: {str(error.filename)!r}. Give another path."
     return _of_unknown(error)
 
 

@@ -27,5 +27,8 @@ def log_of(options: LogOptions) -> Log:
 def _is_known(path: str) -> bool:
     """Tell whether a path is one within the package, or may be the name of somebody's script."""
     root = Path(polygraphy.__file__).parent
-    is_inside = any((root / each).exists() for each in (path, f"{path}.py"))
+    try:
+        is_inside = any((root / each).exists() for each in (path, f"{path}.py"))
+    except OSError:  # The name is longer than any file's.
+        is_inside = False
     return is_inside or ("/" not in path and path.endswith(".py"))

@@ -64,6 +64,23 @@ def test_a_graph_that_is_wrong_is_not_called_a_damaged_file(
     assert critical(done).endswith("`polygraphy check lint` says what is wrong with each node.")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run {}.onnx --onnxrt",
+        "inspect model {}.onnx",
+        "inspect data {}.json",
+        "convert {}.onnx -o other.onnx",
+        "surgeon sanitize {}.onnx -o other.onnx",
+    ],
+)
+def test_a_name_that_no_file_can_have(polygraphy: Run, command: str) -> None:
+    done = polygraphy("polygraphy " + command.format("x" * 300))
+    assert done.code == 3
+    assert critical(done).startswith("[!] File name too long: 'xxx")
+    assert critical(done).endswith("'. Give another path.")
+
+
 def test_a_folder_without_a_model(g2_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run replays --onnxrt")
     assert done.code == 3

@@ -76,6 +76,7 @@ def test_what_has_an_effect_is_not(words: list[str], capsys: pytest.CaptureFixtu
         ("no/such", False),
         ("adapters/nothing.py", False),
         ("nothing", False),
+        ("x" * 300, False),
     ],
 )
 def test_a_log_level_for_nothing_is_named(
