@@ -3,9 +3,11 @@
     python benchmarks/tensorrt_build.py model.onnx [options of polygraphy convert ...]
 
 Runs ``polygraphy convert`` in processes of its own and subtracts from each one's time what TensorRT
-takes: for making its first builder, which loads its kernels, for parsing the model, and for
-building. The rest is to start, to import, to read the model, and to save the plan. The median of
-three counts; POLYGRAPHY_USE_TENSORRT_RTX=1 builds with TensorRT-RTX, which needs no GPU.
+takes: for making its first builder, which loads its kernels, for parsing the model, for building,
+and for releasing the builder, which unloads the kernels. The rest is to start, to import, to read
+the model, and to save the plan. The median of three counts; compiled modules must be kept, that is
+PYTHONDONTWRITEBYTECODE unset. POLYGRAPHY_USE_TENSORRT_RTX=1 builds with TensorRT-RTX, which needs
+no GPU.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ TIMED = """
 import sys, time
 from polygraphy.adapters.tensorrt.module import tensorrt_module
 
-trt, spent = tensorrt_module(), {}
+trt, spent, builders = tensorrt_module(), {}, []
 
 def timed(owner, name, what):
     call = getattr(owner, name)
     def wrapper(*args, **kwargs):
         start = time.perf_counter()
+        if what == "builder":
+            builders.append(args[0])
         try:
             return call(*args, **kwargs)
         finally:
@@ -47,6 +51,9 @@ from polygraphy.cli.main import main
 try:
     sys.exit(main(sys.argv[1:]))
 finally:
+    start = time.perf_counter()
+    builders.clear()
+    spent["release"] = time.perf_counter() - start
     print("SPENT", *(f"{what}={seconds}" for what, seconds in spent.items()))
 """
 

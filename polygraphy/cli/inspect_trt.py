@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polygraphy.cli.command import Values
 from polygraphy.cli.errors import CommandLineError, warn
@@ -13,9 +13,10 @@ from polygraphy.cli.options.model_inspection import InspectedModelOptions, PageO
 from polygraphy.cli.options.trt_engine import TrtLoadOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
 from polygraphy.cli.options.trt_precision import TrtPrecisionOptions, TrtTypingOptions
-from polygraphy.cli.trt_checks import NETWORK_GROUPS
-from polygraphy.cli.trt_context import loading_of, network_of, with_build_defaults
-from polygraphy.codegen.trt_model import TrtModel
+from polygraphy.cli.trt_network_groups import NETWORK_GROUPS
+
+if TYPE_CHECKING:
+    from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = ["INSPECTED_GROUPS", "made_of"]
 
@@ -41,6 +42,10 @@ def made_of(values: Values, usage: str) -> tuple[str, TrtModel] | None:
     given = flags_given(values, INSPECTED_GROUPS, besides=[_NAME_OF_FUNCTION])
     if not given:
         return None
+    # Few say anything about builds, and what turns that into a program is large.
+    from polygraphy.cli.trt_context import loading_of, network_of
+    from polygraphy.codegen.trt_model import TrtModel
+
     models, flags = values[InspectedModelOptions], ", ".join(given)
     if len(models.paths) != 1:
         raise CommandLineError(
@@ -84,6 +89,8 @@ def _whole(model: ModelOptions, values: Values, groups: tuple[type[Options], ...
     """Return the options of some groups, and those of all others about builds as if they had been
     left out.
     """
+    from polygraphy.cli.trt_context import with_build_defaults
+
     whole: dict[Any, Any] = {group: values[group] for group in groups}
     if TrtTypingOptions in groups:
         typing = values[TrtTypingOptions]

@@ -18,8 +18,9 @@ from polygraphy.cli.options.template import TemplateOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
 from polygraphy.cli.options.trt_precision import TrtPrecisionOptions
 from polygraphy.cli.options.trt_tactics import TrtTacticOptions
-from polygraphy.cli.trt_checks import CONFIG_GROUPS, NETWORK_GROUPS
+from polygraphy.cli.trt_checks import CONFIG_GROUPS
 from polygraphy.cli.trt_context import config_of, network_of, with_build_defaults
+from polygraphy.cli.trt_network_groups import NETWORK_GROUPS
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.template_trt import TemplateConfigScript, TemplateNetworkScript
 from polygraphy.codegen.trt_model import TrtModel

@@ -16,8 +16,6 @@ from polygraphy.cli.options.trt_config import (
 )
 from polygraphy.cli.options.trt_engine import TrtLoadOptions, TrtRunnerOptions, TrtSaveOptions
 from polygraphy.cli.options.trt_network import (
-    TrtNetworkOptions,
-    TrtParserOptions,
     TrtPluginOptions,
 )
 from polygraphy.cli.options.trt_precision import (
@@ -27,12 +25,12 @@ from polygraphy.cli.options.trt_precision import (
 )
 from polygraphy.cli.options.trt_profiles import TrtProfileOptions
 from polygraphy.cli.options.trt_tactics import TrtTacticOptions
+from polygraphy.cli.trt_network_groups import NETWORK_GROUPS
 
 __all__ = [
     "BUILD_GROUPS",
     "CONFIG_GROUPS",
     "LOAD_GROUPS",
-    "NETWORK_GROUPS",
     "is_calibrated",
     "warn_about_groups",
     "warn_about_unused",
@@ -49,13 +47,6 @@ CONFIG_GROUPS: tuple[type[Options], ...] = (
     TrtScriptOptions,
 )
 """How an engine is built."""
-
-NETWORK_GROUPS: tuple[type[Options], ...] = (
-    TrtParserOptions,
-    TrtNetworkOptions,
-    TrtTensorOptions,
-)
-"""What it is built from."""
 
 BUILD_GROUPS = (*CONFIG_GROUPS, *NETWORK_GROUPS)
 

@@ -5,14 +5,16 @@ templates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, frozen
 
 from polygraphy.codegen.docstring import listed_paths, quoted
 from polygraphy.codegen.log import Log
 from polygraphy.codegen.render import render
-from polygraphy.codegen.trt_model import TrtModel
+
+if TYPE_CHECKING:
+    from polygraphy.codegen.trt_model import TrtModel
 
 __all__ = [
     "DiffModelsScript",

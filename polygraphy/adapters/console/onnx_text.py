@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -42,14 +42,20 @@ def named_lines(model: Model, detail: Detail) -> Iterator[str]:
 
 
 def graph_lines(graph: Graph, detail: Detail) -> list[str]:
-    """Return the lines about a whole graph."""
-    lines = _graph_lines(graph, detail, "Graph", _Operands())
-    while detail.layers and lines and not lines[-1].strip():
-        lines.pop()
+    """Return the lines about a whole graph; those about a node are one text."""
+    lines = _graph_lines(graph, detail, "Graph")
+    if detail.layers and graph.nodes:
+        last = lines.pop().split("\n")
+        while not last[-1].strip():
+            last.pop()
+        lines += last
     return lines
 
 
-def _graph_lines(graph: Graph, detail: Detail, title: str, outer: _Operands) -> list[str]:
+def _graph_lines(
+    graph: Graph, detail: Detail, title: str, outer: _Texts | None = None
+) -> list[str]:
+    weight_texts = [_weight_text(weight) for weight in graph.weights] if detail.layers else []
     lines = [
         f"---- {len(graph.inputs)} {title} Input(s) ----",
         *_tensor_lines(graph.inputs),
@@ -58,15 +64,12 @@ def _graph_lines(graph: Graph, detail: Detail, title: str, outer: _Operands) -> 
         *_tensor_lines(graph.outputs),
         "",
         f"---- {len(graph.weights)} Initializer(s) ----",
-        *_weight_lines(graph.weights, detail),
+        *_weight_lines(graph.weights, weight_texts, detail),
         "",
         f"---- {graph.node_count} Node(s) ----",
     ]
     if detail.layers:
-        operands = _Operands(graph, outer)
-        for index, node in enumerate(graph.nodes):
-            lines += _node_lines(index, node, detail, operands)
-            lines.append("")
+        lines += _node_texts(graph.nodes, detail, _tensor_texts(graph, weight_texts, outer))
     return lines
 
 
@@ -74,13 +77,8 @@ def _tensor_lines(tensors: Iterable[Tensor]) -> list[str]:
     return _braced([tensor_text(tensor) for tensor in tensors])
 
 
-def _braced(texts: list[str], indent: str = "") -> list[str]:
-    if len(texts) < 2:
-        return [f"{indent}{{{texts[0]}}}" if texts else f"{indent}{{}}"]
-    lines = [f"{indent} {text}," for text in texts]
-    lines[0] = f"{indent}{{{texts[0]},"
-    lines[-1] = f"{indent} {texts[-1]}}}"
-    return lines
+def _braced(texts: list[str]) -> list[str]:
+    return ["{" + ",\n ".join(texts) + "}"]
 
 
 def tensor_text(tensor: Tensor) -> str:
@@ -93,7 +91,7 @@ def tensor_text(tensor: Tensor) -> str:
     return f"{tensor.name} [{', '.join(facts)}]" if facts else tensor.name
 
 
-def _weight_lines(weights: tuple[Weight, ...], detail: Detail) -> Iterator[str]:
+def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail) -> Iterator[str]:
     if detail.weights:
         for position, weight in enumerate(weights):
             if position > 0:
@@ -103,7 +101,7 @@ def _weight_lines(weights: tuple[Weight, ...], detail: Detail) -> Iterator[str]:
         if not weights:
             yield "{}"
     elif detail.layers:
-        yield from _braced([_weight_text(weight) for weight in weights])
+        yield from _braced(texts)
 
 
 def _weight_text(weight: Weight) -> str:
@@ -121,54 +119,59 @@ def _value_lines(weight: Weight) -> list[str]:
     return str(np.asarray(weight.values)).splitlines() or [""]
 
 
-class _Operands(dict[str, str]):
-    """What is written about tensors, by name, in one graph and those around it, inner ones first.
-    Each text is made when it is first looked up.
+class _Texts(Protocol):
+    """What is written about tensors, by name."""
+
+    def get(self, name: str, unknown: str, /) -> str:
+        """Return it, or `unknown` where there is nothing to say."""
+
+
+class _Inner:
+    """What is written about tensors in a graph inside a node; where that says nothing, what is
+    written in the graph around it.
     """
 
-    def __init__(self, graph: Graph | None = None, outer: _Operands | None = None) -> None:
-        super().__init__()
-        self._tensors = {} if graph is None else graph.tensors
-        self._weights = {} if graph is None else {weight.name: weight for weight in graph.weights}
+    def __init__(self, texts: _Texts, outer: _Texts) -> None:
+        self._texts = texts
         self._outer = outer
 
-    def __missing__(self, name: str) -> str:
-        if (weight := self._weights.get(name)) is not None:
-            text = f"Initializer | {_weight_text(weight)}"
-        elif (tensor := self._tensors.get(name)) is not None:
-            text = tensor_text(tensor)
-        else:
-            text = name if self._outer is None else self._outer[name]
-        self[name] = text
-        return text
+    def get(self, name: str, unknown: str, /) -> str:
+        """Return it, or `unknown` where no graph has anything to say."""
+        return self._texts.get(name, "") or self._outer.get(name, unknown)
 
 
-def _node_lines(index: int, node: Node, detail: Detail, operands: _Operands) -> list[str]:
+def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | None) -> _Texts:
+    texts = {name: tensor_text(tensor) for name, tensor in graph.tensors.items()}
+    for weight, text in zip(graph.weights, weight_texts):
+        texts[weight.name] = f"Initializer | {text}"
+    return texts if outer is None else _Inner(texts, outer)
+
+
+def _node_texts(nodes: Iterable[Node], detail: Detail, texts: _Texts) -> list[str]:
     # A large model has tens of thousands of nodes: as little as possible is done for each.
-    inputs, outputs = node.inputs, node.outputs
-    lines = [f"Node {str(index).ljust(4)} | {node.name} [Op: {node.op}]"]
-    arrow = f"{_INDENT} -> " if inputs else f"{_INDENT}{{}} -> "
-    if len(inputs) == 1:
-        lines.append(f"{_INDENT}{{{operands[inputs[0]]}}}")
-    elif inputs:
-        lines += _braced([operands[name] for name in inputs], _INDENT)
-    if len(outputs) == 1:
-        lines.append(f"{arrow}{{{operands[outputs[0]]}}}")
-    else:
-        first, *others = _braced([operands[name] for name in outputs])
-        lines.append(f"{arrow}{first}")
-        lines += [f"{_INDENT * 2}{line}" for line in others]
-    if detail.attrs and node.attributes:
-        lines.append(f"{_INDENT}---- Attributes ----")
-        for attribute in node.attributes:
-            label = f"{node.name}.{attribute.name}" if node.name else attribute.name
-            inner = _attribute_lines(label, attribute, detail, operands)
-            lines += [_INDENT + line for line in inner]
-    return lines
+    made, get = [], texts.get
+    for index, node in enumerate(nodes):
+        inputs = ",\n     ".join([get(name, name) for name in node.inputs])
+        outputs = ",\n         ".join([get(name, name) for name in node.outputs])
+        taken = f"    {{{inputs}}}\n    " if node.inputs else "    {}"
+        attributes = _attributes_text(node, detail, texts) if detail.attrs else ""
+        number = str(index).ljust(4)
+        made.append(
+            f"Node {number} | {node.name} [Op: {node.op}]\n{taken} -> {{{outputs}}}\n{attributes}"
+        )
+    return made
+
+
+def _attributes_text(node: Node, detail: Detail, texts: _Texts) -> str:
+    lines = ["---- Attributes ----"] if node.attributes else []
+    for attribute in node.attributes:
+        label = f"{node.name}.{attribute.name}" if node.name else attribute.name
+        lines += _attribute_lines(label, attribute, detail, texts)
+    return "".join(f"{_INDENT}{line}\n" for line in lines)
 
 
 def _attribute_lines(
-    label: str, attribute: Attribute, detail: Detail, operands: _Operands
+    label: str, attribute: Attribute, detail: Detail, texts: _Texts
 ) -> Iterator[str]:
     if attribute.kind not in _SHOWN_TYPES:
         value: Any = attribute.value
@@ -179,8 +182,8 @@ def _attribute_lines(
         numbered = f"{label}[{position}]" if several else label
         if isinstance(value, Graph):
             yield f"{numbered} = "
-            inner = _graph_lines(value, detail, "Subgraph", operands)
-            yield from (f"{_INDENT * 2}{line}" for line in inner)
+            inner = "\n".join(_graph_lines(value, detail, "Subgraph", texts))
+            yield from (f"{_INDENT * 2}{line}" for line in inner.split("\n"))
         elif detail.weights:
             yield f"{numbered} = Tensor: {_values_title(value)}"
             yield from (_INDENT + line for line in _value_lines(value))

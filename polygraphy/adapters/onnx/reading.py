@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.external import location_of
 from polygraphy.adapters.onnx.mapped import load_structure
 from polygraphy.adapters.onnx.shapes import infer_shapes
-from polygraphy.adapters.onnx.texts import text, texts
+from polygraphy.adapters.onnx.texts import check_texts, text, texts
 from polygraphy.adapters.onnx.weights import byte_size, is_external
 from polygraphy.domain.model import (
     Attribute,
@@ -163,9 +163,10 @@ class _Describing:
         for node in nodes:
             # Copies of whole lists are several times quicker than going through them.
             inputs, outputs = node.input[:], node.output[:]
-            name, op, domain, *_ = texts((node.name, node.op_type, node.domain, *inputs, *outputs))
+            own = node.name, node.op_type, node.domain
+            check_texts((*own, *inputs, *outputs))
             attributes = self._attributes(node) if with_attributes else ()
-            made.append(Node(name, op, domain, tuple(inputs), tuple(outputs), attributes))
+            made.append(Node(*own, tuple(inputs), tuple(outputs), attributes))
         return tuple(made)
 
     def _attributes(self, node: NodeProto) -> tuple[Attribute, ...]:
@@ -179,10 +180,10 @@ class _Describing:
         values = None
         if self._arrays is not None and not (location is not None and self._skips_files):
             values = self._arrays.array(tensor)
-        shape = tuple(tensor.dims)
+        shape = tuple(tensor.dims[:])
         dtype, itemsize = _dtype_of(tensor.data_type)
-        name = text(tensor.name)
-        return Weight(name, dtype, shape, ceil(prod(shape) * itemsize), location, values)
+        nbytes = ceil(prod(shape) * itemsize)
+        return Weight(text(tensor.name), dtype, shape, nbytes, location, values)
 
     def sparse(self, tensor: SparseTensorProto) -> Weight:
         """Describe a tensor that is mostly zero, without its elements."""

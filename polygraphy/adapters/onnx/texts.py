@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from polygraphy.domain.errors import ModelError
 
-__all__ = ["text", "texts"]
+__all__ = ["check_texts", "text", "texts"]
 
 
 def text(value: str) -> str:
@@ -15,18 +15,23 @@ def text(value: str) -> str:
 
 
 def texts(values: Iterable[str]) -> tuple[str, ...]:
-    """Return texts of a message.
+    """Return texts of a message; ModelError when one is none."""
+    made = tuple(values)
+    check_texts(made)
+    return made
+
+
+def check_texts(values: tuple[str, ...]) -> None:
+    """Look at texts of a message.
 
     Raises:
-        ModelError: there are such.
+        ModelError: one is none.
     """
-    made = tuple(values)
     try:
-        "".join(made)
+        "".join(values)
     except TypeError:
-        wrong = next(one for one in made if isinstance(one, bytes))
+        wrong = next(one for one in values if isinstance(one, bytes))
         raise ModelError(
             f"ONNX model is invalid: the name {wrong!r} is no UTF-8, so the model is damaged.",
             hint="Export or download it again.",
         ) from None
-    return made
