@@ -32,12 +32,12 @@ from polygraphy.cli.options.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.options.trt_config import TrtCapabilityOptions, TrtScriptOptions
+from polygraphy.cli.options.trt_config import TrtCapabilityOptions
 from polygraphy.cli.options.trt_network import TrtPluginOptions
-from polygraphy.cli.options.trt_precision import TrtCalibrationOptions, TrtPrecisionOptions
+from polygraphy.cli.options.trt_precision import TrtPrecisionOptions
 from polygraphy.cli.options.trt_tactics import TrtTacticOptions
 from polygraphy.cli.run_backends import kind_of_model
-from polygraphy.cli.trt_checks import BUILD_GROUPS, is_calibrated
+from polygraphy.cli.trt_checks import BUILD_GROUPS
 from polygraphy.cli.trt_context import config_of, network_of, save_timing_cache_of
 from polygraphy.cli.trt_paths import read_by_trt, written_by_trt
 from polygraphy.codegen.debugging import DebugEngineScript
@@ -101,7 +101,6 @@ class _EngineCommand(Command):
         )
         options = values[ModelOptions]
         check = check_of(values, usage, implied=check_words, asks=asks)
-        _tell_about_calibration(values)
         replay, artifacts = values[TrtTacticOptions].save_tactics, values[ArtifactOptions].artifacts
         numbered = [replay] if replay is not None and replay not in artifacts else []
         return DebugEngineScript(
@@ -203,17 +202,6 @@ class DebugPrecisionCommand(_EngineCommand):
             precision=search.precision or "float32",
             search={"mode": search.mode, "direction": search.direction},
         ).render()
-
-
-def _tell_about_calibration(values: Values) -> None:
-    """Say what spares the work of each build but the first."""
-    is_kept = values[TrtCalibrationOptions].calibration_cache is not None
-    is_script = values[TrtScriptOptions].trt_config_script is not None
-    if is_calibrated(values[TrtPrecisionOptions]) and not (is_kept or is_script):
-        inform(
-            "A model without Q/DQ nodes is calibrated for each build anew; --calibration-cache PATH"
-            " keeps what the first one finds."
-        )
 
 
 def _is_about_all(group: Options) -> bool:

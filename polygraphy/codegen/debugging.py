@@ -93,6 +93,12 @@ class DebugEngineScript:
     search: Mapping[str, Any] = Factory(dict)
     log: Log = Log()
 
+    @property
+    def shares_calibration(self) -> bool:
+        """Whether the program itself keeps what the first build found out by calibrating."""
+        calibration = self.trt.config.calibration
+        return calibration is not None and calibration.cache is None
+
     def render(self) -> str:
         """Return the program."""
         name = quoted(self.model.replace("\\", "/").rpartition("/")[2])

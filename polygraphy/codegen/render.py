@@ -91,6 +91,7 @@ def finalize_argument(value: Any) -> Source:
 _LEVELS = re.compile(r"[A-Z]+(_[A-Z]+)?")
 _WORDS = frozenset(
     {
+        "CALIBRATION_CACHE",
         "MODEL",
         "PLUGINS",
         "None",

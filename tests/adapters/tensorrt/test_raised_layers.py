@@ -16,7 +16,7 @@ from tests.support import models
 
 __all__ = ["run"]  # The fixture that is used here.
 
-QUICK = "--calib-base-cls IInt8MinMaxCalibrator --calibration-cache ranges.json"
+QUICK = "--calib-base-cls IInt8MinMaxCalibrator"
 UP_TO = ["product0", "relu0", "product1"]
 FROM = ["product1", "relu1", "product2", "relu2"]
 
@@ -42,7 +42,7 @@ def products() -> Any:
         ("--fp16 --mode linear", "Float", UP_TO),
         ("--bf16 --mode bisect --dir reverse", "Float", FROM),
         (f"--int8 --mode linear {QUICK}", "Float", UP_TO),
-        (f"--int8 --fp16 -p float16 --mode bisect {QUICK}", "Half", UP_TO),
+        (f"--int8 --fp16 -p float16 --mode bisect {QUICK} --calibration-cache c", "Half", UP_TO),
     ],
 )
 def test_the_layer_whose_weight_the_check_looks_at_is_found(
@@ -57,3 +57,12 @@ def test_the_layer_whose_weight_the_check_looks_at_is_found(
     found = [line.split()[-1] for line in said.partition("The check passes")[2].splitlines()[1:]]
     assert [name for name in found if name.startswith(("product", "relu"))] == layers
     assert said.count("PASSED |") and said.count("FAILED |")
+    assert said.count("Creating ONNX-Runtime Inference Session") == ("--int8" in flags)
+
+
+def test_an_engine_that_is_built_again_is_not_calibrated_again(rtx: Any, run: Run) -> None:
+    models.save(products(), Path("model.onnx"))
+    code, said = run(f"debug build model.onnx --int8 {QUICK} --until 2 --check true")
+    assert code == 0, said
+    assert said.count("Finished engine building") == 2
+    assert said.count("Creating ONNX-Runtime Inference Session") == 1

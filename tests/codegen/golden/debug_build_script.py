@@ -4,6 +4,8 @@
 polygraphy debug build network.py:make --until bad --plugins a.so --int8 --data-loader-script data.py --iter-artifact a.plan --no-remove-intermediate --fail-regex mismatch 'a b' --skip-code 3 4 --show-output --check ./check.sh -v
 """
 
+from io import BytesIO
+
 from polygraphy import program
 from polygraphy.backend.common import InvokeFromScript
 from polygraphy.backend.trt import (
@@ -16,11 +18,12 @@ from polygraphy.backend.trt import (
 from polygraphy.debug import CheckCommand, Iterations, repeat
 
 MODEL = "network.py"
+CALIBRATION_CACHE = BytesIO()  # What the first build finds out serves all.
 
 
 def make_engine(path: str) -> None:
     data_loader = InvokeFromScript("data.py", name="load_data")
-    calibrator = Calibrator(data_loader)
+    calibrator = Calibrator(data_loader, cache=CALIBRATION_CACHE)
     load_network = LoadPlugins(plugins=["a.so"], obj=InvokeFromScript(MODEL, name="make"))
     create_config = CreateConfig(int8=True, calibrator=calibrator)
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)

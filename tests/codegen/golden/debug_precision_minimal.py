@@ -4,6 +4,8 @@
 polygraphy debug precision model.onnx --shape-inference --fp16 --int8 --mode minimal --dir reverse -p float16 --load-debug-replay replay.json --save-debug-replay replay.json --check false
 """
 
+from io import BytesIO
+
 from polygraphy import program
 from polygraphy.backend.onnx import InferShapes, OnnxFromPath
 from polygraphy.backend.trt import (
@@ -19,12 +21,13 @@ from polygraphy.comparator import DataLoader
 from polygraphy.debug import CheckCommand, Iterations, find_layers_to_raise
 
 MODEL = "model.onnx"
+CALIBRATION_CACHE = BytesIO()  # What the first build finds out serves all.
 
 
 def make_engine(path: str, raised: list[str]) -> None:
     load_model = InferShapes(OnnxFromPath(MODEL))
     data_loader = DataLoader()
-    calibrator = Calibrator(data_loader)
+    calibrator = Calibrator(data_loader, cache=CALIBRATION_CACHE)
     load_network = NetworkFromOnnxModel(load_model)
     create_config = CreateConfig(
         fp16=True, int8=True, calibrator=calibrator, precision_constraints="obey"
