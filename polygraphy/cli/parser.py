@@ -159,6 +159,10 @@ def _values(
             words = rest.get(option.name)
         if words is None or (words == [] and option.is_positional):
             continue
+        if option.is_positional and "" in words:
+            raise CommandLineError(
+                f"argument {option.kind.metavar}: an empty text is no name.", prog
+            )
         try:
             values[option.name] = option.kind.parse(words)
         except BadValue as error:

@@ -27,6 +27,8 @@ FILE_ERROR = "polygraphy.exception:FileError"
 UNKNOWN_NAME_ERROR = "polygraphy.exception:UnknownNameError"
 """Class of the error for a name that a script does not define, as text."""
 
+_ALL = "__dict__"
+
 # One script at a time: modules that lie beside two scripts may have the same name.
 _importing = _thread.RLock()
 
@@ -43,7 +45,7 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
 
     Args:
         path: The script.
-        name: A name at the top level of the script.
+        name: A name at the top level of the script; ``__dict__`` for all names that there are.
 
     Raises:
         FileError: There is no such script.
@@ -55,7 +57,8 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
         file_error: Any = errors.named_class(FILE_ERROR)
         raise file_error(f"Could not import {name!r}: there is no script {script}.", path=script)
     with _importing, _OwnFolder(script.parent):
-        module = _run(script, f"Could not import {name!r} from the script {script}")
+        doing = "run" if name == _ALL else f"import {name!r} from"
+        module = _run(script, f"Could not {doing} the script {script}")
     try:
         return getattr(module, name)
     except AttributeError:

@@ -99,6 +99,7 @@ def test_groups_survive_the_way_to_a_command_line_and_back(
         (["--model-type", "tflite"], "argument --model-type: 'tflite' is none of frozen"),
         (["--seed", "1.5"], "argument --seed: '1.5' is not a whole number."),
         (["--load", "x"], "ambiguous option: --load"),
+        (["", "--onnxrt"], "argument MODEL: an empty text is no name."),
         (["--verbosity", "LOUD"], "'LOUD' is no log level"),
     ],
 )

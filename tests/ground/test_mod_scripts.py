@@ -87,6 +87,12 @@ class TestWhatItReturns:
         assert dataclasses.asdict(point(3)) == {"x": 3}
         assert typing.get_type_hints(point) == {"x": int}
 
+    def test_all_its_names_at_once(self, tmp_path: Path) -> None:
+        assert import_from_script(write(tmp_path / "s.py", "value = 1"), "__dict__")["value"] == 1
+        wrong = write(tmp_path / "wrong.py", "1 +")
+        with pytest.raises(PolygraphyException, match="Could not run the script .*wrong.py"):
+            import_from_script(wrong, "__dict__")
+
 
 class TestItsOwnFolder:
     def test_it_may_import_what_lies_beside_it(self, tmp_path: Path) -> None:

@@ -30,6 +30,13 @@ def readable_file(path: str | Path, what: str = "File") -> Path:
     if path.is_dir():
         raise FileError(f"{what} {path} is a folder.", path=path, hint="Name the file itself.")
     if not path.exists():
+        if path.is_symlink():
+            target = os.readlink(path)
+            raise FileError(
+                f"{what} {path} is a link to {target}, which does not exist.",
+                path=path,
+                hint="Mend the link, or name the file itself.",
+            )
         raise FileError(f"{what} {path} does not exist.", path=path, hint=_nearby(path))
     if not os.access(path, os.R_OK):
         raise FileError(f"{what} {path} cannot be read.", path=path, hint="Check its permissions.")

@@ -199,8 +199,8 @@ def _check_location(model: ModelProto, path: Path, location: str) -> None:
         raise UsageError(f"The weights cannot be saved in the model file {path} itself.")
     if Path(location).is_absolute() or not target.is_relative_to(folder):
         raise UsageError(
-            f"The weights cannot be saved in {location}: it is not in the folder of the model,"
-            f" {path.parent}.",
+            f"The weights cannot be saved in {location}: that is not in the folder of the model,"
+            f" {folder}.",
             hint="Name a file relative to that folder.",
         )
     if location in external_files(model):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.common.paths import atomic_file, check_writable
+from polygraphy.adapters.common.paths import atomic_file, check_writable, readable_file
 from polygraphy.domain.errors import FileError
 
 
@@ -78,3 +78,9 @@ def test_whether_a_pipe_can_be_written_is_not_tried() -> None:
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def test_a_link_that_leads_nowhere_is_told_from_a_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").symlink_to("gone.onnx")
+    with pytest.raises(FileError, match="model.onnx is a link to gone.onnx, which does not exist"):
+        readable_file(tmp_path / "model.onnx", "Model")
