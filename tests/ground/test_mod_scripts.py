@@ -90,7 +90,7 @@ class TestWhatItReturns:
     def test_all_its_names_at_once(self, tmp_path: Path) -> None:
         assert import_from_script(write(tmp_path / "s.py", "value = 1"), "__dict__")["value"] == 1
         wrong = write(tmp_path / "wrong.py", "1 +")
-        with pytest.raises(PolygraphyException, match="Could not run the script .*wrong.py"):
+        with pytest.raises(PolygraphyException, match=r"Could not run the script .*wrong\.py"):
             import_from_script(wrong, "__dict__")
 
 

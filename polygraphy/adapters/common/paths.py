@@ -31,7 +31,7 @@ def readable_file(path: str | Path, what: str = "File") -> Path:
         raise FileError(f"{what} {path} is a folder.", path=path, hint="Name the file itself.")
     if not path.exists():
         if path.is_symlink():
-            target = os.readlink(path)
+            target = path.readlink()
             raise FileError(
                 f"{what} {path} is a link to {target}, which does not exist.",
                 path=path,

@@ -82,5 +82,5 @@ def test_whether_a_pipe_can_be_written_is_not_tried() -> None:
 
 def test_a_link_that_leads_nowhere_is_told_from_a_missing_file(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").symlink_to("gone.onnx")
-    with pytest.raises(FileError, match="model.onnx is a link to gone.onnx, which does not exist"):
+    with pytest.raises(FileError, match=r"model\.onnx is a link to gone\.onnx,"):
         readable_file(tmp_path / "model.onnx", "Model")
