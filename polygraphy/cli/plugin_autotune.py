@@ -109,7 +109,7 @@ class PluginAutotuneCommand(Command):
             return MatchPluginsScript(
                 command=words,
                 model=path,
-                onnx=OnnxModel(),
+                onnx=OnnxModel(map_weights=True),
                 plugin_dir=folder,
                 include=include,
                 exclude=exclude,

@@ -100,7 +100,7 @@ class PluginReplaceCommand(Command):
         return ReplacePluginsScript(
             command=words,
             model=path,
-            onnx=evolve(_onnx(values, usage), map_weights=True),
+            onnx=_onnx(values, usage),
             plugin_dir=_folder(values, usage),
             config=config,
             output=output,
@@ -129,7 +129,8 @@ def _matching(
 
 def _onnx(values: Values, usage: str) -> OnnxModel:
     cast = cast_of(values[OnnxCastOptions], usage)
-    return onnx_of(with_defaults(values), usage, is_loaded=True, cast=cast)
+    model = onnx_of(with_defaults(values), usage, is_loaded=True, cast=cast)
+    return evolve(model, map_weights=True)
 
 
 def _folder(values: Values, usage: str) -> str:

@@ -10,6 +10,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.graph import clean, producers, sort, taken_names, unused_name
+from polygraphy.adapters.onnx.graphsurgeon import imported
 from polygraphy.adapters.onnx.plugin_folder import Plugin, plugins_in
 from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.weights import all_tensors
@@ -37,7 +38,8 @@ def match_plugins(
 ) -> list[PluginMatch]:
     """Return which parts of an ONNX model the plugins of a folder could take the place of.
 
-    The model is imported into onnx-graphsurgeon once, for all plugins.
+    The model is imported into onnx-graphsurgeon once, for all plugins. Weights that were left in
+    their files stay there, unless a script looks at them.
 
     Args:
         model: the model, or a loader that makes it.
@@ -58,7 +60,7 @@ def match_plugins(
         raise UsageError("include and exclude exclude each other.", hint="Give one of them.")
     plugins = plugins_in(plugin_dir, include, exclude)
     with _quiet_matching():
-        graph = gs.import_onnx(evaluate(model))
+        graph = imported(evaluate(model))
         matches = [plugin.match(graph) for plugin in plugins]
     matches = [match for match in matches if match.instances]
     counts = {match.name: len(match.instances) for match in matches}

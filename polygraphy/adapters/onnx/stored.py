@@ -173,8 +173,12 @@ def _place(tensor: TensorProto) -> tuple[_Source, int, int]:
     return _sources[int(location[len(MARK) :])], int(offset), int(length)
 
 
-def stored_bytes(tensor: TensorProto) -> np.ndarray[Any, Any]:
+def stored_bytes(tensor: TensorProto, *, changing: bool = False) -> np.ndarray[Any, Any]:
     """Return the bytes of a stored weight, mapped from its file.
+
+    Args:
+        tensor: the weight.
+        changing: whether the array may be written to; the file stays as it is.
 
     Raises:
         FileError: the file has changed, or cannot be read any more.
@@ -183,7 +187,7 @@ def stored_bytes(tensor: TensorProto) -> np.ndarray[Any, Any]:
     made: np.ndarray[Any, Any] = numpy.zeros(0, numpy.uint8)
     if length:
         with source.opened() as stream:
-            mapped = numpy.memmap(stream, numpy.uint8, "r", offset, (length,))
+            mapped = numpy.memmap(stream, numpy.uint8, "c" if changing else "r", offset, (length,))
             made = mapped.view(numpy.ndarray)
     return made
 

@@ -8,9 +8,10 @@ import onnx
 import pytest
 from onnx import parser
 
-from polygraphy.adapters.onnx import external, mapped
+from polygraphy.adapters.onnx import external, graphsurgeon, mapped
+from polygraphy.adapters.onnx.elements import elements
 from polygraphy.adapters.onnx.stored import is_stored
-from polygraphy.backend.onnx import onnx_from_path, save_onnx
+from polygraphy.backend.onnx import gs_from_onnx, onnx_from_path, save_onnx
 from polygraphy.domain.errors import (
     BackendError,
     FileError,
@@ -183,27 +184,76 @@ def replace_with_plugin(graph, input_tensors, output_tensors, attrs, op):
 """
 
 
-@pytest.mark.parametrize("script", [PATTERN, PATTERN + BY_ITSELF, PATTERN + READS])
-def test_weights_may_stay_in_their_file(
-    model: onnx.ModelProto,
-    folder: str,
-    script: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def kept(
+    model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> onnx.ModelProto:
+    """The model, with its weight in its file."""
     for module, name in ((mapped, "_SMALL_FILE"), (mapped, "_SMALL"), (external, "_LARGE")):
         monkeypatch.setattr(module, name, 0)
-    write(Path(folder), "toy", script)
     weight = model.graph.initializer[0]
     weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight), "W"))
     path = str(tmp_path / "m.onnx")
     save_onnx(model, path)
-    kept = onnx_from_path(path, map_weights=True)
-    assert is_stored(kept.graph.initializer[0])
+    made: onnx.ModelProto = onnx_from_path(path, map_weights=True)
+    assert is_stored(made.graph.initializer[0])
+    return made
+
+
+@pytest.mark.parametrize("script", [PATTERN, PATTERN + BY_ITSELF, PATTERN + READS])
+def test_weights_may_stay_in_their_file(
+    model: onnx.ModelProto, kept: onnx.ModelProto, folder: str, script: str, tmp_path: Path
+) -> None:
+    write(Path(folder), "toy", script)
     made = replace_plugins(kept, folder, FOUND)
     assert is_stored(made.graph.initializer[0]) == (script == PATTERN)
     save_onnx(made, str(tmp_path / "out.onnx"))
     assert onnx.load(str(tmp_path / "out.onnx")) == replace_plugins(model, folder, FOUND)
+
+
+LOOKS = """
+def get_matching_subgraphs(graph):
+    weight = graph.tensors()["W"]
+    assert isinstance(weight, gs.Constant) and list(weight.shape) == [4, 4]
+    exported = gs.export_onnx(graph).graph.initializer[0]
+    assert exported.name == "W" and len(exported.raw_data) == 64
+    weight.values *= 2
+    assert weight.values.sum() == 8 and weight.values.dtype == np.float32
+    exported = gs.export_onnx(graph).graph.initializer[0]
+    assert not exported.data_location and np.frombuffer(exported.raw_data, np.float32).sum() == 8
+    return []
+"""
+
+
+def test_what_matches_is_found_without_weights(
+    kept: onnx.ModelProto, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept.SerializeToString()
+    with monkeypatch.context() as patched:
+        for name in ("load_stored", "stored_bytes"):
+            patched.delattr(graphsurgeon, name)
+        assert match_plugins(kept, folder) == FOUND
+    write(Path(folder), "toy", PATTERN + LOOKS)
+    assert match_plugins(kept, folder) == []
+    assert kept.SerializeToString() == before
+    assert elements(kept.graph.initializer[0]).sum() == 4
+
+
+def test_weights_of_branches_are_loaded(
+    kept: onnx.ModelProto, model: onnx.ModelProto, folder: str
+) -> None:
+    names = ("then_branch", "else_branch")
+    inside = {name: onnx.GraphProto() for name in names}
+    for graph, source in zip(inside.values(), (kept, model)):
+        graph.CopyFrom(source.graph)
+        del graph.input[:]
+    given = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+        outer (bool C, float[2,4] X) => (float[2,4] Z) { Z = If(C) }""")
+    node = given.graph.node[0]
+    node.CopyFrom(onnx.helper.make_node("If", ["C"], ["Z"], **inside))
+    graph = gs_from_onnx(given)
+    for branch in (graph.nodes[0].attrs[name] for name in names):
+        assert branch.tensors()["W"].values.sum() == 4
 
 
 @pytest.mark.parametrize("script", [PATTERN, PATTERN + BY_ITSELF])

@@ -12,7 +12,7 @@ MODEL = "folder/model.onnx"
 
 
 def main() -> None:
-    model = infer_shapes(onnx_from_path(MODEL))
+    model = infer_shapes(onnx_from_path(MODEL, map_weights=True))
     matches = match_plugins(model, "plugins", include=["a", "b"])
     save_matches(matches, "folder/config.yaml")
 
