@@ -42,23 +42,11 @@ def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
         banner: whether the command line is logged before, and verdict and duration after.
     """
     signal.signal(signal.SIGTERM, _terminate)
-    _spare_collector()
+    # While the interpreter ends, it would look for garbage among all that is still alive, several
+    # times over.
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
     sys.exit(_framed(main) if banner else exit_code(main))
-
-
-def _spare_collector() -> None:
-    """Spare the garbage collector to look through all modules again and again: from now on it
-    leaves out what is alive now, and at the end, when the interpreter would call it several times,
-    everything that is alive then.
-    """
-    gc.freeze()
-    atexit.unregister(_collect_last)
-    atexit.register(_collect_last)
-
-
-def _collect_last() -> None:
-    gc.collect()
-    gc.freeze()
 
 
 def _framed(main: Callable[[], Any]) -> int:
