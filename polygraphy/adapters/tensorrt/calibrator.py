@@ -133,7 +133,7 @@ def Calibrator(
         def read_histogram_cache(self, length: int) -> None:
             """Return nothing: histograms are not kept."""
 
-        def write_histogram_cache(self, content: Any) -> None:
+        def write_histogram_cache(self, content: Any, length: int) -> None:
             """Do nothing: histograms are not kept."""
 
     if algo is not None:

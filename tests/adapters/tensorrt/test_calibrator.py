@@ -213,6 +213,12 @@ def test_numbers_are_handed_on(trt: CallingTensorRT) -> None:
     assert (chosen.get_quantile(), chosen.get_regression_cutoff()) == (0.9, 0.1)
 
 
+def test_histograms_are_not_kept(trt: CallingTensorRT) -> None:
+    calibrator = Calibrator([])
+    calibrator.write_histogram_cache(b"counts", 6)  # As TensorRT calls the legacy calibrator.
+    assert calibrator.read_histogram_cache(6) is None
+
+
 @pytest.mark.parametrize(
     ("options", "method"),
     [
