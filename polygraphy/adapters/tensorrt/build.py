@@ -16,7 +16,9 @@ from polygraphy.adapters.tensorrt.callbacks import raise_kept_errors
 from polygraphy.adapters.tensorrt.capabilities import capabilities
 from polygraphy.adapters.tensorrt.compute_dtypes import network_dtypes
 from polygraphy.adapters.tensorrt.config import CreateConfig, wish_of
+from polygraphy.adapters.tensorrt.config_settings import FLAGS
 from polygraphy.adapters.tensorrt.deserialize import deserialized
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.gpu import require_gpu
 from polygraphy.adapters.tensorrt.logger import watching
 from polygraphy.adapters.tensorrt.module import trt
@@ -41,9 +43,12 @@ engine_bytes_from_network: Callable[..., Any]
 engine_from_network: Callable[..., Any]
 
 _LEAN = (
-    "Leave the lean runtime out of the engine (exclude_lean_runtime=True, --exclude-lean-runtime),"
-    " or install its library."
+    f"Leave the lean runtime out of the engine, {given('exclude_lean_runtime')}, or install its"
+    " library."
 )
+
+_CASTS = {"FP16": "--fp-to-fp16", "BF16": "--to-bf16"}
+"""The flags that cast models."""
 
 PathOrFile = Union[str, "Path", IO[bytes]]
 
@@ -138,22 +143,24 @@ def _check(network: Any, config: Any) -> None:
         if flag is not None and config.get_flag(flag):
             raise UsageError(
                 f"{name} has no effect on a strongly typed network, and TensorRT refuses it.",
-                hint=(
-                    f"Leave strongly_typed out, or use cast={name.lower()!r}"
-                    " where the network is parsed."
-                    if name in ("FP16", "BF16")
-                    else "Leave strongly_typed out."
-                ),
+                hint=f"Leave {given('strongly_typed')} out{_instead(name)}.",
             )
+
+
+def _instead(flag: str) -> str:
+    """Return how else the parsed model comes to a precision, as the end of a sentence."""
+    if flag not in _CASTS:
+        return ""
+    return f", or use cast={flag.lower()!r} ({_CASTS[flag]}) where the network is parsed"
 
 
 def _check_rtx(config: Any) -> None:
     """Refuse what TensorRT-RTX asks a GPU for, where there is none: it would only report an
     internal error.
     """
-    for name in ("REFIT", "STRIP_PLAN"):
-        if config.get_flag(getattr(trt.BuilderFlag, name)):
-            require_gpu(f"Building with TensorRT-RTX and {name}")
+    for argument in ("refittable", "strip_plan"):
+        if config.get_flag(getattr(trt.BuilderFlag, FLAGS[argument][0])):
+            require_gpu(f"Building with TensorRT-RTX and {given(argument)}")
     chosen = [
         config.get_compute_capability(index) for index in range(config.num_compute_capabilities)
     ]

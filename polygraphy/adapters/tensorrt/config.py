@@ -12,6 +12,7 @@ from polygraphy.adapters.tensorrt.capabilities import capabilities, require
 from polygraphy.adapters.tensorrt.casting import PrecisionWish
 from polygraphy.adapters.tensorrt.config_settings import CommonSettings, common_settings, set_flag
 from polygraphy.adapters.tensorrt.datatype import TensorrtDataTypes
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.logger import watching
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.adapters.tensorrt.profile import Profile
@@ -132,7 +133,7 @@ class CreateConfig(BaseLoader):
         if self._use_dla:
             self._set_dla(builder, config)
         if self._allow_gpu_fallback:
-            set_flag(config, "GPU_FALLBACK", "allow_gpu_fallback=True")
+            set_flag(config, "GPU_FALLBACK", given("allow_gpu_fallback"))
         self._settings.apply(config)
         if network is not None:
             profiles = _add_profiles(builder, network, config, self._settings)
@@ -142,7 +143,7 @@ class CreateConfig(BaseLoader):
 
     def _set_precisions(self, config: Any) -> None:
         if self._tf32:
-            set_flag(config, "TF32", "tf32=True")
+            set_flag(config, "TF32", given("tf32"))
         else:
             config.clear_flag(trt.BuilderFlag.TF32)
         wish = self.wish()
@@ -151,14 +152,16 @@ class CreateConfig(BaseLoader):
             return
         for name, wanted in self._precisions.items():
             if wanted:
-                set_flag(config, name, f"{name}=True")
+                set_flag(config, name, given(name))
 
     def _set_dla(self, builder: Any, config: Any) -> None:
         if builder.num_DLA_cores == 0:
-            message = "use_dla=True: this machine has no DLA"
+            message = f"{given('use_dla')}: this machine has no DLA"
             if not self._allow_gpu_fallback:
                 raise BackendError(
-                    f"{message}.", backend="tensorrt", hint="Add allow_gpu_fallback=True."
+                    f"{message}.",
+                    backend="tensorrt",
+                    hint=f"Add {given('allow_gpu_fallback')}.",
                 )
             G_LOGGER.warning(f"{message}; every layer will run on the GPU.")
             return
@@ -166,9 +169,9 @@ class CreateConfig(BaseLoader):
         config.DLA_core = 0
         caps = capabilities()
         if caps.has("weak_typing") and self._settings.precision_constraints is None:
-            set_flag(config, "PREFER_PRECISION_CONSTRAINTS", "use_dla=True")
+            set_flag(config, "PREFER_PRECISION_CONSTRAINTS", given("use_dla"))
         if caps.has("weak_typing") and not self._allow_gpu_fallback:
-            set_flag(config, "DIRECT_IO", "use_dla=True")
+            set_flag(config, "DIRECT_IO", given("use_dla"))
 
     def _set_calibrator(self, network: Any, config: Any, profiles: list[Any]) -> None:
         calibrator = self._calibrator

@@ -12,6 +12,7 @@ from attrs import field, fields_dict, frozen
 
 from polygraphy.adapters.tensorrt.cached_tactics import CachedTactics
 from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value, require
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -131,13 +132,13 @@ class CommonSettings:
         for name, (flag, feature) in FLAGS.items():
             if getattr(self, name):
                 if feature:
-                    require(feature, f"{name}=True")
-                set_flag(config, flag, f"{name}=True")
+                    require(feature, given(name))
+                set_flag(config, flag, given(name))
         for name, (enum, feature) in ATTRIBUTES.items():
             value = getattr(self, name)
             if value is not None:
                 if feature:
-                    require(feature, f"{name}={_spelt(value)}")
+                    require(feature, given(name, _spelt(value)))
                 setattr(config, name, _member(enum, value, name) if enum else value)
         config.profiling_verbosity = _member(
             "ProfilingVerbosity", self.profiling_verbosity or "DETAILED", "profiling_verbosity"
@@ -158,7 +159,9 @@ class CommonSettings:
             )
             return
         set_flag(
-            config, f"{str(constraint).upper()}_PRECISION_CONSTRAINTS", "precision_constraints"
+            config,
+            f"{str(constraint).upper()}_PRECISION_CONSTRAINTS",
+            given("precision_constraints", constraint),
         )
 
     def _apply_sets(self, config: Any) -> None:
@@ -184,7 +187,7 @@ class CommonSettings:
     def _apply_quantization_flags(self, config: Any, flags: Sequence[Any]) -> None:
         if not flags and not capabilities().has("quantization_flags"):
             return
-        require("quantization_flags", f"quantization_flags={_all_spelt(flags)}")
+        require("quantization_flags", given("quantization_flags", _all_spelt(flags)))
         wanted = [_member("QuantizationFlag", item, "quantization_flags") for item in flags]
         for flag in trt.QuantizationFlag.__members__.values():
             (config.set_quantization_flag if flag in wanted else config.clear_quantization_flag)(
@@ -230,7 +233,7 @@ def set_flag(config: Any, name: str, asked: str) -> None:
 
 def _member(enum: str, value: Any, setting: str) -> Any:
     """Return a member of an enum, which may be given by name."""
-    return enum_value(enum, _spelt(value), f"{setting}={_spelt(value)}")
+    return enum_value(enum, _spelt(value), given(setting, _spelt(value)))
 
 
 def _spelt(value: Any) -> str:

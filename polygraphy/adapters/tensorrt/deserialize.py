@@ -6,6 +6,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value, require
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.gpu import require_gpu
 from polygraphy.adapters.tensorrt.logger import get_trt_logger, watching
 from polygraphy.adapters.tensorrt.module import tensorrt_module, trt
@@ -36,7 +37,7 @@ def new_runtime() -> Any:
 
 def loaded_runtime(path: str) -> Any:
     """Return the runtime in a library, such as that of another version."""
-    require("lean_runtime", "LoadRuntime")
+    require("lean_runtime", "LoadRuntime (--load-runtime)")
     parent = new_runtime()
     _allow_host_code(parent)
     with watching() as reasons:
@@ -69,10 +70,11 @@ def deserialized(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> An
         made = new_runtime()
     _allow_host_code(made)
     if dla_strategy is not None:
-        require("dla_workspace_allocation_strategy", "dla_workspace_allocation_strategy")
         name = dla_strategy if isinstance(dla_strategy, str) else dla_strategy.name
+        asked = given("dla_workspace_allocation_strategy", name)
+        require("dla_workspace_allocation_strategy", asked)
         made.dla_workspace_allocation_strategy = enum_value(
-            "DLAWorkspaceAllocationStrategy", name, "dla_workspace_allocation_strategy"
+            "DLAWorkspaceAllocationStrategy", name, asked
         )
     with watching() as reasons:
         engine = made.deserialize_cuda_engine(plan)

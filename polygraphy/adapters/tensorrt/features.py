@@ -14,7 +14,7 @@ _ONLY_8 = "TensorRT 8.6 has it"
 _ONLY_RTX = "TensorRT-RTX alone has it"
 _STRONGLY_TYPED = (
     "Networks there are always strongly typed: give the model the types that it should compute in, "
-    "such as with NetworkFromOnnxPath(path, cast='fp16')."
+    "such as with NetworkFromOnnxPath(path, cast='fp16') (--fp-to-fp16)."
 )
 
 
@@ -50,7 +50,7 @@ FEATURES: dict[str, Feature] = {
         ("ExecutionContextAllocationStrategy",),
         "allocation strategies of execution contexts",
         _FROM_10,
-        "Use allocation_strategy='static'.",
+        "Use allocation_strategy='static' (--allocation-strategy).",
     ),
     "attention": Feature(("INetworkDefinition.add_attention",), "attention layers", _FROM_10_LATE),
     "calibrators": Feature(
@@ -63,7 +63,8 @@ FEATURES: dict[str, Feature] = {
         ("ComputeCapability",),
         "a choice of compute capabilities",
         _ONLY_RTX,
-        "TensorRT builds for the GPU of this machine; see hardware_compatibility_level.",
+        "TensorRT builds for the GPU of this machine; see hardware_compatibility_level"
+        " (--hardware-compatibility-level).",
     ),
     "cuda_graph_strategy": Feature(
         ("CudaGraphStrategy",), "CUDA graphs made by the runtime", _ONLY_RTX
@@ -119,7 +120,7 @@ FEATURES: dict[str, Feature] = {
         ("INetworkDefinition.mark_unfused_tensors_as_debug_tensors",),
         "marking of unfused tensors",
         _FROM_10_LATE,
-        "Name the tensors with MarkDebug, or mark them as outputs.",
+        "Name the tensors with MarkDebug (--mark-debug), or mark them as outputs.",
     ),
     "parser_flags": Feature(("OnnxParserFlag",), "flags of the ONNX parser", _FROM_10),
     "parser_builder_config": Feature(
@@ -144,7 +145,7 @@ FEATURES: dict[str, Feature] = {
         ("BuilderFlag.REFIT_INDIVIDUAL",),
         "refitting of chosen weights",
         _FROM_10_LATE,
-        "Use refittable=True.",
+        "Use refittable=True (--refittable).",
     ),
     "rejecting_empty_algorithms": Feature(
         ("BuilderFlag.REJECT_EMPTY_ALGORITHMS",), "rejection of empty choices", _TO_10
@@ -166,7 +167,7 @@ FEATURES: dict[str, Feature] = {
         ("NetworkDefinitionCreationFlag.STRONGLY_TYPED",),
         "strongly typed networks",
         _FROM_10,
-        "Networks there are weakly typed: use fp16=True and the like in the configuration.",
+        "Networks there are weakly typed: use fp16=True (--fp16) and the like.",
     ),
     "tensor_dtype": Feature(
         ("BuilderFlag.FP16",), "data types of tensors that can be set", _TO_10, _STRONGLY_TYPED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.device import Device, DeviceGraph, DeviceStream
@@ -59,7 +60,7 @@ class GraphPolicy:
             raise BackendError(
                 f"The engine cannot run in a CUDA graph: {reason}",
                 backend="tensorrt",
-                hint="Use cuda_graph='auto', which does without where it must.",
+                hint=f"Use {given('cuda_graph', repr('auto'))}, which does without where it must.",
             )
         self.is_possible = False
         G_LOGGER.verbose(f"Running without a CUDA graph: {reason}")

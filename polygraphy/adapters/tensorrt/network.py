@@ -9,6 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.tensorrt.capabilities import capabilities, require
 from polygraphy.adapters.tensorrt.casting import current_casting
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.gpu import require_gpu
 from polygraphy.adapters.tensorrt.logger import get_trt_logger, watching
 from polygraphy.adapters.tensorrt.module import is_rtx, tensorrt_module, trt
@@ -111,9 +112,9 @@ class CreateNetwork(BaseLoader):
             BackendError: there is no GPU, or this TensorRT lacks what was asked for.
         """
         if self._strongly_typed:
-            require("strongly_typed", "strongly_typed=True")
+            require("strongly_typed", given("strongly_typed"))
         if self._mark_unfused:
-            require("marked_unfused_tensors", "mark_unfused_tensors_as_debug_tensors=True")
+            require("marked_unfused_tensors", given("mark_unfused_tensors_as_debug_tensors"))
         job = current_casting()
         builder = job.builder if job is not None and job.builder is not None else new_builder()
         with watching() as reasons:

@@ -102,7 +102,7 @@ class SetDecomposableAttentions(EditingLoader):
 
 
 def _set_decomposable(network: Any) -> None:
-    require("attention", "SetDecomposableAttentions")
+    require("attention", "SetDecomposableAttentions (--decomposable-attentions)")
     count = 0
     for layer in layers_of(network):
         if layer.type == trt.LayerType.ATTENTION_INPUT:
@@ -125,7 +125,7 @@ class MarkDebug(EditingLoader):
         names = list(mark_debug)
 
         def edit(network: Any) -> None:
-            require("debug_tensors", "MarkDebug")
+            require("debug_tensors", "MarkDebug (--mark-debug)")
             tensors = tensors_of(network)
             for name in names:
                 if name not in tensors:
@@ -163,7 +163,9 @@ def _set_formats(network: Any, formats: Mapping[str, Sequence[Any]] | Sequence[A
         mask = 0
         for item in wanted:
             spelt = item if isinstance(item, str) else item.name
-            mask |= 1 << int(enum_value("TensorFormat", spelt, f"format {spelt} for {name!r}"))
+            mask |= 1 << int(
+                enum_value("TensorFormat", spelt, f"Format {spelt} for {name!r} (--tensor-formats)")
+            )
         tensors[name].allowed_formats = mask
 
 
@@ -196,7 +198,10 @@ def _set_dtypes(network: Any, dtypes: Mapping[str, Any] | Any) -> None:
             _cast_output(network, tensor, dtype)
         else:
             if _is_strongly_typed(network):
-                require("tensor_dtype", f"data type {dtype.name} for the input {name!r}")
+                require(
+                    "tensor_dtype",
+                    f"Data type {dtype.name} for the input {name!r} (--tensor-dtypes)",
+                )
             tensor.dtype = dtype
 
 

@@ -19,6 +19,7 @@ from polygraphy.adapters.tensorrt.casting import (
     current_casting,
     wish_named,
 )
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.logger import get_trt_logger, watching
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.adapters.tensorrt.network import CreateNetwork
@@ -127,10 +128,10 @@ class _NetworkFromOnnx(BaseLoader):
     def _set_flags(self, parser: Any) -> None:
         has_flags = capabilities().has("parser_flags")
         if self._flags:
-            require("parser_flags", f"flags={self._flags!r}")
+            require("parser_flags", given("flags", self._flags))
         for flag in self._flags:
             name = flag if isinstance(flag, str) else flag.name
-            member = enum_value("OnnxParserFlag", name, f"flags={name}")
+            member = enum_value("OnnxParserFlag", name, given("flags", name))
             if name.upper() == _REPORT_DLA and self._config is None:
                 raise UsageError(
                     f"flags={name}: the parser needs a builder configuration to report that.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.tensorrt.capabilities import require
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.logger import Reasons, asking, watching
 from polygraphy.adapters.tensorrt.memory import DeviceBlock
 from polygraphy.adapters.tensorrt.module import trt
@@ -36,13 +37,14 @@ class Scratch:
         if self._strategy not in STRATEGIES:
             raise UnknownNameError("Allocation strategy", self._strategy, STRATEGIES)
         if self._strategy == "runtime":
-            require("allocation_strategies", "allocation_strategy='runtime'")
+            require("allocation_strategies", given("allocation_strategy", repr("runtime")))
         # Their memory cannot be asked for, nor given, in the way of this version.
         self._is_older = is_of_older_version(engine)
         if self._is_older and self._strategy != "static":
             G_LOGGER.warning(
-                f"The plan was built by an older TensorRT: allocation_strategy={strategy!r} has no"
-                " effect, and the engine owns memory for its largest profile."
+                "The plan was built by an older TensorRT:"
+                f" {given('allocation_strategy', repr(strategy))} has no effect, and the engine"
+                " owns memory for its largest profile."
             )
             self._strategy = "static"
         self._engine = engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.logger import watching
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -36,7 +37,7 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
         raise BackendError(
             "The engine has no weights to stream.",
             backend="tensorrt",
-            hint="Build it with weight_streaming=True, with TensorRT 10.0 or later.",
+            hint=f"Build it with {given('weight_streaming')}, with TensorRT 10.0 or later.",
         )
     wanted = _bytes(engine, size, budget, percent)
     with watching() as reasons:

@@ -266,7 +266,9 @@ def test_data_types_of_outputs_are_cast_and_of_inputs_refused(mlp_path: str) -> 
     output = parts[1].get_output(0)
     assert (output.name, output.dtype.name) == ("y", "HALF")
     assert engine_bytes_from_network(parts).nbytes > 0
-    with pytest.raises(BackendError, match="input 'x' needs data types of tensors"):
+    with pytest.raises(
+        BackendError, match=r"input 'x' \(--tensor-dtypes\) needs data types of tensors"
+    ):
         SetTensorDatatypes(NetworkFromOnnxPath(mlp_path), "fp16")()
 
 

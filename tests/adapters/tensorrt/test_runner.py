@@ -134,7 +134,7 @@ def test_what_cannot_be_captured_runs_all_the_same(
 def test_insisting_on_a_graph_that_cannot_be_is_an_error(trt: FakeTensorRT) -> None:
     with (
         TrtRunner(identity(trt, can_capture=False), cuda_graph="on") as runner,
-        pytest.raises(BackendError, match=r"not permitted.*cuda_graph='auto'"),
+        pytest.raises(BackendError, match=r"not permitted.*cuda_graph='auto' \(--cuda-graph\)"),
     ):
         runner.infer({"X": X})
     with TrtRunner(nonzero(trt), cuda_graph="on") as runner:

@@ -47,7 +47,7 @@ def test_memory_for_the_shapes_at_hand(trt: FakeTensorRT) -> None:
 
 
 def test_memory_for_the_shapes_at_hand_needs_a_newer_tensorrt() -> None:
-    with fake_machine(8) as trt, pytest.raises(BackendError, match="'runtime' needs"):
+    with fake_machine(8) as trt, pytest.raises(BackendError, match=r"--allocation-strategy\) needs"):
         TrtRunner(identity(trt), allocation_strategy="runtime").activate()
 
 
@@ -104,4 +104,6 @@ def test_a_plan_of_an_older_version_owns_its_memory(
         assert runner.context.memory is None
     said = capsys.readouterr()
     assert "[E]" not in said.out
-    assert ("'profile' has no effect" in said.out + said.err) is (strategy == "profile")
+    assert ("'profile' (--allocation-strategy) has no effect" in said.out + said.err) is (
+        strategy == "profile"
+    )

@@ -176,7 +176,7 @@ def test_a_selector_keeps_the_timing_cache_out_of_the_way(version: str) -> None:
 
 
 def test_the_dla(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BackendError, match="no DLA"):
+    with pytest.raises(BackendError, match=r"\(--use-dla\): .* no DLA.*\(--allow-gpu-fallback\)"):
         configured(version, use_dla=True)
     assert configured(version, use_dla=True, allow_gpu_fallback=True).on == {"GPU_FALLBACK"}
     monkeypatch.setattr(Builder, "num_DLA_cores", 2)

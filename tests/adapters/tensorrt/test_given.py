@@ -1,0 +1,43 @@
+"""Messages about settings name the flags that give them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from polygraphy.adapters.tensorrt import given as module
+from polygraphy.adapters.tensorrt.config_settings import ATTRIBUTES, FLAGS
+from polygraphy.adapters.tensorrt.features import FEATURES
+from polygraphy.adapters.tensorrt.given import flag_of, given
+from polygraphy.cli.commands import COMMANDS, load
+from polygraphy.cli.option import options_of
+
+
+def flags_of_commands() -> set[str]:
+    groups = {group for name in COMMANDS for group in load(name).groups}
+    return {flag for group in groups for option in options_of(group) for flag in option.flags}
+
+
+def named_in_messages() -> Iterator[str]:
+    """Yield the arguments that the adapter writes as a text."""
+    for path in Path(module.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "given"
+            if is_call and isinstance(node.args[0], ast.Constant):
+                yield node.args[0].value
+
+
+def test_a_setting_is_named_as_both_kinds_of_users_write_it() -> None:
+    assert given("use_dla") == "use_dla=True (--use-dla)"
+    assert given("memory_pool_limits", "DLA") == "memory_pool_limits=DLA (--pool-limit)"
+
+
+def test_every_flag_in_a_message_is_one() -> None:
+    arguments = {*FLAGS, *ATTRIBUTES, *named_in_messages(), *module._OTHER_FLAGS}
+    known = flags_of_commands()
+    assert len(arguments) > 20
+    assert {argument for argument in arguments if flag_of(argument) not in known} == set()
+    words = " ".join(feature.instead for feature in FEATURES.values()).split()
+    told = {word.strip("().,") for word in words if word.startswith("(--")}
+    assert told and told <= known
