@@ -72,9 +72,10 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
     known = outer.new_child(dict.fromkeys(value.name for value in graph.input))
     known.update(dict.fromkeys(tensor.name for tensor in graph.initializer))
     known.update(dict.fromkeys(sparse.values.name for sparse in graph.sparse_initializer))
+    own = known.maps[0]  # Nearly all names are here, where looking is quicker.
     for node in graph.node:
-        for name in node.input:
-            if name and name not in known:
+        for name in node.input[:]:
+            if name and name not in own and name not in known:
                 raise ModelError(
                     f"The model is against the ONNX standard: the {node.op_type} node"
                     f" {node.name!r} takes {name!r}, which is made behind it or"
@@ -82,7 +83,7 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
                 )
         for inner in graphs_of(node):
             _check_order(inner, known)
-        known.update(dict.fromkeys(node.output))
+        own.update(dict.fromkeys(node.output[:]))
     for value in graph.output:
         if value.name not in known:
             raise ModelError(

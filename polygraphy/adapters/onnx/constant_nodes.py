@@ -128,13 +128,13 @@ class ConstantNodes:
         self.values.update(known)
         constant = set(known)
         for index, node in enumerate(self._nodes):
-            outputs = [name for name in node.output if name]
             if index in self._foldable:
                 continue
+            outputs = [name for name in node.output[:] if name]
             is_known = bool(outputs) and all(name in constant for name in outputs)
             if not is_known and not (
                 self._can_fold(node)
-                and all(name in constant or name in self.tensors for name in node.input if name)
+                and all(name in constant or name in self.tensors for name in node.input[:] if name)
             ):
                 continue
             self._foldable.add(index)
@@ -145,7 +145,7 @@ class ConstantNodes:
         """Tell whether the value of a node only depends on its operands, and can be had."""
         domain = domain_of(node.domain)
         op = node.op_type
-        if domain or op in _QUANTISATION or any(True for _ in graphs_of(node)):
+        if domain or op in _QUANTISATION or graphs_of(node):
             return False
         if op in _SHAPES and not self._settings.fold_shapes:
             return False
@@ -154,7 +154,7 @@ class ConstantNodes:
         signature = signature_of(op, domain, self._versions.get(domain, 1))
         if signature is None or not signature.is_deterministic:
             return False
-        return all(self._types[name] in _ARRAY_TYPES for name in node.output if name)
+        return all(self._types[name] in _ARRAY_TYPES for name in node.output[:] if name)
 
     def keep(self, names: Iterable[str]) -> None:
         """Leave the nodes that make some tensors where they are; their own operands may be

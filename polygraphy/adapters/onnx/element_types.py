@@ -137,7 +137,7 @@ def element_type(number: int) -> str | None:
 def graphs_of(node: NodeProto) -> list[GraphProto]:
     """Return the graphs directly inside a node."""
     found: list[GraphProto] = []
-    for attribute in node.attribute:
+    for attribute in node.attribute[:]:  # A copy: several times quicker than going through it.
         if attribute.HasField("g"):
             found.append(attribute.g)
         else:
@@ -233,7 +233,7 @@ class TypeInference:
         self, nodes: Sequence[NodeProto], types: GraphTypes, versions: dict[str, int]
     ) -> None:
         for index, node in enumerate(nodes):
-            given = [types[name] for name in node.input]
+            given = [types[name] for name in node.input[:]]
             inner = [
                 self._graph(graph, types, versions, _body_inputs(node, given))
                 for graph in graphs_of(node)
@@ -241,7 +241,7 @@ class TypeInference:
             if inner:
                 types._inner[index] = inner
             made = self._outputs(node, types, given, inner, versions)
-            for name, kind in zip(node.output, made):
+            for name, kind in zip(node.output[:], made):
                 types.set(name, kind)
 
     def _outputs(
@@ -343,12 +343,12 @@ def _unified(
     """
     inputs, outputs = parameters
     bound: dict[str, str | None] = {}
-    named = [*zip(node.input, inputs), *zip(node.output, outputs)]
-    for name, parameter in named:
+    taken = node.input[:]
+    for name, parameter in [*zip(taken, inputs), *zip(node.output[:], outputs)]:
         free = parameter.variable not in bound and not parameter.variable.endswith("/any")
         if name and free and (kind := types[name]):
             bound[parameter.variable] = kind
-    for name, parameter in zip(node.input, inputs):
+    for name, parameter in zip(taken, inputs):
         types.set(name, bound.get(parameter.variable))
     return [
         bound.get(parameter.variable)

@@ -146,7 +146,7 @@ class FoldConstants(BaseLoader):
         infos = value_infos(model)
         if self._infers:
             infos = {**infos, **inferred_value_infos(model, symbolic=symbolic)}
-        used = {name for node in model.graph.node for name in (*node.input, *node.output)}
+        used = {name for node in model.graph.node for name in node.input[:] + node.output[:]}
         return {name: shape_of(infos[name]) for name in used if name in infos}
 
     def _graph(
@@ -236,7 +236,7 @@ def _has_unknown_shapes(graph: GraphProto, shapes: Shapes) -> bool:
 def _of_results(model: ModelProto, static: dict[str, Any]) -> dict[str, Any]:
     """Return the shapes of what nodes make."""
     return {
-        name: static[name] for node in model.graph.node for name in node.output if name in static
+        name: static[name] for node in model.graph.node for name in node.output[:] if name in static
     }
 
 

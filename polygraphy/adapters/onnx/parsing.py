@@ -73,9 +73,9 @@ def _collect_names(graph: GraphProto, names: list[str]) -> None:
 def _collect_node_names(nodes: Any, names: list[str]) -> None:
     for node in nodes:
         names += (node.name, node.op_type, node.domain)
-        names.extend(node.input)
-        names.extend(node.output)
-        for attribute in node.attribute:
+        names.extend(node.input[:])
+        names.extend(node.output[:])
+        for attribute in node.attribute[:]:
             names.append(attribute.name)
             if attribute.HasField("g"):
                 _collect_names(attribute.g, names)

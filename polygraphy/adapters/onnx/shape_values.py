@@ -105,18 +105,17 @@ class _Call:
         self, node: NodeProto, shapes: Shapes, look_up: Callable[[str], Elements | None]
     ) -> None:
         self.node = node
+        self.inputs = node.input[:]
         self._shapes = shapes
         self._look_up = look_up
 
     def operand(self, index: int) -> Elements | None:
         """Return what is known of an operand; None where nothing is, or there is none."""
-        if index >= len(self.node.input) or not self.node.input[index]:
-            return None
-        return self._look_up(self.node.input[index])
+        return self._look_up(self.inputs[index]) if self.has(index) else None
 
     def has(self, index: int) -> bool:
         """Tell whether there is such an operand."""
-        return index < len(self.node.input) and bool(self.node.input[index])
+        return index < len(self.inputs) and bool(self.inputs[index])
 
     def known(self, index: int) -> tuple[int, ...] | None:
         """Return an operand all of whose elements are known."""
@@ -128,7 +127,7 @@ class _Call:
 
     def shape(self, index: int) -> Sequence[int | None] | None:
         """Return the shape of an operand; None where not even its rank is known."""
-        return self._shapes.get(self.node.input[index])
+        return self._shapes.get(self.inputs[index])
 
     def attribute(self, name: str) -> Any:
         """Return the number, or the numbers, of an attribute; None where it is left out."""
@@ -184,7 +183,7 @@ def _slice(call: _Call) -> Elements | None:
     made = call.operand(0)
     if made is None or made.is_scalar:
         return None
-    if len(call.node.input) == 1:  # Up to opset 9 the limits are attributes.
+    if len(call.inputs) == 1:  # Up to opset 9 the limits are attributes.
         starts, ends = call.attribute("starts"), call.attribute("ends")
         steps: Sequence[int] | None = (1,)
     else:
@@ -203,7 +202,7 @@ def _slice(call: _Call) -> Elements | None:
 def _concat(call: _Call) -> Elements | None:
     values: list[int | None] = []
     types = set()
-    for index in range(len(call.node.input)):
+    for index in range(len(call.inputs)):
         made, shape = call.operand(index), call.shape(index)
         if made is not None and not made.is_scalar:
             values += made.values
@@ -219,7 +218,7 @@ def _concat(call: _Call) -> Elements | None:
 
 def _unsqueeze(call: _Call) -> Elements | None:
     made = call.operand(0)
-    axes = call.attribute("axes") if len(call.node.input) == 1 else call.known(1)
+    axes = call.attribute("axes") if len(call.inputs) == 1 else call.known(1)
     if made is None or not made.is_scalar or axes is None or list(axes) not in ([0], [-1]):
         return None
     return Elements(made.values, False, made.elem_type)
@@ -244,7 +243,7 @@ def _reshape(call: _Call) -> Elements | None:
 def _elementwise(compute: Callable[[int, int], int | None]) -> Callable[[_Call], Elements | None]:
     def rule(call: _Call) -> Elements | None:
         left, right = call.operand(0), call.operand(1)
-        if left is None or right is None or len(call.node.input) != 2:
+        if left is None or right is None or len(call.inputs) != 2:
             return None
         if left.elem_type != right.elem_type:
             return None

@@ -53,7 +53,7 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """Yield a graph and every graph inside its nodes, from the outside to the inside."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
+        for attribute in node.attribute[:]:
             if attribute.HasField("g"):
                 yield from all_graphs(attribute.g)
             for inner in attribute.graphs:
@@ -78,7 +78,7 @@ def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 def _node_tensors(nodes: Any) -> Iterator[TensorProto]:
     for node in nodes:
-        for attribute in node.attribute:
+        for attribute in node.attribute[:]:
             if attribute.HasField("t"):
                 yield attribute.t
             elif attribute.HasField("g"):
@@ -151,7 +151,7 @@ def _copy_graph(
             copied_node.CopyFrom(node)
             continue
         _copy_fields(node, copied_node, "attribute")
-        for attribute in node.attribute:
+        for attribute in node.attribute[:]:
             copied_attribute = copied_node.attribute.add()
             _copy_fields(attribute, copied_attribute, "g", "graphs")
             if attribute.HasField("g"):
