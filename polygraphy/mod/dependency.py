@@ -21,12 +21,18 @@ __all__ = ["Dependency"]
 
 # What asks for those packages in the versions that this one is tested with.
 _EXTRAS = {
+    "cuda": "polygraphy[cuda]",
+    "lpips": "polygraphy[lpips]",
     "matplotlib": "polygraphy[plot]",
+    "onnx_graphsurgeon": "polygraphy[plugin]",
     "onnxruntime": "polygraphy[onnxruntime]",
+    "sympy": "polygraphy[symbolic]",
     "tensorflow": "polygraphy[tensorflow]",
     "tensorrt": "polygraphy[tensorrt]",
     "tf2onnx": "polygraphy[tensorflow]",
     "torch": "polygraphy[torch]",
+    "torchvision": "polygraphy[lpips]",
+    "yaml": "polygraphy[plugin]",
 }
 
 # Looking for a module that is not there walks all of `sys.path`, and some ask for every array. One
@@ -97,7 +103,7 @@ class Dependency:
         if not self._will_do():
             G_LOGGER.warning(
                 f"{self.name} {self._version()} is in use, but {self._requirement.specifier} is "
-                f"required. Errors may follow. Install it with: {self._command()}"
+                f"required. Errors may follow. Install it with: {self.install_command()}"
             )
         self.module = module
         if self._log:
@@ -148,7 +154,8 @@ class Dependency:
     def _own_package(self) -> str:
         return self._requirement.package(self._package)
 
-    def _command(self) -> str:
+    def install_command(self) -> str:
+        """Return the command that installs the module, as a person would type it."""
         extra = _EXTRAS.get(self._top)
         packages = [extra] if extra else [*self._requires, self._own_package()]
         return install_command(packages, self._flags)
@@ -170,7 +177,7 @@ class Dependency:
         return module
 
     def _missing(self) -> ImportError:
-        command = self._command()
+        command = self.install_command()
         return missing_dependency(
             f"{self.name} is required but not installed. Install it with: {command}",
             module=self.name,
@@ -178,7 +185,7 @@ class Dependency:
         )
 
     def _broken(self, error: Exception) -> ImportError:
-        command = self._command()
+        command = self.install_command()
         return missing_dependency(
             f"{self.name} is installed but cannot be imported: {type(error).__name__}: {error}\n"
             f"If it is damaged or incomplete, install it anew with: {command}",

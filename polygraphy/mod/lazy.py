@@ -84,6 +84,10 @@ class LazyModule:
         """Tell whether the module can be imported, by importing it."""
         return self._dependency.is_importable()
 
+    def install_command(self) -> str:
+        """Return the command that installs the module, as a person would type it."""
+        return self._dependency.install_command()
+
     def __getattr__(self, name: str) -> Any:
         module = self._dependency.module
         if module is None:

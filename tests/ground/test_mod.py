@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import re
 import subprocess
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ import pytest
 from polygraphy import config, mod
 from polygraphy.exception import MissingDependencyError
 from polygraphy.logger import G_LOGGER
+from polygraphy.mod import dependency
 
 Capture = pytest.CaptureFixture[str]
 
@@ -240,6 +243,13 @@ class TestMissing:
             ("tensorflow", "tensorflow"),
             ("torch.nn", "torch"),
             ("matplotlib.pyplot", "plot"),
+            ("cuda", "cuda"),
+            ("lpips>=0.1.4", "lpips"),
+            ("torchvision", "lpips"),
+            ("onnx_graphsurgeon.logger", "plugin"),
+            ("yaml", "plugin"),
+            ("sympy", "symbolic"),
+            ("tf2onnx>=1.16", "tensorflow"),
         ],
     )
     def test_extras_of_this_package(
@@ -254,6 +264,19 @@ class TestMissing:
             f"{name} is required but not installed. "
             f"Install it with: python -m pip install 'polygraphy[{extra}]'"
         )
+
+    def test_the_extras_that_are_named_exist_and_bring_the_package(self) -> None:
+        declared = ConfigParser()
+        declared.read(Path(__file__).parents[2] / "setup.cfg", encoding="utf-8")
+        extras = declared["options.extras_require"]
+        package = {
+            "cuda": "cuda-python",
+            "yaml": "pyyaml",
+            "onnx_graphsurgeon": "onnx-graphsurgeon",
+        }
+        for module, extra in dependency._EXTRAS.items():
+            brought = extras[extra.removeprefix("polygraphy[").removesuffix("]")]
+            assert re.search(rf"^{package.get(module, module)}>=", brought, re.MULTILINE), module
 
     def test_the_configured_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(config, "INSTALL_CMD", ["uv", "pip", "install"])

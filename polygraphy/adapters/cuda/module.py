@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
+from polygraphy import mod
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 
 __all__ = ["cudart", "using"]
 
 # cuda-python 12.3 moved the module; 12.x keeps the old name, 13 does not.
 _NAMES = ("cuda.bindings.runtime", "cuda.cudart")
-_INSTALL = "pip install cuda-python"
 
 _in_use: list[Any] = []
 """What was put in place of cuda-python, innermost last; at the bottom the one that was found."""
@@ -56,11 +56,12 @@ def _found() -> Any:
         reason = error
     with suppress(ImportError, RuntimeError, OSError):
         return import_module(_NAMES[1])
+    install = mod.lazy_import("cuda", pkg_name="cuda-python").install_command()
     raise MissingDependencyError(
         f"The GPU is reached through cuda-python, which cannot be imported ({reason})."
-        f" Install it with: {_INSTALL}",
+        f" Install it with: {install}",
         module="cuda",
-        install=_INSTALL,
+        install=install,
     )
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from io import BytesIO
 from typing import Any
 
+from polygraphy import mod
 from polygraphy.adapters.files.base64_text import Base64Text, decoded_pieces
 from polygraphy.adapters.files.content_error import ContentError
 from polygraphy.adapters.files.json_codec import Decoder, Encoder
@@ -37,9 +38,10 @@ def _decode_tensor(fields: dict[str, Any]) -> Any:
     try:
         torch = import_module("torch")
     except ImportError as error:
-        install = "pip install torch"
+        install = mod.lazy_import("torch").install_command()
         raise MissingDependencyError(
-            f"A PyTorch tensor can only be read where PyTorch is installed: {install}.",
+            "A PyTorch tensor can only be read where PyTorch is installed. Install it with:"
+            f" {install}",
             module="torch",
             install=install,
         ) from error

@@ -24,7 +24,6 @@ torch = mod.lazy_import("torch>=2.2")
 torchvision = mod.lazy_import("torchvision")
 
 _NETWORK = "alex"
-_INSTALL = "pip install lpips torch torchvision"
 
 
 class LpipsDistance:
@@ -54,12 +53,13 @@ class LpipsDistance:
             if not module.is_installed()
         ]
         if lacking:
+            install = lpips.install_command()
             raise MissingDependencyError(
                 "The comparison function perceptual_metrics is not available: it needs LPIPS, and"
-                f" {' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed:"
-                f" {_INSTALL}.",
+                f" {' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed."
+                f" Install it with: {install}",
                 module="lpips",
-                install=_INSTALL,
+                install=install,
             )
         network = self._make_network()
         self._network = network.to("cuda" if torch.cuda.is_available() else "cpu").eval()

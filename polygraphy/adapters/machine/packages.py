@@ -15,7 +15,7 @@ _REQUIRED = ("numpy", "ml_dtypes", "onnx", "attrs", "jinja2", "black")
 _BACKENDS: dict[str, tuple[tuple[str, ...], str]] = {
     "ONNX Runtime": (("onnxruntime", "onnxruntime-gpu"), "polygraphy[onnxruntime]"),
     "TensorRT": (("tensorrt", "tensorrt-rtx"), "polygraphy[tensorrt]"),
-    "CUDA Python": (("cuda-python",), "polygraphy[tensorrt]"),
+    "CUDA Python": (("cuda-python",), "polygraphy[cuda]"),
     "TensorFlow": (("tensorflow", "tensorflow-cpu"), "polygraphy[tensorflow]"),
     "PyTorch": (("torch",), "polygraphy[torch]"),
 }

@@ -24,8 +24,12 @@ class OnnxrtShapeInference:
         """
         for module, name in ((onnxrt, "onnxruntime"), (sympy, "sympy")):
             if not module.is_installed():
+                install = sympy.install_command()  # The other, too.
                 raise MissingDependencyError(
-                    f"{name} is not installed; symbolic shape inference takes it.", module=name
+                    f"{name} is not installed; symbolic shape inference takes it. Install it with:"
+                    f" {install}",
+                    module=name,
+                    install=install,
                 )
         from onnxruntime.tools import symbolic_shape_infer as tool
 

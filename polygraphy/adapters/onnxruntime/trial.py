@@ -60,7 +60,7 @@ class OnnxrtTrial:
             raise MissingDependencyError(
                 "onnxruntime is not installed, so nodes are not run.",
                 module="onnxruntime",
-                install="pip install onnxruntime",
+                install=onnxrt.install_command(),
             )
         options = session_options(self._graph_optimization_level)
         options.log_severity_level = 4  # What is wrong arrives in the exceptions.

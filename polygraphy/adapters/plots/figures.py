@@ -36,8 +36,12 @@ _WITHOUT_SCREEN = {"agg", "cairo", "pdf", "pgf", "ps", "svg", "template"}
 def require_matplotlib() -> None:
     """Make sure that figures can be made; MissingDependencyError when not."""
     if not matplotlib.is_installed():
+        install = matplotlib.install_command()
         raise MissingDependencyError(
-            "Pictures are drawn with matplotlib, which is not installed.", module="matplotlib"
+            "Pictures are drawn with matplotlib, which is not installed."
+            f" Install it with: {install}",
+            module="matplotlib",
+            install=install,
         )
 
 

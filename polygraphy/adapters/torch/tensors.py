@@ -22,9 +22,10 @@ class TorchTensors:
     def prepare(self) -> None:
         """Make sure that PyTorch is there; MissingDependencyError when not."""
         if not torch.is_installed():
-            install = "pip install torch"
+            install = torch.install_command()
             raise MissingDependencyError(
-                f"Data are generated as tensors with PyTorch, which is not installed: {install}.",
+                "Data are generated as tensors with PyTorch, which is not installed."
+                f" Install it with: {install}",
                 module="torch",
                 install=install,
             )

@@ -316,9 +316,9 @@ def test_a_damaged_tensor_is_told() -> None:
 
 def test_without_torch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # As if it were not installed.
-    with pytest.raises(MissingDependencyError, match="pip install torch") as caught:
+    with pytest.raises(MissingDependencyError, match="where PyTorch is installed") as caught:
         read([with_marker("Tensor", tensor="UEsDBAAA")])
-    assert caught.value.install == "pip install torch"
+    assert caught.value.install.endswith("pip install 'polygraphy[torch]'")
 
 
 def test_saving_arrays_does_not_import_torch() -> None:

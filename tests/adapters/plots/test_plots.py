@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from polygraphy import mod
 from polygraphy.adapters.plots.figures import file_name
 from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
 from polygraphy.domain.compare import SimpleCompareFunc
@@ -140,8 +140,7 @@ def test_only_what_is_wanted_is_drawn(wanted: Any, expected: Any) -> None:
 
 
 def test_without_matplotlib_nothing_is_computed_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = SimpleNamespace(is_installed=lambda: False)
-    monkeypatch.setattr("polygraphy.adapters.plots.figures.matplotlib", absent)
-    with pytest.raises(MissingDependencyError, match="matplotlib, which is not installed"):
+    monkeypatch.setattr(mod.LazyModule, "is_installed", lambda self: False)
+    with pytest.raises(MissingDependencyError, match=r"is not installed.*'polygraphy\[plot\]'"):
         Pictures(heat_maps="folder")
     Pictures()
