@@ -16,6 +16,7 @@ from polygraphy.adapters.tensorrt.capabilities import capabilities
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import InputError, UnknownNameError
+from polygraphy.domain.facts import Facts
 from polygraphy.domain.feed import fit_feed
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
@@ -86,6 +87,10 @@ def Calibrator(
             lost.
             """
             feed.set_metadata(input_metadata)
+
+        def set_model_facts(self, facts: Facts) -> None:
+            """Say what else is known of the model, for a data loader that wants to know."""
+            feed.set_facts(facts)
 
         def reset(self) -> None:
             """Begin with the data anew."""
@@ -194,6 +199,10 @@ class _Feed:
         if metadata is not None and hasattr(self._loader, "input_metadata"):
             self._loader.input_metadata = metadata
 
+    def set_facts(self, facts: Facts) -> None:
+        if hasattr(self._loader, "model_facts"):
+            self._loader.model_facts = facts
+
     def reset(self) -> None:
         self._data = None
         self._fed = 0
@@ -235,7 +244,7 @@ class _Feed:
         wanted = TensorMetadata({name: self._metadata[name] for name in names})
         fitted, notes = fit_feed(feed_dict, wanted)
         if not self._fed:
-            for note in notes:
+            for note in (*notes, *getattr(self._loader, "notes", ())):
                 G_LOGGER.warning(f"Calibration data: {note}")
         return fitted
 

@@ -15,12 +15,16 @@ from polygraphy.adapters.tensorrt.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.logger import watching
 from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.adapters.tensorrt.origins import origin_of
 from polygraphy.adapters.tensorrt.profile import Profile
 from polygraphy.adapters.tensorrt.timing_cache import load_timing_cache
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.facts import FactFinder
 
 __all__ = [
     "CreateConfig",
@@ -190,6 +194,9 @@ class CreateConfig(BaseLoader):
         ranges = Profile(_last(self._settings)).fill_defaults(network)
         if hasattr(calibrator, "set_input_metadata"):
             calibrator.set_input_metadata(_calibrated_inputs(network, ranges))
+        facts = _model_facts(network)
+        if facts is not None and hasattr(calibrator, "set_model_facts"):
+            calibrator.set_model_facts(facts)
         config.int8_calibrator = calibrator
         if not config.set_calibration_profile(profiles[-1]):
             raise BackendError("TensorRT refuses the profile for calibration.", backend="tensorrt")
@@ -245,6 +252,19 @@ def _calibrated_inputs(network: Any, ranges: Profile) -> TensorMetadata:
         shape = tuple(tensor.shape) if tensor.is_shape_tensor else ranges[tensor.name].opt
         metadata.add(tensor.name, dtype=dtype, shape=shape)
     return metadata
+
+
+def _model_facts(network: Any) -> Facts | None:
+    """Return what is known of the file that a network was parsed from, such as which indices are
+    legal; None of a network that comes from elsewhere: its data loader may know more.
+    """
+    origin = origin_of(network)
+    if origin is None or not origin.model:
+        return None
+    try:
+        return resolve(FactFinder).find(origin.model)
+    except Unbound:
+        return None
 
 
 @mod.export(funcify=True)

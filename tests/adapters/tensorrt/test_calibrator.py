@@ -16,6 +16,7 @@ from polygraphy.adapters.tensorrt.calibrator import CalibrationData, Calibrator
 from polygraphy.adapters.tensorrt.callbacks import raise_kept_errors
 from polygraphy.adapters.tensorrt.module import using
 from polygraphy.domain.errors import InputError, UnknownNameError
+from polygraphy.domain.facts import InputHint, ModelFacts
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
 from polygraphy.ports.memory import DeviceMemory
@@ -175,6 +176,22 @@ def test_a_data_loader_is_told_what_the_inputs_are(
     calibrator.set_input_metadata(TensorMetadata().add("x", np.float32, (3,)))
     assert len(trt.calibrate(calibrator, ["x"])) == 2
     finish(calibrator)
+
+
+def test_a_data_loader_is_told_which_values_are_legal_and_says_so(
+    trt: CallingTensorRT, memory: HostMemory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from polygraphy.comparator import DataLoader
+
+    calibrator = Calibrator(DataLoader())
+    calibrator.set_input_metadata(TensorMetadata().add("ids", np.int32, (64,)))
+    calibrator.set_model_facts(ModelFacts(input_hints={"ids": InputHint(5, 9, "an index")}))
+    [[address]] = trt.calibrate(calibrator, ["ids"])
+    finish(calibrator)
+    ids = np.empty(64, np.int32)
+    memory.copy_to_host(ids, address)
+    assert set(ids) == {5, 6, 7, 8, 9}
+    assert "Calibration data: Input tensor: ids | Takes whole numbers" in capsys.readouterr().out
 
 
 def test_data_on_the_device_stay_where_they_are(trt: CallingTensorRT, memory: HostMemory) -> None:

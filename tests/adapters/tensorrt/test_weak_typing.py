@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from polygraphy.adapters.tensorrt import network as network_module
 from polygraphy.adapters.tensorrt.module import trt, using
+from polygraphy.adapters.tensorrt.origins import Origin, remember_origin
 from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
@@ -20,9 +24,12 @@ from polygraphy.backend.trt import (
     create_network,
 )
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
+from polygraphy.domain.facts import Facts
+from tests.support import models
 from tests.support.tensorrt_names import named_module, names_of
 
 OLD = ["8.6.0", "10.0.1", "10.16.1.11"]
+PROFILE = Profile().add("x", (1, 8), (2, 8), (4, 8))
 
 
 class Config:
@@ -112,7 +119,7 @@ def version(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def configured(version: str, *kinds: str, **settings: Any) -> Config:
-    settings.setdefault("profiles", [Profile().add("x", (1, 8), (2, 8), (4, 8))])
+    settings.setdefault("profiles", [PROFILE])
     made: Config = create_config(Builder(version), Network(*kinds), **settings)
     return made
 
@@ -156,6 +163,25 @@ def test_a_calibrator_gets_the_metadata_and_the_last_profile(version: str) -> No
     assert vars(config)["int8_calibrator"] is calibrator
     assert config.calibrated_with is not None
     assert tuple(calibrator.metadata["x"].shape) == (2, 8)
+
+
+def test_a_calibrator_is_told_what_the_model_file_tells(version: str, tmp_path: Path) -> None:
+    class Calibrator:
+        def set_model_facts(self, facts: Facts) -> None:
+            self.hints = facts.input_hints
+
+    weights = {"rows": np.zeros((30, 4), np.float32)}
+    nodes = [helper.make_node("Gather", ["rows", "x"], ["y"])]
+    inputs = [models.value("x", ("n", 8), TensorProto.INT64)]
+    outputs = [models.value("y", ("n", 8, 4))]
+    models.save(models.make("table", nodes, inputs, outputs, weights=weights), tmp_path / "m.onnx")
+    network, calibrator = Network(), Calibrator()
+    remember_origin(network, Origin(parse=None, model=str(tmp_path / "m.onnx")))
+    create_config(Builder(version), network, int8=True, calibrator=calibrator, profiles=[PROFILE])
+    assert calibrator.hints["x"].high == 29
+    del calibrator.hints
+    configured(version, int8=True, calibrator=calibrator)  # Of a network from elsewhere.
+    assert not hasattr(calibrator, "hints")
 
 
 @pytest.mark.parametrize(
