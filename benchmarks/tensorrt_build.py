@@ -3,8 +3,8 @@
     python benchmarks/tensorrt_build.py model.onnx [options of polygraphy convert ...]
 
 Runs ``polygraphy convert`` in processes of its own and subtracts from each one's time what TensorRT
-takes: for making its first builder, which loads its kernels, for parsing the model, for building,
-and for releasing the builder, which unloads the kernels. The rest is to start, to import, to read
+takes: for starting CUDA and making the first builder, which loads its kernels, for parsing the
+model, for building, and for releasing the builder. The rest is to start, to import, to read
 the model, and to save the plan. The median of three counts; compiled modules must be kept, that is
 PYTHONDONTWRITEBYTECODE unset. Beside it, once, the least that a program can do: to import TensorRT,
 parse the file, build, and write the plan. POLYGRAPHY_USE_TENSORRT_RTX=1 builds with TensorRT-RTX,
@@ -25,6 +25,7 @@ REPEATS = 3
 TARGET = 1.0
 TIMED = """
 import sys, time
+from polygraphy.adapters.tensorrt import gpu
 from polygraphy.adapters.tensorrt.module import tensorrt_module
 
 trt, spent, builders = tensorrt_module(), {}, []
@@ -41,6 +42,7 @@ def timed(owner, name, what):
             spent[what] = spent.get(what, 0.0) + time.perf_counter() - start
     setattr(owner, name, wrapper)
 
+timed(gpu, "_driver", "driver")
 timed(trt.Builder, "__init__", "builder")
 timed(trt.Builder, "build_serialized_network", "build")
 for name in ("parse", "parse_from_file", "parse_with_weight_descriptors"):
