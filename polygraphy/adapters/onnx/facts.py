@@ -10,7 +10,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.compute_dtypes import compute_dtypes
 from polygraphy.adapters.onnx.input_hints import LIMITING, input_hints
 from polygraphy.adapters.onnx.omissions import first_omission
-from polygraphy.adapters.onnx.wire import MalformedError, operators
+from polygraphy.adapters.onnx.wire import MalformedError, naming, operators
 from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 
@@ -70,6 +70,6 @@ def _may_limit_inputs(path: Path) -> bool:
     which takes longer to import than most models take to run.
     """
     try:
-        return any(op in LIMITING for op in operators(path))
+        return any(op in LIMITING for op in operators(path, naming(LIMITING)))
     except (OSError, ValueError, MalformedError, IndexError):
         return True

@@ -6,7 +6,6 @@ models take to run, so it is not asked.
 from __future__ import annotations
 
 import mmap
-import re
 from pathlib import Path
 from typing import Union
 
@@ -20,6 +19,7 @@ from polygraphy.adapters.onnx.wire import (
     TENSOR,
     MalformedError,
     fields,
+    naming,
 )
 
 __all__ = ["first_omission"]
@@ -27,7 +27,7 @@ __all__ = ["first_omission"]
 Content = Union[mmap.mmap, bytes]
 
 _OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
-_NAMED = re.compile(b"|".join(re.escape(name.encode()) for name in sorted(NUMBERED)))
+_NAMED = naming(NUMBERED)
 """Only nodes in whose bytes one of these occurs are looked into."""
 
 

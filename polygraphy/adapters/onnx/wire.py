@@ -6,8 +6,10 @@ The numbers of `PARTS` are those of the fields in onnx.proto.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from re import Pattern
 from typing import Union
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "as_varint",
     "field",
     "fields",
+    "naming",
     "operators",
 ]
 
@@ -105,8 +108,17 @@ def as_varint(value: int) -> bytes:
     return bytes(made)
 
 
-def operators(path: Path) -> Iterator[str]:
-    """Yield the type of every node of the graph of a model file, without those inside of nodes.
+def naming(names: Iterable[str]) -> Pattern[bytes]:
+    """Return what finds any of some names in bytes, quicker than going through their fields."""
+    return re.compile(b"|".join(re.escape(name.encode()) for name in sorted(names)))
+
+
+def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
+    """Yield the types of nodes of the graph of a model file, without those inside of nodes.
+
+    Args:
+        path: the file.
+        named: what occurs in the bytes of a node, such as in its type; others are passed over.
 
     Raises:
         MalformedError, IndexError: the file is no message.
@@ -115,12 +127,14 @@ def operators(path: Path) -> Iterator[str]:
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
         for number, wire, _, start, end in fields(file, 0, len(file)):
             if wire == BYTES and PARTS[MODEL].get(number) == _GRAPH:
-                yield from _types(file, start, end)
+                yield from _types(file, start, end, named)
 
 
-def _types(file: mmap.mmap, start: int, end: int) -> Iterator[str]:
+def _types(file: mmap.mmap, start: int, end: int, named: Pattern[bytes]) -> Iterator[str]:
     for number, wire, _, begin, after in fields(file, start, end):
         if wire != BYTES or PARTS[_GRAPH].get(number) != NODE:
+            continue
+        if not named.search(file, begin, after):
             continue
         for part, kind, _, inner, close in fields(file, begin, after):
             if part == _OP_TYPE and kind == BYTES:

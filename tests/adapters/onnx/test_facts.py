@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.adapters.onnx import wire
 from polygraphy.adapters.onnx.facts import OnnxFactFinder
 from polygraphy.domain.facts import DeferredFacts, InputHint, ModelFacts
 from tests.support import models
@@ -204,6 +205,25 @@ def test_a_file_is_parsed_only_where_its_operators_may_limit_inputs(
 
     monkeypatch.setattr(onnx, "load", lambda *_, **__: pytest.fail("It was parsed."))
     assert OnnxFactFinder().find(str(tmp_path / "free.onnx")).input_hints == {}
+
+
+def test_names_are_no_operators_and_other_nodes_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, fields = tmp_path / "model.onnx", wire.fields
+    entered: list[tuple[Any, ...]] = []
+    nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(20)]
+    nodes.append(helper.make_node("Relu", ["t20"], ["Gather_0"], name="Where"))
+    made = model(nodes, {"t0": FLOAT}, {"Gather_0": FLOAT})
+    onnx.save(made, path)
+
+    def counted(*span: Any) -> Iterator[Any]:
+        entered.append(span)
+        return fields(*span)
+
+    monkeypatch.setattr(wire, "fields", counted)
+    assert list(wire.operators(path, wire.naming({"Gather", "Where"}))) == ["Relu"]
+    assert len(entered) == 3  # The model, its graph, and the one node that may be meant.
 
 
 @pytest.mark.parametrize(
