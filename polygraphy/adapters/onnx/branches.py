@@ -65,19 +65,26 @@ def _opened(
     names = {}
     for name in makers:
         names[name] = final.get(name) or unused_name(f"{name}_inlined", taken)
-    for tensor in branch.initializer:
+    weights = [*branch.initializer, *(sparse.values for sparse in branch.sparse_initializer)]
+    for tensor in weights:
         names[tensor.name] = unused_name(f"{tensor.name}_inlined", taken)
     for name, made in names.items():
         rename_uses(branch, name, made)
     for node in branch.node:
         for position, name in enumerate(node.output):
             node.output[position] = names.get(name, name)
-    for tensor in branch.initializer:
+    for tensor in weights:
         tensor.name = names[tensor.name]
     for value in branch.value_info:
         if value.name in names:
             value.name = names[value.name]
+    for annotation in branch.quantization_annotation:
+        annotation.tensor_name = names.get(annotation.tensor_name, annotation.tensor_name)
+        for entry in annotation.quant_parameter_tensor_names:
+            entry.value = names.get(entry.value, entry.value)
     graph.initializer.extend(branch.initializer)
+    graph.sparse_initializer.extend(branch.sparse_initializer)
+    graph.quantization_annotation.extend(branch.quantization_annotation)
     graph.value_info.extend(value for value in branch.value_info if value.name not in outputs)
     passed = [
         onnx.helper.make_node("Identity", [names.get(result, result)], [output])

@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.graph import (
 )
 from polygraphy.adapters.onnx.graphsurgeon import as_onnx, like
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, is_made_up, value_infos
-from polygraphy.adapters.onnx.value_infos import described, input_metadata, value_info
+from polygraphy.adapters.onnx.value_infos import described, input_metadata, restate, value_info
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.metadata import MetadataTuple, TensorMetadata
 
@@ -246,10 +246,10 @@ def _described(name: str, meta: MetadataTuple, before: ValueInfoProto | None) ->
     """Return the description of an input or an output, with what the model says of it in words."""
     if before is not None and before.type.WhichOneof("value") != "tensor_type":
         return _copied(before)  # A sequence, say.
-    made = value_info(name, meta)
-    if before is not None:
-        made.doc_string = before.doc_string
-        made.metadata_props.extend(before.metadata_props)
+    if before is None:
+        return value_info(name, meta)
+    made = _copied(before)
+    restate(made, meta)
     return made
 
 

@@ -132,17 +132,26 @@ def clean(graph: GraphProto) -> int:
 
 def drop_unused(graph: GraphProto, used: set[str]) -> None:
     """Remove weights that are not in `used`, and what is said about tensors that do not exist.
+    Weights that say how a tensor is quantised stay with that.
 
     A weight that is listed among the inputs, too, as old versions of the format ask for, goes with
     its input, which otherwise would have to be fed.
     """
+    made = {name for node in graph.node for name in node.output[:]}
+    made.update(value.name for value in graph.input)
+    used = used | {
+        entry.value
+        for annotation in graph.quantization_annotation
+        if annotation.tensor_name in made or annotation.tensor_name in used
+        for entry in annotation.quant_parameter_tensor_names
+    }
     unused = {tensor.name for tensor in graph.initializer if tensor.name not in used}
     delete_where(graph.initializer, lambda tensor: tensor.name in unused)
     delete_where(graph.input, lambda value: value.name in unused)
     delete_where(graph.sparse_initializer, lambda sparse: sparse.values.name not in used)
-    known = {name for node in graph.node for name in node.output[:]}
+    known = made - unused
     known.update(tensor.name for tensor in graph.initializer)
-    known.update(value.name for value in graph.input)
+    known.update(sparse.values.name for sparse in graph.sparse_initializer)
     delete_where(graph.value_info, lambda value: value.name not in known)
     delete_where(graph.quantization_annotation, lambda each: each.tensor_name not in known)
 
@@ -193,6 +202,7 @@ def taken_names(graph: GraphProto) -> set[str]:
     """Return the names of all tensors and nodes of a graph and of those inside it."""
     names = {value.name for value in graph.input}
     names.update(tensor.name for tensor in graph.initializer)
+    names.update(sparse.values.name for sparse in graph.sparse_initializer)
     for node in graph.node:
         names.update(node.output)
         names.add(node.name)

@@ -108,6 +108,7 @@ class InsertNode(BaseLoader):
     def _check_names(self, graph: GraphProto) -> None:
         inputs = {value.name for value in graph.input}
         weights = {tensor.name for tensor in graph.initializer}
+        weights |= {sparse.values.name for sparse in graph.sparse_initializer}
         known = inputs | weights | set(producers(graph))
         for name in (*self._inputs, *self._outputs):
             if name and name not in known:

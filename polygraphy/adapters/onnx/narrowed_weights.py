@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.elements import elements, put
 from polygraphy.adapters.onnx.stored import is_stored
-from polygraphy.adapters.onnx.weights import is_external
+from polygraphy.adapters.onnx.weights import DATA_FIELDS, copy_fields, is_external
 from polygraphy.domain.datatype import DataTypeEntry
 from polygraphy.domain.narrowing import NarrowingLoss, narrowed
 from polygraphy.logger import G_LOGGER
@@ -39,15 +39,10 @@ class NarrowedWeights:
         source = original(tensor, self._weights) if is_placeholder else tensor
         in_file = is_stored(source)
         array, loss = narrowed(elements(source), self._dtype)
-        kept = made.name or tensor.name
-        dims, doc, props = list(tensor.dims), tensor.doc_string, list(tensor.metadata_props)
-        made.Clear()
-        made.name, made.data_type = kept, self._dtype.onnx()
-        made.dims.extend(dims)
+        if made is not tensor:
+            copy_fields(tensor, made, "name", *DATA_FIELDS)
+        made.name, made.data_type = made.name or tensor.name, self._dtype.onnx()
         put(made, array, in_file=in_file)
-        made.metadata_props.extend(props)
-        if doc:
-            made.doc_string = doc
         self._by_name[name] = loss
 
     def report(self) -> None:

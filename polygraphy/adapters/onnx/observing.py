@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph import clean, delete_where
 from polygraphy.adapters.onnx.shapes import value_infos
 from polygraphy.adapters.onnx.stored import load_stored
-from polygraphy.adapters.onnx.value_infos import input_metadata, set_shape, value_info
+from polygraphy.adapters.onnx.value_infos import input_metadata, restate, value_info
 from polygraphy.adapters.onnx.weights import all_graphs
 from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
@@ -175,14 +175,13 @@ class ObserveShapes(BaseLoader):
         tensors = [name for name in made if str(types[name]).startswith("tensor(")]
         values = OnnxTensorObserver().observe(model, feed_dict, tensors)
         metadata = TensorMetadata.from_feed_dict({**feed_dict, **values})
-        outputs = {value.name for value in graph.output}
-        for value in (*graph.input, *graph.output):
+        described = {value.name for value in graph.output}
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            described.add(value.name)
             if value.name in metadata:
-                value.CopyFrom(value_info(value.name, metadata[value.name]))
-                set_shape(value, metadata[value.name].shape or ())
-        delete_where(graph.value_info, lambda value: value.name in metadata)
+                restate(value, metadata[value.name])
         graph.value_info.extend(
-            value_info(name, metadata[name]) for name in tensors if name not in outputs
+            value_info(name, metadata[name]) for name in tensors if name not in described
         )
         G_LOGGER.info(f"Found out the shapes of {len(metadata)} tensors by running the model.")
         return model

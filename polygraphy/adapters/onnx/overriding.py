@@ -55,7 +55,9 @@ class OverrideInputShapes(BaseLoader):
                     raise UsageError(f"Input {name!r} is no tensor, so it has no shape.")
                 set_shape(inputs[name], shape)
         for graph in all_graphs(model.graph):
-            del graph.value_info[:]
+            for value in graph.value_info:
+                if value.type.WhichOneof("value") == "tensor_type":
+                    value.type.tensor_type.ClearField("shape")
         for value in model.graph.output:
             tensor = value.type.tensor_type
             if value.type.WhichOneof("value") == "tensor_type" and tensor.HasField("shape"):

@@ -31,5 +31,6 @@ def rename_uses(graph: GraphProto, before: str, after: str) -> None:
 def _own_names(graph: GraphProto) -> set[str]:
     names = {value.name for value in graph.input}
     names.update(tensor.name for tensor in graph.initializer)
+    names.update(sparse.values.name for sparse in graph.sparse_initializer)
     names.update(name for node in graph.node for name in node.output)
     return names

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.graph import sort
 from polygraphy.adapters.onnx.model import OnnxFromPath
 from polygraphy.adapters.onnx.weights import all_tensors, weights_size, without_large_weights
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
@@ -15,12 +16,13 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.shapes import ShapeInference
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
 
 __all__ = ["InferShapes", "infer_shapes", "inferred_value_infos", "is_made_up", "value_infos"]
 
 infer_shapes: Callable[..., ModelProto]
 
+onnx = mod.lazy_import("onnx")
 onnx_shapes = mod.lazy_import("onnx.shape_inference")
 
 _COPIED = 32 << 20  # Bytes of weights from which on copying costs more than leaving them out.
@@ -96,10 +98,10 @@ class InferShapes(BaseLoader):
             problem = error
         if self._allow_onnxruntime and (made is None or not _knows_all(made.graph)):
             try:
-                symbolic: ModelProto = resolve(ShapeInference).infer(model)
+                symbolic = _inferred_symbolically(model)
             except MissingDependencyError as error:
                 G_LOGGER.verbose(f"Inferring shapes with onnx.shape_inference: {error}")
-            except BackendError as error:
+            except (BackendError, ModelError) as error:
                 G_LOGGER.warning(f"{error} Inferring shapes with onnx.shape_inference instead.")
             else:
                 return symbolic
@@ -150,6 +152,16 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     return inferred
 
 
+def _inferred_symbolically(model: ModelProto) -> ModelProto:
+    """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
+    inference = resolve(ShapeInference)
+    ordered: ModelProto = onnx.ModelProto()
+    ordered.CopyFrom(model)
+    sort(ordered.graph)
+    inferred: ModelProto = inference.infer(ordered)
+    return inferred
+
+
 def _has_endless_vectors(model: ModelProto) -> bool:
     """Tell whether a constant claims to be a vector of more elements than any shape has dimensions:
     the package would make a dimension of each, whether they are there or not.
@@ -179,8 +191,8 @@ def inferred_value_infos(model: ModelProto, *, symbolic: bool = False) -> dict[s
     seen = without_large_weights(model) if weights_size(model) >= _COPIED else model
     if symbolic:
         try:
-            return value_infos(resolve(ShapeInference).infer(seen))
-        except (MissingDependencyError, BackendError) as error:
+            return value_infos(_inferred_symbolically(seen))
+        except (MissingDependencyError, BackendError, ModelError) as error:
             G_LOGGER.verbose(str(error))
     try:
         return value_infos(_inferred_by_onnx(seen, strict=False))
@@ -197,11 +209,33 @@ def is_made_up(dim: Any) -> bool:
 
 
 def _take_over(source: GraphProto, target: GraphProto) -> None:
-    """Replace what a graph says about its tensors by what another, of the same names, says."""
-    types = {value.name: value.type for value in source.output}
-    for value in target.output:
-        if value.name in types:
-            value.type.CopyFrom(types[value.name])
-    inferred = list(source.value_info)
-    del target.value_info[:]
-    target.value_info.extend(inferred)
+    """Let a graph say of its tensors what another, of the same names, says of their types."""
+    types = {value.name: value.type for value in (*source.value_info, *source.output)}
+    described = {value.name for value in target.output}
+    for value in (*target.value_info, *target.output):
+        described.add(value.name)
+        if value.name in types and value.type != types[value.name]:
+            _refine(value.type, types[value.name])
+    target.value_info.extend(value for value in source.value_info if value.name not in described)
+
+
+def _refine(kind: TypeProto, found: TypeProto) -> None:
+    """Add to a type what was found out. Of each dimension, a number that was found counts most, and
+    what the model itself says more than a name that was.
+    """
+    if kind.WhichOneof("value") is None:
+        kind.MergeFrom(found)
+    if {kind.WhichOneof("value"), found.WhichOneof("value")} != {"tensor_type"}:
+        return
+    tensor, inferred = kind.tensor_type, found.tensor_type
+    tensor.elem_type = inferred.elem_type or tensor.elem_type
+    if not inferred.HasField("shape"):
+        return
+    if not tensor.HasField("shape") or len(tensor.shape.dim) != len(inferred.shape.dim):
+        tensor.shape.CopyFrom(inferred.shape)
+        return
+    for dim, better in zip(tensor.shape.dim, inferred.shape.dim):
+        if better.HasField("dim_value"):
+            dim.dim_value = better.dim_value
+        elif better.dim_param and dim.WhichOneof("value") is None:
+            dim.dim_param = better.dim_param

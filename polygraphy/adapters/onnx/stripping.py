@@ -16,6 +16,7 @@ from polygraphy.adapters.common.paths import readable_file, translated_os_errors
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.elements import STRIPPED, elements, is_stripped, plain_dtype, put
+from polygraphy.adapters.onnx.graph import delete_where
 from polygraphy.adapters.onnx.weight_roles import prunable_axes, strippable
 from polygraphy.adapters.onnx.weights import DATA_FIELDS, SMALL, all_graphs, byte_size
 from polygraphy.domain.errors import ModelError, UnknownNameError
@@ -44,6 +45,7 @@ onnx = mod.lazy_import("onnx")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 _SPARSE = "SPARSE_2_4"
+_DOCUMENTATION = "polygraphy.doc_string"
 _FLOATS = (1, 10, 16)  # float32, float16, bfloat16: what may be sparse
 
 
@@ -112,6 +114,8 @@ def _strip(tensor: TensorProto, axis: int | None) -> None:
     for field in DATA_FIELDS:
         tensor.ClearField(field)
     tensor.raw_data = b""
+    if tensor.doc_string:  # What it said before the mark took its place.
+        tensor.metadata_props.add(key=_DOCUMENTATION, value=tensor.doc_string)
     tensor.doc_string = f"{STRIPPED}/{_SPARSE if is_sparse else ''}"
 
 
@@ -147,6 +151,7 @@ class RestoreWeights(BaseLoader):
                     if tensor.name not in known:
                         raise UnknownNameError("Weight", tensor.name, sorted(known))
                     tensor.CopyFrom(known[tensor.name])
+        _unmark(restored)
         return restored
 
 
@@ -188,10 +193,15 @@ class ReconstructWeights(BaseLoader):
                 "The model has all its weights.",
                 hint="Only those that weight-strip left out are reconstructed.",
             )
-        parts = [part for part in model.doc_string.split("-") if part != STRIPPED]
-        model.doc_string = "-".join(parts)
+        _unmark(model)
         G_LOGGER.info(f"Put random numbers in the place of {count} weights.")
         return model
+
+
+def _unmark(model: ModelProto) -> None:
+    """Let a model no longer say that it lacks weights."""
+    parts = [part for part in model.doc_string.split("-") if part != STRIPPED]
+    model.doc_string = "-".join(parts)
 
 
 def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
@@ -208,6 +218,10 @@ def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
     if tensor.doc_string.endswith(_SPARSE) and axis is not None:
         made = pruned(made, axis)
     tensor.ClearField("doc_string")
+    for entry in tensor.metadata_props:
+        if entry.key == _DOCUMENTATION:
+            tensor.doc_string = entry.value
+    delete_where(tensor.metadata_props, lambda entry: entry.key == _DOCUMENTATION)
     if in_file and byte_size(tensor) > SMALL and plain_dtype(tensor) is not None:
         put(tensor, made, in_file=True)
     else:

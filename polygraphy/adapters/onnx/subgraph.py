@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.saving import SaveOnnx
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, value_infos
+from polygraphy.adapters.onnx.weights import copy_fields
 from polygraphy.domain.capability import ModelNode
 
 if TYPE_CHECKING:
@@ -83,11 +84,7 @@ def _types(model: ModelProto) -> dict[str, ValueInfoProto]:
 
 def copy_frame(model: ModelProto, target: ModelProto) -> None:
     """Copy what is around a graph: versions, functions, metadata."""
-    target.ir_version = model.ir_version
-    target.producer_name = model.producer_name
-    target.opset_import.extend(model.opset_import)
-    target.functions.extend(model.functions)
-    target.metadata_props.extend(model.metadata_props)
+    copy_fields(model, target, "graph")
 
 
 def _value(name: str, known: dict[str, ValueInfoProto]) -> ValueInfoProto:
@@ -105,6 +102,7 @@ def tensors_read(node: NodeProto) -> Iterator[str]:
 def _captured(graph: GraphProto) -> Iterator[str]:
     """Yield the names that a graph inside a node takes from around it."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {sparse.values.name for sparse in graph.sparse_initializer}
     for node in graph.node:
         yield from (name for name in tensors_read(node) if name not in own)
         own.update(node.output)

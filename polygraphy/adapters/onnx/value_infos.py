@@ -13,7 +13,7 @@ from polygraphy.domain.shapes import Shape, is_dynamic_dim
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-__all__ = ["described", "input_metadata", "set_shape", "shape_of", "value_info"]
+__all__ = ["described", "input_metadata", "restate", "set_shape", "shape_of", "value_info"]
 
 onnx = mod.lazy_import("onnx")
 
@@ -61,8 +61,22 @@ def value_info(name: str, meta: MetadataTuple) -> ValueInfoProto:
     return value
 
 
+def restate(value: ValueInfoProto, meta: MetadataTuple) -> None:
+    """Give a tensor the data type and the shape that are known; whatever else is said of it
+    stays.
+    """
+    given = value_info(value.name, meta)
+    if meta.dtype is not None:
+        value.type.tensor_type.elem_type = given.type.tensor_type.elem_type
+    if meta.shape is not None and shape_of(value) != shape_of(given):
+        set_shape(value, meta.shape)
+
+
 def set_shape(value: ValueInfoProto, shape: Shape) -> None:
-    """Give a tensor another shape; a negative dimension, or None, is any."""
+    """Give a tensor another shape; a negative dimension, or None, is any. Of as many dimensions,
+    each still means what it did.
+    """
+    meanings = [dim.denotation for dim in value.type.tensor_type.shape.dim]
     value.type.tensor_type.ClearField("shape")
     value.type.tensor_type.shape.SetInParent()
     for dim in shape:
@@ -71,3 +85,7 @@ def set_shape(value: ValueInfoProto, shape: Shape) -> None:
             made.dim_param = dim
         elif not is_dynamic_dim(dim):
             made.dim_value = int(dim or 0)
+    if len(meanings) == len(shape):
+        for made, meaning in zip(value.type.tensor_type.shape.dim, meanings):
+            if meaning:
+                made.denotation = meaning

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.stored import is_stored
+from polygraphy.adapters.onnx.wire import BYTES, FIXED, as_varint, field
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto
@@ -24,6 +25,7 @@ __all__ = [
     "all_graphs",
     "all_tensors",
     "byte_size",
+    "copy_fields",
     "is_external",
     "skeleton",
     "weights_size",
@@ -44,6 +46,8 @@ DATA_FIELDS = frozenset(
         "uint64_data", "external_data", "data_location",
     }
 )  # fmt: skip
+
+_VARINT, _GROUP_END = 0, 4  # Wire types.
 
 Place = tuple[str, int, int]
 """Where the bytes of a weight are: the file, seen from the model's folder, offset and length."""
@@ -126,7 +130,7 @@ def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) ->
             Initialisers whose elements have been left in another file are not asked about.
     """
     made: ModelProto = onnx.ModelProto()
-    _copy_fields(model, made, "graph")
+    copy_fields(model, made, "graph")
     _copy_graph(model.graph, made.graph, place)
     return made
 
@@ -134,14 +138,14 @@ def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) ->
 def _copy_graph(
     graph: GraphProto, made: GraphProto, place: Callable[[TensorProto], Place | None]
 ) -> None:
-    _copy_fields(graph, made, "initializer", "node")
+    copy_fields(graph, made, "initializer", "node")
     for tensor in graph.initializer:
         where = None if is_external(tensor) and not is_stored(tensor) else place(tensor)
         copied = made.initializer.add()
         if where is None:
             copied.CopyFrom(tensor)
         else:
-            _copy_fields(tensor, copied, *DATA_FIELDS)
+            copy_fields(tensor, copied, *DATA_FIELDS)
             copied.data_location = onnx.TensorProto.EXTERNAL
             for key, value in zip(("location", "offset", "length"), where):
                 copied.external_data.add(key=key, value=str(value))
@@ -150,27 +154,56 @@ def _copy_graph(
         if not any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
             copied_node.CopyFrom(node)
             continue
-        _copy_fields(node, copied_node, "attribute")
+        copy_fields(node, copied_node, "attribute")
         for attribute in node.attribute[:]:
             copied_attribute = copied_node.attribute.add()
-            _copy_fields(attribute, copied_attribute, "g", "graphs")
+            copy_fields(attribute, copied_attribute, "g", "graphs")
             if attribute.HasField("g"):
                 _copy_graph(attribute.g, copied_attribute.g, place)
             for inner in attribute.graphs:
                 _copy_graph(inner, copied_attribute.graphs.add(), place)
 
 
-def _copy_fields(source: Any, target: Any, *but: str) -> None:
-    """Copy the fields of a message that are set, except some."""
-    for field in source.DESCRIPTOR.fields:
-        name = field.name
+def copy_fields(source: Any, target: Any, *but: str) -> None:
+    """Copy the fields of a message that are set, except some; those that only later versions of
+    the format know are copied, too.
+    """
+    for described in source.DESCRIPTOR.fields:
+        name = described.name
         if name in but:
             continue
         value = getattr(source, name)
         if hasattr(value, "extend"):
             getattr(target, name).extend(value)
-        elif field.message_type is not None:
+        elif described.message_type is not None:
             if source.HasField(name):
                 getattr(target, name).CopyFrom(value)
         elif source.HasField(name):
             setattr(target, name, value)
+    unknown = _unknown_fields(source)
+    if len(unknown):
+        target.MergeFromString(b"".join(map(_as_bytes, unknown)))
+
+
+def _unknown_fields(message: Any) -> Any:
+    """Return the fields of a message that are not known."""
+    try:
+        from google.protobuf.unknown_fields import (  # type: ignore[import-untyped, unused-ignore]
+            UnknownFieldSet,
+        )
+    except ImportError:  # Before protobuf 4.21.
+        return message.UnknownFields()
+    return UnknownFieldSet(message)
+
+
+def _as_bytes(unknown: Any) -> bytes:
+    """Return a field that is not known, as it was read."""
+    number, wire, data = unknown.field_number, unknown.wire_type, unknown.data
+    tag = as_varint(number << 3 | wire)
+    if wire == _VARINT:
+        return tag + as_varint(data)
+    if wire == BYTES:
+        return field(number, data)
+    if wire in FIXED:
+        return tag + int(data).to_bytes(FIXED[wire], "little")
+    return tag + b"".join(map(_as_bytes, data)) + as_varint(number << 3 | _GROUP_END)

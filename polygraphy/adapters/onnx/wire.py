@@ -15,6 +15,7 @@ from typing import Union
 __all__ = [
     "BYTES",
     "DEEPEST",
+    "FIXED",
     "MODEL",
     "NODE",
     "PARTS",
@@ -31,7 +32,8 @@ __all__ = [
 BYTES = 2
 """The wire type of what has a length in front of it."""
 DEEPEST = 100  # As deep as protobuf goes.
-_FIXED = {1: 8, 5: 4}
+FIXED = {1: 8, 5: 4}
+"""How many bytes the other wire types have that know it in advance."""
 _GRAPH, NODE, _ATTRIBUTE, TENSOR, _SPARSE, _FUNCTION, MODEL = range(7)
 PARTS: Mapping[int, Mapping[int, int]] = {
     _GRAPH: {1: NODE, 5: TENSOR, 15: _SPARSE},
@@ -67,8 +69,8 @@ def fields(content: Content, start: int, end: int) -> Iterator[tuple[int, int, i
         elif wire == BYTES:
             length, inner = _varint(content, at)
             at = inner + length
-        elif wire in _FIXED:
-            at += _FIXED[wire]
+        elif wire in FIXED:
+            at += FIXED[wire]
         else:
             raise MalformedError
         if at > end or number == 0:

@@ -1,0 +1,217 @@
+"""Edits leave alone what they are not about, whatever it is that a model says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper, parser
+
+from polygraphy import surgeon
+from polygraphy.adapters.onnx.plugins import replace_plugins
+from polygraphy.adapters.onnx.value_infos import shape_of
+from polygraphy.adapters.onnx.weights import copy_fields
+from polygraphy.adapters.onnx.wire import as_varint, field
+from polygraphy.backend import onnx as backend
+from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.ports.binding import bind
+from polygraphy.ports.shapes import ShapeInference
+from tests.adapters.onnx.rich_model import Facts, facts_of, rich_model
+
+Edit = Callable[[onnx.ModelProto, Path], onnx.ModelProto]
+
+
+def _saved(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    backend.save_onnx(model, str(folder / "m.onnx"), external_data_path="w", size_threshold=0)
+    return backend.onnx_from_path(str(folder / "m.onnx"))
+
+
+def _mapped(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    backend.save_onnx(model, str(folder / "m.onnx"))
+    return backend.onnx_from_path(str(folder / "m.onnx"), map_weights=True)
+
+
+def _part(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    inputs, outputs = TensorMetadata(), TensorMetadata()
+    inputs.add("a", None, None)
+    outputs.add("z", None, None)
+    return surgeon.extract(model, inputs, outputs)
+
+
+def _restored(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    before = onnx.ModelProto.FromString(model.SerializeToString())
+    return surgeon.restore_weights(surgeon.strip_weights(model), before)
+
+
+def _whole(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    return surgeon.extract(model)
+
+
+WHOLE: dict[str, Edit] = {
+    "extract": _whole,
+    "extract_subgraph": lambda model, _: backend.extract_subgraph(model, check_meta=False),
+    "clean_up": lambda model, _: surgeon.clean_up(model),
+    "sort": lambda model, _: surgeon.sort_nodes(model),
+    "prune": lambda model, _: surgeon.prune_weights(model),
+    "restore": _restored,
+    "reconstruct": lambda model, _: surgeon.reconstruct_weights(surgeon.strip_weights(model)),
+    "mark": lambda model, _: backend.modify_outputs(model, outputs=["y", "z", "d", "b"]),
+    "mark less": lambda model, _: backend.modify_outputs(model, outputs=["y"]),
+    "infer": lambda model, _: backend.infer_shapes(model),
+    "infer by onnx": lambda model, _: backend.infer_shapes(model, allow_onnxruntime=False),
+    "external": _saved,
+    "mapped": _mapped,
+    "replace nothing": lambda model, _: replace_plugins(model, "", []),
+    "bound": lambda model, _: backend.set_upper_bound(model, {"": 10}),
+}
+
+
+def lost(before: Facts, after: Facts) -> dict[object, object]:
+    """Return what was said and is not any more, with what is said now."""
+    return {key: (told, after.get(key)) for key, told in before.items() if after.get(key) != told}
+
+
+@pytest.mark.parametrize("edit", WHOLE)
+def test_what_removes_nothing_loses_nothing(edit: str, tmp_path: Path) -> None:
+    model = rich_model()
+    before = facts_of(model)
+    assert lost(before, facts_of(WHOLE[edit](model, tmp_path))) == {}
+
+
+def without(facts: Facts, gone: set[str], *, but: Callable[[str, str, str], bool]) -> Facts:
+    """Return what is said of other things than some, and of what about these does not change."""
+    return {
+        (kind, name, about): told
+        for (kind, name, about), told in facts.items()
+        if name not in gone and not but(kind, name, about)
+    }
+
+
+def _insert(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    return surgeon.insert_node(model, "Twice", ["c"], ["e"], domain="own")
+
+
+def _reshape(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    return surgeon.override_input_shapes(model, {"x": [7, 4]})
+
+
+def _runnable(model: onnx.ModelProto) -> onnx.ModelProto:
+    [node] = [node for node in model.graph.node if node.op_type == "Mystery"]
+    node.op_type, node.domain = "Identity", ""
+    return model
+
+
+def _observed(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    return surgeon.observe_shapes(_runnable(model))
+
+
+def _branch(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    fixed = helper.make_node("Constant", [], ["fixed"], value_int=1)
+    model.graph.node.insert(0, fixed)
+    [node] = [node for node in model.graph.node if node.op_type == "If"]
+    node.input[0] = "fixed"
+    made = backend.fold_constants(model)
+    for listed in (made.graph.node, made.graph.value_info):  # Other names, within the same graph.
+        for one in listed:
+            one.name = one.name.removesuffix("_inlined")
+    for annotation in made.graph.quantization_annotation:
+        annotation.tensor_name = annotation.tensor_name.removesuffix("_inlined")
+    return made
+
+
+NODES = {"rich3_Constant", "rich4_Neg", "rich8_Constant"}
+"""What folding takes out."""
+INNER = {"then", "otherwise", "then_branch", "else_branch", "o", "t", "t0", "then0_Add",
+         "then1_Relu", "otherwise0_Neg"}  # fmt: skip
+RELUS = {"rich6_Relu", "then1_Relu", "e", "t"}
+KEPT = {"t0", "then0_Add", "then1_Relu"}
+BEHIND = {"rich7_SequenceConstruct", "rich8_Constant", "rich9_SequenceAt", "rich10_Optional", "rich12_If", "y",
+          "rich11_OptionalGetElement", "rich13_Mystery", "rich14_Identity", *"fghm", "seq", "opt",
+          "bias", "flag"}  # fmt: skip
+
+
+def _nothing(kind: str, name: str, about: str) -> bool:
+    return False
+
+
+def _elements(kind: str, name: str, about: str) -> bool:
+    return about == "elem_type"
+
+
+def _shapes(kind: str, name: str, about: str) -> bool:
+    is_inner = name not in ("x", "y", "z")
+    return about == "dims" or (is_inner and about == "dim denotations")
+
+
+def _dims(kind: str, name: str, about: str) -> bool:
+    return about in ("dims", "type")
+
+
+PART: dict[str, tuple[Edit, set[str], Callable[[str, str, str], bool]]] = {
+    "part": (_part, {"rich0_MatMul", "W", "x", *BEHIND, *INNER}, _nothing),
+    "fold": (lambda model, _: backend.fold_constants(model), NODES, _nothing),
+    "branch": (_branch, {*NODES, "rich12_If", *(INNER - KEPT)}, _nothing),
+    "fp16": (lambda model, _: backend.convert_to_fp16(model), set(), _elements),
+    "fp16 io": (lambda model, _: backend.convert_to_fp16(model, cast_io=True), set(), _elements),
+    "insert": (_insert, {"rich6_Relu"}, _nothing),
+    "remove": (lambda model, _: surgeon.remove_nodes(model, ["Relu"]), RELUS, _nothing),
+    "input shapes": (_reshape, set(), _shapes),
+    "observe": (_observed, set(), _dims),
+}
+
+
+@pytest.mark.parametrize("edit", PART)
+def test_nothing_else_is_lost(edit: str, tmp_path: Path) -> None:
+    do, gone, but = PART[edit]
+    model = rich_model()
+    before = without(facts_of(model), gone, but=but)
+    assert lost(before, facts_of(do(model, tmp_path))) == {}
+
+
+def test_fields_of_later_versions_are_copied() -> None:
+    later = field(100, b"bytes") + as_varint(101 << 3) + as_varint(2**63)
+    later += as_varint(102 << 3 | 5) + b"abcd" + as_varint(103 << 3 | 1) + b"abcdefgh"
+    later += as_varint(104 << 3 | 3) + field(1, b"in a group") + as_varint(104 << 3 | 4)
+    given = onnx.NodeProto.FromString(field(4, b"Relu") + later)
+    made = onnx.NodeProto()
+    copy_fields(given, made, "op_type")
+    assert made.SerializeToString() == later
+
+
+def test_what_the_model_says_of_shapes_counts_more_than_names_that_are_inferred() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n,4] x) => (float[n,m] y) {'
+    given = parser.parse_model(text + "a = Abs(x)  b = Abs(a)  y = Abs(b) }")
+    a = helper.make_tensor_value_info("a", 1, ["n", None, 3])
+    b = helper.make_tensor_value_info("b", 1, ["n", None])
+    given.graph.value_info.extend([a, b])
+    given.graph.value_info[1].doc_string = "b doc"
+
+    class Symbolic:
+        def infer(self, model: onnx.ModelProto) -> onnx.ModelProto:
+            found = onnx.ModelProto()
+            for name, shape in (("a", ["k", 4]), ("b", ["k", "j"])):
+                value = helper.make_tensor_value_info(name, 1, shape)
+                found.graph.value_info.append(value)
+            found.graph.output.append(helper.make_tensor_value_info("y", 1, ["unk__0", 4]))
+            return found
+
+    with bind(ShapeInference, Symbolic()):
+        made = backend.infer_shapes(given)
+    infos = {value.name: value for value in (*made.graph.value_info, *made.graph.output)}
+    shapes = {name: shape_of(value) for name, value in infos.items()}
+    assert shapes == {"a": ["k", 4], "b": ["n", "j"], "y": ["n", 4]}
+    assert infos["b"].doc_string == "b doc"
+
+
+def test_sparse_weights_of_a_branch_that_is_taken_stay() -> None:
+    model = rich_model()
+    [node] = [node for node in model.graph.node if node.op_type == "If"]
+    branch = node.attribute[0].g
+    branch.sparse_initializer.extend(model.graph.sparse_initializer)  # Of the same name.
+    branch.node[0].input[1] = "S"
+    made = _branch(model, Path())
+    assert [one.values.name for one in made.graph.sparse_initializer] == ["S", "S_inlined"]
+    [added] = [node for node in made.graph.node if node.name == "then0_Add"]
+    assert list(added.input) == ["g", "S_inlined"]
