@@ -107,4 +107,4 @@ def _table(content: bytes) -> dict[str, tuple[float, float]]:
 
 
 def _name(cache: CalibrationCache) -> str:
-    return str(cache if isinstance(cache, (str, Path)) else getattr(cache, "name", "the cache"))
+    return str(cache if isinstance(cache, (str, Path)) else getattr(cache, "name", "memory"))

@@ -65,4 +65,5 @@ def test_an_engine_that_is_built_again_is_not_calibrated_again(rtx: Any, run: Ru
     code, said = run(f"debug build model.onnx --int8 {QUICK} --until 2 --check true")
     assert code == 0, said
     assert said.count("Finished engine building") == 2
+    assert said.count("Reading calibration cache from memory") == 1
     assert said.count("Creating ONNX-Runtime Inference Session") == 1
