@@ -135,7 +135,7 @@ def _limit(model: ModelProto, operand: str, bound: int) -> None:
     if model.ir_version < 4:
         number = graph.initializer[-1].data_type
         graph.input.append(onnx.helper.make_tensor_value_info(limit, number, []))
-    rename_uses(graph, operand, limited)
+    rename_uses(graph, {operand: limited})
     node = onnx.helper.make_node(
         "Min", [operand, limit], [limited], name=unused_name(limited, taken)
     )

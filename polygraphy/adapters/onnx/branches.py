@@ -68,8 +68,7 @@ def _opened(
     weights = [*branch.initializer, *(sparse.values for sparse in branch.sparse_initializer)]
     for tensor in weights:
         names[tensor.name] = unused_name(f"{tensor.name}_inlined", taken)
-    for name, made in names.items():
-        rename_uses(branch, name, made)
+    rename_uses(branch, names)
     for node in branch.node:
         for position, name in enumerate(node.output):
             node.output[position] = names.get(name, name)

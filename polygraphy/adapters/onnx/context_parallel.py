@@ -99,7 +99,7 @@ class _Splitting:
         """Take this device's part of an input."""
         _check_name("Input", tensor.name, self._graph.input)
         part = unused_name(f"{tensor.name}_part", self.taken)
-        rename_uses(self._graph, tensor.name, part)
+        rename_uses(self._graph, {tensor.name: part})
         collectives = self._hints.dist_collectives
         self._add(
             collective(
@@ -122,7 +122,7 @@ class _Splitting:
             for position, name in enumerate(node.output):
                 if name == tensor.name:
                     node.output[position] = part
-        rename_uses(self._graph, tensor.name, part)
+        rename_uses(self._graph, {tensor.name: part})
         self._add(
             collective(
                 ALL_GATHER,

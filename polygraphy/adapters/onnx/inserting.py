@@ -92,7 +92,7 @@ class InsertNode(BaseLoader):
                 outputs.append(name)
             else:
                 outputs.append(unused_name(f"{name}{_SUFFIX}", taken))
-                rename_uses(graph, name, outputs[-1])
+                rename_uses(graph, {name: outputs[-1]})
         node = onnx.helper.make_node(
             self._op, inputs, outputs, name=self._name, domain=self._domain, **self._attrs
         )

@@ -107,7 +107,7 @@ class _Tensors:
         self.order = [
             name for name in self.order if name not in self.weights or name in self.outputs
         ]
-        self.order += [name for name in self.outputs if name not in self.order]
+        self.order = list(dict.fromkeys([*self.order, *self.outputs]))
         self.constants = {
             name for node in graph.node if node.op_type == "Constant" for name in node.output
         }
@@ -172,8 +172,10 @@ def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, Value
     made = [_copied(types[name]) if name in types else _untyped(name) for name in names]
     del graph.output[:]
     graph.output.extend(made)
-    kept = [_copied(value) for value in graph.value_info if value.name not in names]
-    kept += [value for value in former if value.name not in (*names, *described)]
+    chosen = set(names)
+    known = chosen | described
+    kept = [_copied(value) for value in graph.value_info if value.name not in chosen]
+    kept += [value for value in former if value.name not in known]
     del graph.value_info[:]
     graph.value_info.extend(kept)
 

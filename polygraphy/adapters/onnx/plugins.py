@@ -99,13 +99,16 @@ class ReplacePlugins(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         plugins = self._plugins()
+        parts = _Parts(model.graph)
         for match in self._matches:
             plugin = plugins[match.name]
             for instance in match.instances:
                 if plugin.replaces:
                     _replace_by_script(model, plugin, match.op, instance)
                 else:
-                    _replace(model.graph, match.op, instance)
+                    parts.replace(match.op, instance)
+            if plugin.replaces:
+                parts = _Parts(model.graph)
         sort(model.graph)
         clean(model.graph)
         self._report(model.graph)
@@ -133,30 +136,41 @@ class ReplacePlugins(BaseLoader):
                 G_LOGGER.info(f"Plugin {match.name}: replaced {wanted} parts by {match.op} nodes.")
 
 
-def _replace(graph: GraphProto, op: str, instance: PluginInstance) -> None:
-    """Add a node that makes the outputs of a part; what made them is left without consumers."""
-    made_by = producers(graph)
-    given = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    known = given | made_by.keys()
-    for name in (*instance.inputs, *instance.outputs):
-        if name and name not in known:
-            raise UnknownNameError("Tensor", name, sorted(known))
-    taken = taken_names(graph)
-    for name in instance.outputs:
-        if name in given:
-            raise UsageError(
-                f"Tensor {name!r} is an input or a weight of the model, which no node can make."
-            )
-        outputs = graph.node[made_by[name]].output
-        outputs[list(outputs).index(name)] = unused_name(f"{name}_replaced", taken)
-    node = onnx.helper.make_node(
-        op,
-        list(instance.inputs),
-        list(instance.outputs),
-        name=unused_name(f"{op}_{len(graph.node)}", taken),
-        **instance.attributes,
-    )
-    graph.node.append(node)
+class _Parts:
+    """The tensors of a graph, parts of which plugins take the place of one after the other."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._graph = graph
+        self._made_by = producers(graph)
+        self._given = {value.name for value in graph.input}
+        self._given |= {tensor.name for tensor in graph.initializer}
+        self._given |= {sparse.values.name for sparse in graph.sparse_initializer}
+        self._taken = taken_names(graph)
+
+    def replace(self, op: str, instance: PluginInstance) -> None:
+        """Add a node that makes the outputs of a part; what made them is left without consumers."""
+        graph = self._graph
+        for name in (*instance.inputs, *instance.outputs):
+            if name and name not in self._made_by and name not in self._given:
+                raise UnknownNameError("Tensor", name, sorted(self._given | self._made_by.keys()))
+        for name in instance.outputs:
+            if name in self._given:
+                raise UsageError(
+                    f"Tensor {name!r} is an input or a weight of the model, which no node can make."
+                )
+            outputs = graph.node[self._made_by[name]].output
+            before = unused_name(f"{name}_replaced", self._taken)
+            outputs[list(outputs).index(name)] = before
+            self._made_by[before] = self._made_by[name]
+        node = onnx.helper.make_node(
+            op,
+            list(instance.inputs),
+            list(instance.outputs),
+            name=unused_name(f"{op}_{len(graph.node)}", self._taken),
+            **instance.attributes,
+        )
+        self._made_by.update(dict.fromkeys(instance.outputs, len(graph.node)))
+        graph.node.append(node)
 
 
 def _replace_by_script(

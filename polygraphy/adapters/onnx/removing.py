@@ -58,8 +58,10 @@ def _remove(graph: GraphProto, types: Collection[str]) -> int:
     outputs = {value.name for value in graph.output}
     instead: dict[str, str] = {}
     staying = []
+    has_further = any(any(node.output[1:]) for node in removed)
+    used = _used(graph) if has_further else set()
     for node in removed:
-        _check(graph, node)
+        _check(node, used)
         source = node.input[0]
         source = instead.get(source, source)
         instead[node.output[0]] = source
@@ -80,19 +82,19 @@ def _remove(graph: GraphProto, types: Collection[str]) -> int:
     return count
 
 
-def _check(graph: GraphProto, node: NodeProto) -> None:
+def _used(graph: GraphProto) -> set[str]:
+    """Return the tensors of a graph that its nodes take, or that are its outputs."""
+    used = {value.name for value in graph.output}
+    used.update(name for node in graph.node for name in used_by(node))
+    return used
+
+
+def _check(node: NodeProto, used: Collection[str]) -> None:
     what = f"The {node.op_type} node {node.name or node.output[0]!r}"
     if not node.input or not node.input[0]:
         raise UsageError(f"{what} has no operand that could take its place.")
-    further = {name for name in node.output[1:] if name}
-    if not further:
-        return
-    used = {value.name for value in graph.output}
-    used.update(name for other in graph.node for name in used_by(other))
-    if further & used:
-        raise UsageError(
-            f"{what} has further results that are used: {', '.join(sorted(further & used))}."
-        )
+    if further := sorted({name for name in node.output[1:] if name in used}):
+        raise UsageError(f"{what} has further results that are used: {', '.join(further)}.")
 
 
 def _redirect(graph: GraphProto, instead: dict[str, str]) -> None:

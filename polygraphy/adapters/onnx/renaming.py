@@ -1,11 +1,11 @@
-"""Lets nodes take another tensor."""
+"""Lets nodes take other tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.element_types import graphs_of
-from polygraphy.adapters.onnx.graph import captured
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -13,19 +13,18 @@ if TYPE_CHECKING:
 __all__ = ["rename_uses"]
 
 
-def rename_uses(graph: GraphProto, before: str, after: str) -> None:
-    """Let every node of a graph, and of those inside it, that takes one tensor take another."""
+def rename_uses(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Let every node of a graph, and of those inside it, that takes some tensors take others."""
     for node in graph.node:
-        for position, name in enumerate(node.input):
-            if name == before:
-                node.input[position] = after
-        if before in captured(node):
-            for inner in graphs_of(node):
-                if before not in _own_names(inner):
-                    rename_uses(inner, before, after)
-                    for value in inner.output:
-                        if value.name == before:
-                            value.name = after
+        for position, name in enumerate(node.input[:]):
+            if name in names:
+                node.input[position] = names[name]
+        for inner in graphs_of(node):
+            own = _own_names(inner)
+            seen = {name: after for name, after in names.items() if name not in own}
+            rename_uses(inner, seen)
+            for value in inner.output:
+                value.name = seen.get(value.name, value.name)
 
 
 def _own_names(graph: GraphProto) -> set[str]:
