@@ -13,6 +13,7 @@ from attrs import field, fields_dict, frozen
 from polygraphy.adapters.tensorrt.cached_tactics import CachedTactics
 from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.given import given
+from polygraphy.adapters.tensorrt.logger import asking, watching
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -139,7 +140,11 @@ class CommonSettings:
             if value is not None:
                 if feature:
                     require(feature, given(name, _spelt(value)))
-                setattr(config, name, _member(enum, value, name) if enum else value)
+                wanted = _member(enum, value, name) if enum else value
+                with watching() as reasons:  # TensorRT only logs what it does not take.
+                    setattr(config, name, wanted)
+                if str(reasons):
+                    raise reasons.failed(f"take {given(name, _spelt(value))}")
         config.profiling_verbosity = _member(
             "ProfilingVerbosity", self.profiling_verbosity or "DETAILED", "profiling_verbosity"
         )
@@ -197,7 +202,13 @@ class CommonSettings:
     def _apply_pools(self, config: Any) -> None:
         for pool, size in (self.memory_pool_limits or {}).items():
             member = _member("MemoryPoolType", pool, "memory_pool_limits")
-            config.set_memory_pool_limit(member, int(size))
+            with watching() as reasons, asking():
+                config.set_memory_pool_limit(member, int(size))
+            if str(reasons):  # A command may name pools that this machine has no use for.
+                G_LOGGER.warning(
+                    f"{given('memory_pool_limits', f'{_spelt(pool)}:{size}')} has no effect"
+                    f" here: {reasons}"
+                )
 
     def _apply_objects(self, config: Any) -> None:
         if self.progress_monitor is not None:

@@ -176,6 +176,20 @@ def test_attributes(setting: str, value: Any, expected: Any) -> None:
     assert getattr(found, "name", found) == expected
 
 
+def test_what_tensorrt_only_logs_not_to_take_is_an_error() -> None:
+    builder, network = create_network()
+    with pytest.raises(BackendError, match=r"could not take runtime_platform=windows_amd64 \(--run"):
+        create_config(builder, network, runtime_platform="windows_amd64")
+
+
+def test_a_pool_that_there_is_no_use_for_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    builder, network = create_network()
+    create_config(builder, network, memory_pool_limits={"dla_local_dram": 1 << 20})
+    said = "".join(capsys.readouterr())
+    assert "[W] memory_pool_limits=dla_local_dram:1048576 (--pool-limit) has no effect" in said
+    assert "[E]" not in said
+
+
 def test_layers_are_described_in_detail_by_default(rtx: Any) -> None:
     builder, network = create_network()
     config = create_config(builder, network)
