@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -154,7 +155,7 @@ class FoldConstants(BaseLoader):
         model: ModelProto,
         graph: GraphProto,
         types: GraphTypes,
-        shapes: dict[str, Any],
+        shapes: MutableMapping[str, Any],
         outer: MutableMapping[str, TensorProto],
     ) -> None:
         """Fold one graph, and then those inside it, which see its constants."""
@@ -175,13 +176,13 @@ class FoldConstants(BaseLoader):
             names = self._evaluated(nodes, shapes)
             nodes.replace(names, lambda weight: _declare(model, graph, weight))
         for one, scope in scopes:
-            own_shapes = {**shapes, **_shapes_of(one)}
-            self._graph(model, one, scope, own_shapes, dict(nodes.tensors))
+            own_shapes = ChainMap(_shapes_of(one), shapes)
+            self._graph(model, one, scope, own_shapes, nodes.tensors)
         # Before version 4, a branch can have no weights that could be taken over.
         if model.ir_version >= 4 and inline_taken_branches(graph, nodes.condition):
             self._may_go_on = True
 
-    def _evaluated(self, nodes: ConstantNodes, shapes: dict[str, Any]) -> list[str]:
+    def _evaluated(self, nodes: ConstantNodes, shapes: Mapping[str, Any]) -> list[str]:
         """Find out the values of the tensors that are to be replaced, and return their names."""
         while True:
             names = nodes.wanted()

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.onnx import branches, outputs, plugins, removing
+from polygraphy.adapters.onnx import branches, folding, outputs, plugins, removing
 from polygraphy.backend.onnx import fold_constants, modify_outputs
 from polygraphy.domain.plugins import PluginInstance, PluginMatch
 from polygraphy.plugin import replace_plugins
@@ -30,9 +30,9 @@ def chain(op: str, further: list[str]) -> onnx.ModelProto:
     return models.make("chain", nodes, [models.value("t0", [1])], [models.value(f"t{COUNT}", [1])])
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[object]:
+def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
     """Return a list that gets an entry for each call of a function of a module."""
-    calls: list[object] = []
+    calls: list[Any] = []
     called = getattr(module, name)
     monkeypatch.setattr(module, name, lambda *given: calls.append(given) or called(*given))
     return calls
@@ -74,6 +74,23 @@ def test_replacing_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     made = replace_plugins(chain("Neg", []), str(tmp_path), [PluginMatch("one", "One", parts)])
     assert [node.op_type for node in made.graph.node] == ["One"] * COUNT
     assert len(calls) == 1
+
+
+def test_folding_in_many_branches(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch, folding, "shape_values")
+    model = chain("Neg", [])
+    for index, node in enumerate(model.graph.node):
+        inner = helper.make_graph(
+            [helper.make_node("Neg", [f"t{index}"], ["made"])], "g", [], [models.value("made", [1])]
+        )
+        node.op_type, node.input[0] = "If", "flag"
+        for name in ("then_branch", "else_branch"):
+            node.attribute.append(helper.make_attribute(name, inner))
+    model.graph.input.append(models.value("flag", [], onnx.TensorProto.BOOL))
+    fold_constants(model, num_passes=1, allow_onnxruntime_shape_inference=False)
+    [(_, known, _), *inside] = calls
+    assert len(inside) == 2 * COUNT
+    assert all(shapes.maps[-1] is known for _, shapes, _ in inside), "copied for each"
 
 
 class Unsearched(list[str]):
