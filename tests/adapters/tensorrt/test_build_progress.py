@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,7 +58,15 @@ def test_the_parts_of_a_build_are_told(mlp_path: str) -> None:
     assert any(part.endswith(")") and " of " in part for part in job.parts)
 
 
-@pytest.mark.usefixtures("rtx")
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Let ctrl-C be heard, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("rtx", "heard")
 def test_ctrl_c_ends_a_build(mlp_path: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGINT)
     progress = Pressing()
@@ -80,6 +89,7 @@ def test_a_monitor_of_the_user_stays(rtx: Any) -> None:
     assert config.progress_monitor is own
 
 
+@pytest.mark.usefixtures("heard")
 def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
     ended = False
     old = SimpleNamespace(__version__="8.6.0")
