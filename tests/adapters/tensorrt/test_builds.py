@@ -178,7 +178,9 @@ def test_attributes(setting: str, value: Any, expected: Any) -> None:
 
 def test_what_tensorrt_only_logs_not_to_take_is_an_error() -> None:
     builder, network = create_network()
-    with pytest.raises(BackendError, match=r"could not take runtime_platform=windows_amd64 \(--run"):
+    with pytest.raises(
+        BackendError, match=r"could not take runtime_platform=windows_amd64 \(--run"
+    ):
         create_config(builder, network, runtime_platform="windows_amd64")
 
 

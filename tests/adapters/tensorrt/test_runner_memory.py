@@ -47,7 +47,10 @@ def test_memory_for_the_shapes_at_hand(trt: FakeTensorRT) -> None:
 
 
 def test_memory_for_the_shapes_at_hand_needs_a_newer_tensorrt() -> None:
-    with fake_machine(8) as trt, pytest.raises(BackendError, match=r"--allocation-strategy\) needs"):
+    with (
+        fake_machine(8) as trt,
+        pytest.raises(BackendError, match=r"--allocation-strategy\) needs"),
+    ):
         TrtRunner(identity(trt), allocation_strategy="runtime").activate()
 
 
