@@ -58,10 +58,10 @@ def _graph_lines(
     weight_texts = [_weight_text(weight) for weight in graph.weights] if detail.layers else []
     lines = [
         f"---- {len(graph.inputs)} {title} Input(s) ----",
-        *_tensor_lines(graph.inputs),
+        _braced(map(tensor_text, graph.inputs)),
         "",
         f"---- {len(graph.outputs)} {title} Output(s) ----",
-        *_tensor_lines(graph.outputs),
+        _braced(map(tensor_text, graph.outputs)),
         "",
         f"---- {len(graph.weights)} Initializer(s) ----",
         *_weight_lines(graph.weights, weight_texts, detail),
@@ -73,12 +73,8 @@ def _graph_lines(
     return lines
 
 
-def _tensor_lines(tensors: Iterable[Tensor]) -> list[str]:
-    return _braced([tensor_text(tensor) for tensor in tensors])
-
-
-def _braced(texts: list[str]) -> list[str]:
-    return ["{" + ",\n ".join(texts) + "}"]
+def _braced(texts: Iterable[str]) -> str:
+    return "{" + ",\n ".join(texts) + "}"
 
 
 def tensor_text(tensor: Tensor) -> str:
@@ -101,7 +97,7 @@ def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail)
         if not weights:
             yield "{}"
     elif detail.layers:
-        yield from _braced(texts)
+        yield _braced(texts)
 
 
 def _weight_text(weight: Weight) -> str:

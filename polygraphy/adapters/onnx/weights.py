@@ -8,6 +8,7 @@ being copied whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
@@ -180,20 +181,24 @@ def copy_fields(source: Any, target: Any, *but: str) -> None:
                 getattr(target, name).CopyFrom(value)
         elif source.HasField(name):
             setattr(target, name, value)
-    unknown = _unknown_fields(source)
+    unknown = _unknown_fields()(source)
     if len(unknown):
         target.MergeFromString(b"".join(map(_as_bytes, unknown)))
 
 
-def _unknown_fields(message: Any) -> Any:
-    """Return the fields of a message that are not known."""
+@cache
+def _unknown_fields() -> Callable[[Any], Any]:
+    """Return what tells the fields of a message that are not known; looked up once, because every
+    node of a model may be asked.
+    """
     try:
         from google.protobuf.unknown_fields import (  # type: ignore[import-untyped, unused-ignore]
             UnknownFieldSet,
         )
     except ImportError:  # Before protobuf 4.21.
-        return message.UnknownFields()
-    return UnknownFieldSet(message)
+        return lambda message: message.UnknownFields()
+    found: Callable[[Any], Any] = UnknownFieldSet
+    return found
 
 
 def _as_bytes(unknown: Any) -> bytes:
