@@ -425,7 +425,7 @@ def test_allocation_strategies(strategy: str) -> None:
         runner.activate()
     except BackendError as error:
         assert strategy == "runtime"
-        assert "'runtime' needs" in str(error)
+        assert "allocation_strategy='runtime' (--allocation-strategy) needs" in str(error)
         return
     for rows in (3, 64, 1, 1, 1):
         feed = np.full((rows, 16), rows, np.float32)
