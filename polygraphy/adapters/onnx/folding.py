@@ -12,7 +12,7 @@ from polygraphy.adapters.onnx.branches import inline_taken_branches
 from polygraphy.adapters.onnx.constant_nodes import ConstantNodes, Settings
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.element_types import GraphTypes, TypeInference, graphs_of
-from polygraphy.adapters.onnx.graph import clean, sort
+from polygraphy.adapters.onnx.graph import clean_model, sort
 from polygraphy.adapters.onnx.shape_values import Elements, shape_values
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.value_infos import shape_of
@@ -86,6 +86,7 @@ class FoldConstants(BaseLoader):
             fold_shapes=fold_shapes is not False, size_threshold=size_threshold
         )
         self._copy = bool(copy)
+        self._has_changed = True  # Whether the model is another than when its shapes were inferred.
         self._may_go_on = False  # Whether a pass made something known that shapes do not tell.
         self._error_ok = error_ok is not False
         self._symbolic = allow_onnxruntime_shape_inference is not False
@@ -113,7 +114,7 @@ class FoldConstants(BaseLoader):
             if not self._error_ok:
                 raise
             G_LOGGER.warning(f"Folding of constants stopped: {error}")
-        clean(model.graph)
+        clean_model(model)
         after = _count(model)
         G_LOGGER.finish(
             f"Total Nodes | Original: {before:>5}, After Folding: {after:>5} |"
@@ -125,10 +126,15 @@ class FoldConstants(BaseLoader):
         may_ask = self._symbolic and self._infers and self._settings.fold_shapes
         last = _MOST_PASSES if self._num_passes is None else self._num_passes
         before: dict[str, Any] | None = None
+        shapes: Shapes = {}
+        static: dict[str, Any] = {}
+        self._has_changed = True
         for index in range(last):
-            shapes = self._shapes(model)
-            static = _static_shapes(shapes)
-            if _of_results(model, static) == before:  # Then nothing more can be folded.
+            if self._has_changed:
+                shapes = self._shapes(model)
+                static = _static_shapes(shapes)
+            # Else, or when nothing new is known, nothing more can be folded.
+            if not self._has_changed or _of_results(model, static) == before:
                 if not may_ask or not _has_unknown_shapes(model.graph, shapes):
                     return
                 may_ask = False
@@ -137,9 +143,9 @@ class FoldConstants(BaseLoader):
                     return
             G_LOGGER.verbose(f"Folding Constants | Pass {index + 1}")
             types = TypeInference(model).of_graph(model.graph)
-            self._may_go_on = False
+            self._has_changed = self._may_go_on = False
             self._graph(model, model.graph, types, static, {})
-            clean(model.graph)
+            clean_model(model)
             before = None if self._may_go_on else _of_results(model, static)
 
     def _shapes(self, model: ModelProto, *, symbolic: bool = False) -> Shapes:
@@ -174,13 +180,14 @@ class FoldConstants(BaseLoader):
         if not (is_inner and model.ir_version < 4):
             nodes.find(known)
             names = self._evaluated(nodes, shapes)
+            self._has_changed |= bool(names)
             nodes.replace(names, lambda weight: _declare(model, graph, weight))
         for one, scope in scopes:
             own_shapes = ChainMap(_shapes_of(one), shapes)
             self._graph(model, one, scope, own_shapes, nodes.tensors)
         # Before version 4, a branch can have no weights that could be taken over.
         if model.ir_version >= 4 and inline_taken_branches(graph, nodes.condition):
-            self._may_go_on = True
+            self._has_changed = self._may_go_on = True
 
     def _evaluated(self, nodes: ConstantNodes, shapes: Mapping[str, Any]) -> list[str]:
         """Find out the values of the tensors that are to be replaced, and return their names."""

@@ -7,7 +7,7 @@ is several times quicker than asking the message for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,12 @@ from polygraphy.adapters.onnx.element_types import graphs_of
 from polygraphy.domain.errors import ModelError
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
 __all__ = [
     "captured",
     "clean",
+    "clean_model",
     "delete_where",
     "drop_unused",
     "producers",
@@ -99,9 +100,29 @@ def delete_where(repeated: Any, is_unwanted: Callable[[Any], bool]) -> int:
     return len(unwanted)
 
 
-def clean(graph: GraphProto) -> int:
+def clean_model(model: ModelProto) -> int:
+    """Remove what neither an output of the model nor its training depends on; see `clean`."""
+    return clean(model.graph, _trained(model))
+
+
+def _trained(model: ModelProto) -> set[str]:
+    """Return the names of what the training of a model computes with and assigns to."""
+    names: set[str] = set()
+    for training in model.training_info:
+        for graph in (training.initialization, training.algorithm):
+            names.update(_captured_by(graph))
+        for binding in (*training.initialization_binding, *training.update_binding):
+            names.update((binding.key, binding.value))
+    return names
+
+
+def clean(graph: GraphProto, others: Collection[str] = ()) -> int:
     """Remove what no output depends on: nodes, weights, and what is said about tensors that are
     gone; in sub-graphs, too. Inputs stay.
+
+    Args:
+        graph: the graph.
+        others: tensors that stay as if they were outputs.
 
     Returns:
         How many nodes were removed, those inside removed ones not counted.
@@ -109,7 +130,7 @@ def clean(graph: GraphProto) -> int:
     made_by = producers(graph)
     nodes = list(graph.node)
     needed: set[int] = set()
-    used = {value.name for value in graph.output}
+    used = {value.name for value in graph.output}.union(others)
     pending = list(used)
     removed = 0
     while pending:

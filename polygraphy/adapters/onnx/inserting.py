@@ -9,7 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.graph import (
-    clean,
+    clean_model,
     producers,
     sort,
     taken_names,
@@ -100,7 +100,7 @@ class InsertNode(BaseLoader):
         position = max((made_by[name] + 1 for name in inputs if name in made_by), default=0)
         graph.node.insert(position, node)
         sort(graph)
-        clean(graph)
+        clean_model(model)
         if self._domain and self._domain not in {entry.domain for entry in model.opset_import}:
             model.opset_import.add(domain=self._domain, version=1)
         return model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from polygraphy.adapters.common.omitted import leaves_out_results
 from polygraphy.adapters.onnx.arrays import WeightArrays
 from polygraphy.adapters.onnx.mapped import load_structure
 from polygraphy.adapters.onnx.node_checks import NodeChecks
-from polygraphy.adapters.onnx.node_trials import NodeTrials
+from polygraphy.adapters.onnx.node_trials import NodeTrials, is_wide
 from polygraphy.adapters.onnx.reading import described
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 from polygraphy.domain.lint import EXCEPTION, INFO, WARNING, Findings, LintEntry, Source
@@ -19,7 +19,7 @@ from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.ports.lint import ModelTrial
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 __all__ = ["OnnxModelLinter"]
 
@@ -91,11 +91,16 @@ class _Trying:
             message = f"The file has {size} bytes: above 2 GiB it cannot be loaded by others."
             hint = "Save its weights in another file."
             yield LintEntry(EXCEPTION, Source.LOADER, f"{message} {hint}")
-        elif crashing := self._crashing():
+        elif crashing := self._indices(leaves_out_results):
             message = "It leaves out a result, at which ONNX Runtime crashes: give it a name."
             for index in crashing:
                 op = self._model.graph.node[index].op_type
                 yield LintEntry(EXCEPTION, Source.RUNTIME, message, (labels[index],), op)
+        elif wide := self._indices(is_wide):
+            for index in wide:
+                node = self._model.graph.node[index]
+                message = f"It was not tried: ONNX Runtime is slow with {len(node.input)} operands."
+                yield LintEntry(INFO, Source.RUNTIME, message, (labels[index],), node.op_type)
         elif len(labels) > _WHOLE:
             message = f"Its {len(labels)} nodes were tried in stretches, not all of them at once."
             yield LintEntry(INFO, Source.RUNTIME, message)
@@ -113,10 +118,9 @@ class _Trying:
             # what the graph says.
             yield LintEntry(EXCEPTION, Source.RUNTIME, error)
 
-    def _crashing(self) -> list[int]:
-        """Return the indices of the nodes that would take the process with them."""
+    def _indices(self, wanted: Callable[[NodeProto], bool]) -> list[int]:
         nodes = enumerate(self._model.graph.node)
-        return [index for index, node in nodes if leaves_out_results(node)]
+        return [index for index, node in nodes if wanted(node)]
 
     def _whole(self) -> str | None:
         try:

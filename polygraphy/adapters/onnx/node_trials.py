@@ -24,10 +24,14 @@ from polygraphy.ports.lint import ModelTrial, TrialValue
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-__all__ = ["NodeTrials"]
+__all__ = ["NodeTrials", "is_wide"]
 
 onnx = mod.lazy_import("onnx")
 
+_MOST_OPERANDS = 10_000
+"""The most tensors that a node may read to be tried: ONNX Runtime takes time with the square of
+their number, minutes for ten times as many.
+"""
 _STRETCH = 64
 _IR_VERSION = 10  # What backends know; newer ones are no fault of a node.
 _TYPES = OnnxDataTypes()
@@ -40,12 +44,18 @@ _FED = frozenset(
 """Data types whose large weights are fed; others stay part of the model."""
 
 
+def is_wide(node: NodeProto) -> bool:
+    """Tell whether a node takes too many tensors to be tried."""
+    return len(node.input) > _MOST_OPERANDS and len(set(node.input)) > _MOST_OPERANDS
+
+
 class NodeTrials:
     """Tries the nodes of one model's main graph.
 
     Attributes:
         failures: what each node that fails by itself raised, by its index.
-        skipped: indices of nodes that were not tried, because what they need was not computed.
+        skipped: indices of nodes that were not tried, because what they need was not computed, or
+            because they read too many tensors.
     """
 
     def __init__(
@@ -103,7 +113,7 @@ class NodeTrials:
 
     def _is_runnable(self, index: int) -> bool:
         """Tell whether what a node needs is there, or computed by nodes that may be there."""
-        if self._lost.isdisjoint(self._reads[index]):
+        if self._lost.isdisjoint(self._reads[index]) and not is_wide(self._nodes[index]):
             return True
         if index not in self.failures and index not in self.skipped:
             self.skipped[index] = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.editing import edited
-from polygraphy.adapters.onnx.graph import clean, producers, sort, taken_names, unused_name
+from polygraphy.adapters.onnx.graph import clean_model, producers, sort, taken_names, unused_name
 from polygraphy.adapters.onnx.graphsurgeon import imported
 from polygraphy.adapters.onnx.plugin_folder import Plugin, plugins_in
 from polygraphy.adapters.onnx.stored import load_stored
@@ -110,7 +110,7 @@ class ReplacePlugins(BaseLoader):
             if plugin.replaces:
                 parts = _Parts(model.graph)
         sort(model.graph)
-        clean(model.graph)
+        clean_model(model)
         self._report(model.graph)
         return model
 

@@ -9,7 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.element_types import graphs_of
-from polygraphy.adapters.onnx.graph import clean, delete_where, used_by
+from polygraphy.adapters.onnx.graph import clean_model, delete_where, used_by
 from polygraphy.adapters.onnx.weights import all_graphs
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -48,7 +48,7 @@ class RemoveNodes(BaseLoader):
             if kind not in present:
                 raise UnknownNameError("Operator type", kind, sorted(present))
         count = _remove(model.graph, frozenset(self._types))
-        clean(model.graph)
+        clean_model(model)
         G_LOGGER.info(f"Removed {count} nodes of type {', '.join(self._types)}.")
         return model
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
-from polygraphy.adapters.onnx.graph import clean, sort
+from polygraphy.adapters.onnx.graph import clean_model, sort
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class CleanUp(BaseLoader):
         return edited(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
-        G_LOGGER.verbose(f"Removed {clean(model.graph)} nodes on which no output depends.")
+        G_LOGGER.verbose(f"Removed {clean_model(model)} nodes on which no output depends.")
         return model
 
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper, parser
 
-from polygraphy.adapters.onnx import linting
+from polygraphy.adapters.onnx import linting, node_trials
 from polygraphy.adapters.onnx.linting import OnnxModelLinter
 from polygraphy.adapters.onnx.wire import as_varint, field
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
@@ -117,6 +117,24 @@ def test_many_nodes_are_not_run_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert entry.level == INFO and "in stretches" in entry.message
     assert tried and not any(isinstance(model, str) for model in tried)
     assert findings.ran == set(findings.nodes)
+
+
+def test_nodes_of_very_many_operands_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_trials, "_MOST_OPERANDS", 2)
+    path = tmp_path / "m.onnx"
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y, float[2] z)'
+    body = "{ a = Abs(x)  b = Neg(x)  s = Sum(a, b, x)  y = Exp(s)  z = Sum(a, a, b) }"
+    models.save(parser.parse_model(text + body), path)
+    findings = OnnxModelLinter().lint(
+        ModelSource(str(path)), {"x": np.ones(2, np.float32)}, OnnxrtTrial()
+    )
+    [entry] = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
+    assert entry.level == INFO and "3 operands" in entry.message
+    assert list(entry.nodes) == [findings.nodes[2]]
+    assert findings.skipped == (findings.nodes[2], findings.nodes[3])
+    assert findings.ran == {findings.nodes[i] for i in (0, 1, 4)}
 
 
 def test_onnx_runtime_has_a_word_about_lint_in_front_of_a_circle() -> None:

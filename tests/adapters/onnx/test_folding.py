@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, parser
 
+from polygraphy.adapters.onnx import folding
 from polygraphy.adapters.onnx.folding import fold_constants
 from polygraphy.adapters.onnx.shape_values import shape_values
+from polygraphy.adapters.onnx.shapes import inferred_value_infos
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.constants import ConstantEvaluator
@@ -65,6 +67,24 @@ def test_a_second_pass_finds_what_the_first_made_known() -> None:
     f = Cast<to=1>(s)  n = ReduceSum<keepdims=0>(f)  y = Mul(x, n)"""
     assert ops(folded(parsed(body))) == ["Mul"]
     assert len(ops(folded(parsed(body), num_passes=1))) >= 1
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [("y = Relu(x)", 1), ("o = Constant<value_floats=[1.0]>()  y = Add(x, o)", 2)],
+)
+def test_shapes_are_inferred_anew_only_where_something_changed(
+    body: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+
+    def counted(model: onnx.ModelProto, **options: bool) -> Any:
+        calls.append(model)
+        return inferred_value_infos(model, **options)
+
+    monkeypatch.setattr(folding, "inferred_value_infos", counted)
+    fold_constants(parsed(body))
+    assert len(calls) == count
 
 
 def test_constant_nodes_become_weights_and_everything_is_computed_at_once() -> None:

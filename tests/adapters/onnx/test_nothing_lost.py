@@ -170,6 +170,32 @@ def test_nothing_else_is_lost(edit: str, tmp_path: Path) -> None:
     assert lost(before, facts_of(do(model, tmp_path))) == {}
 
 
+TRAINED = """<ir_version: 8, opset_import: ["": 17]> m (float[2] x) => (float[2] y)
+<float[2] W = {1, 2}, float[2] rate = {3, 4}, float[2] unused = {5, 6}> {
+    a = Mul(x, W)  y = Relu(a)  score = Exp(a)  dead = Neg(a)
+}"""
+TRAINS: dict[str, Edit] = {
+    "clean_up": WHOLE["clean_up"],
+    "fold": PART["fold"][0],
+    "remove": lambda model, _: surgeon.remove_nodes(model, ["Relu"]),
+    "insert": lambda model, _: surgeon.insert_node(model, "Abs", ["a"], ["y"]),
+}
+
+
+@pytest.mark.parametrize("edit", TRAINS)
+def test_what_training_computes_with_stays(edit: str, tmp_path: Path) -> None:
+    model = parser.parse_model(TRAINED)
+    training = model.training_info.add()
+    training.algorithm.CopyFrom(
+        parser.parse_graph("t () => (float[2] next) { s = Mul(score, rate)  next = Sub(W, s) }")
+    )
+    training.update_binding.add(key="W", value="next")
+    edited = TRAINS[edit](model, tmp_path)
+    assert {tensor.name for tensor in edited.graph.initializer} == {"W", "rate"}
+    made = {name for node in edited.graph.node for name in node.output}
+    assert "score" in made and "dead" not in made
+
+
 def test_fields_of_later_versions_are_copied() -> None:
     later = field(100, b"bytes") + as_varint(101 << 3) + as_varint(2**63)
     later += as_varint(102 << 3 | 5) + b"abcd" + as_varint(103 << 3 | 1) + b"abcdefgh"
