@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Union
 from weakref import WeakKeyDictionary
 
 from polygraphy import mod
+from polygraphy.adapters.common.interruptible import interruptible
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import readable_file
 from polygraphy.adapters.onnxruntime.errors import translated_errors
@@ -29,6 +30,7 @@ __all__ = [
     "Provider",
     "SessionFromOnnx",
     "facts_of",
+    "load_session",
     "matched_providers",
     "session_from_onnx",
     "session_options",
@@ -113,9 +115,7 @@ class SessionFromOnnx(BaseLoader):
         def session(model: Any) -> InferenceSession:
             _refuse_left_out_results(model)
             with translated_errors("load", name):
-                made: InferenceSession = onnxrt.InferenceSession(
-                    model, sess_options=options, providers=providers
-                )
+                made = load_session(model, options, providers)
             _warn_of_unused(providers, made.get_providers())
             return made
 
@@ -128,6 +128,23 @@ class SessionFromOnnx(BaseLoader):
             resolve(ModelWriter).write(model, path)
             # It has read or mapped the file before that is removed.
             return _remembered(session(path), model)
+
+
+def load_session(
+    model: bytes | str, options: SessionOptions, providers: Sequence[Provider]
+) -> InferenceSession:
+    """Make a session of a serialised model or the path of one; ctrl-C ends that within seconds, if
+    this version of ONNX Runtime can be told to stop. Errors are those of ONNX Runtime.
+    """
+
+    def load() -> InferenceSession:
+        made: InferenceSession = onnxrt.InferenceSession(
+            model, sess_options=options, providers=list(providers)
+        )
+        return made
+
+    cancel = getattr(options, "set_load_cancellation_flag", None)
+    return load() if cancel is None else interruptible(load, lambda: cancel(True))
 
 
 def _warn_of_unused(wanted: Sequence[Provider], used: Sequence[str]) -> None:

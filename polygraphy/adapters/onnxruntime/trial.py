@@ -12,7 +12,12 @@ from attrs import frozen
 
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
-from polygraphy.adapters.onnxruntime.session import Provider, matched_providers, session_options
+from polygraphy.adapters.onnxruntime.session import (
+    Provider,
+    load_session,
+    matched_providers,
+    session_options,
+)
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 
@@ -66,7 +71,7 @@ class OnnxrtTrial:
         options.log_severity_level = 4  # What is wrong arrives in the exceptions.
         providers = matched_providers(self._providers or ["cpu"])
         with _told():
-            session = onnxrt.InferenceSession(model, sess_options=options, providers=providers)
+            session = load_session(model, options, providers)
         taken = {value.name for value in session.get_inputs()}
         given = {name: value for name, value in feed.items() if name in taken}
         if any(map(_is_text, given.values())):  # It makes no values of its own of those.

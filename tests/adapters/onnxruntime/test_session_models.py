@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
-from onnx import parser
+from onnx import helper, parser
 
 from polygraphy.adapters.onnx.saving import OnnxModelWriter
 from polygraphy.adapters.onnxruntime import session as module
@@ -132,3 +135,28 @@ def test_the_number_of_threads_can_be_chosen() -> None:
     assert session_from_onnx(model).get_session_options().intra_op_num_threads == cores
     with pytest.raises(UsageError, match="at least one thread, not 0"):
         session_from_onnx(model, threads=0)
+
+
+@pytest.mark.usefixtures("heard")
+def test_ctrl_c_ends_the_loading_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that ONNX Runtime takes seconds to load; ctrl-C comes before it has."""
+    names = [f"r{i}" for i in range(12_000)]
+    nodes = [helper.make_node("Relu", ["x"], [name]) for name in names]
+    nodes.append(helper.make_node("Concat", names, ["y"], axis=0))
+    model = models.make("fan", nodes, [models.value("x", [1])], [models.value("y", [len(names)])])
+    ended: list[str] = []
+    make = onnxruntime.InferenceSession
+
+    def making(*args: Any, **kwargs: Any) -> Any:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        try:
+            return make(*args, **kwargs)
+        except Exception as error:
+            ended.append(type(error).__name__)
+            raise
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", making)
+    with pytest.raises(KeyboardInterrupt):
+        session_from_onnx(model.SerializeToString())
+    assert ended == ["ModelLoadCanceled"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,14 +55,6 @@ def test_the_parts_of_a_build_are_told(mlp_path: str) -> None:
     assert (job.what, job.has_ended) == ("Building engine", True)
     assert len(job.parts) > 5
     assert any(part.endswith(")") and " of " in part for part in job.parts)
-
-
-@pytest.fixture
-def heard() -> Iterator[None]:
-    """Let ctrl-C be heard, also where the tests were started in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("rtx", "heard")
