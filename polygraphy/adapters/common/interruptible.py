@@ -1,63 +1,66 @@
 """Calls of libraries that take long, which ctrl-C ends.
 
 Python handles signals in its first thread, between two steps of its own; while that thread is in a
-library, ctrl-C and SIGTERM do nothing. So it waits, and another one makes the call.
+library, ctrl-C and SIGTERM do nothing. So another thread hears of them, and tells the library. (To
+make the call in another thread instead would take more memory: allocators keep some for each.)
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
-
-from attrs import define, field
+from contextlib import suppress
+from typing import TypeVar
 
 __all__ = ["interruptible"]
 
 T = TypeVar("T")
 
-
-@define
-class _Outcome(Generic[T]):
-    """What a call in another thread returned or raised."""
-
-    value: T | None = None
-    error: BaseException | None = None
-    done: threading.Event = field(factory=threading.Event)
-
-    def settle(self, call: Callable[[], T]) -> None:
-        """Make the call."""
-        try:
-            self.value = call()
-        except BaseException as error:  # The thread that waits raises it.
-            self.error = error
-        finally:
-            self.done.set()
+_NONE = -1
 
 
 def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
-    """Return what a call returns, and raise what it raises.
+    """Return what a call returns, and raise what it raises, or KeyboardInterrupt.
 
     Args:
-        call: is made in another thread, if this is the first, where signals are handled.
-        cancel: has the call end soon. It is made when a signal handler raises something, such as
-            KeyboardInterrupt, which is raised when the call has ended: until then what it uses has
-            to stay. What a second signal raises is raised at once.
+        call: gives up Python's lock while it waits. In other threads than the first, where no
+            signal is handled, it is only made.
+        cancel: has the call end soon; it is made in another thread, at each ctrl-C or SIGTERM whose
+            handler is going to raise something.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         return call()
-    outcome: _Outcome[T] = _Outcome()
-    threading.Thread(target=outcome.settle, args=(call,), daemon=True).start()
+    heard, written = os.pipe()
+    os.set_blocking(written, False)
+    before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(heard, before, cancel), daemon=True)
+    watcher.start()
     try:
-        outcome.done.wait()
-    except BaseException:
-        cancel()
-        outcome.done.wait()
-        raise
-    error, outcome.error = outcome.error, None
-    if error is not None:
         try:
-            raise error
+            return call()
         finally:
-            del error  # Else it would keep itself alive through its frames, and what they use.
-    return outcome.value  # type: ignore[return-value]
+            signal.set_wakeup_fd(before)
+    finally:
+        signal.set_wakeup_fd(before)  # The handler may have raised before the first time.
+        os.close(written)
+        watcher.join()
+        os.close(heard)
+
+
+def _watch(heard: int, others: int, cancel: Callable[[], None]) -> None:
+    while numbers := os.read(heard, 16):
+        if others != _NONE:  # Such as an event loop, which hears of signals in the same way.
+            with suppress(OSError):
+                os.write(others, numbers)
+        if any(map(_ends_call, numbers)):
+            cancel()
+
+
+def _ends_call(number: int) -> bool:
+    """Tell whether a handler is going to raise something. What users do at ctrl-C is theirs."""
+    handler = signal.getsignal(number)
+    if number == signal.SIGINT:
+        return handler is signal.default_int_handler
+    return number == signal.SIGTERM and callable(handler)
