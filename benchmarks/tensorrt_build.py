@@ -106,6 +106,8 @@ def outside(code: str, model: str, options: list[str]) -> float:
 
 
 def main() -> int:
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     model, *options = sys.argv[1:]
     print("polygraphy convert")
     median = statistics.median(outside(OURS, model, options) for _ in range(REPEATS))
