@@ -10,6 +10,7 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.common.foreign import brought_to_host, is_on_device
+from polygraphy.adapters.common.interruptible import interruptible
 from polygraphy.adapters.common.loader import Deferred, evaluate
 from polygraphy.adapters.common.runner import BaseRunner
 from polygraphy.adapters.common.torch_tensors import as_torch, has_torch
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxrtRunner"]
 
+onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
+
+_LONG = 0.5
+"""Seconds of an inference for which nobody who presses ctrl-C wants to wait."""
 _now = time.perf_counter
 _ndarray = np.ndarray
 
@@ -52,6 +57,7 @@ class OnnxrtRunner(BaseRunner):
         self._texts: list[str] = []
         self._gpu: int | None = None
         self._bound: BoundRuns | None = None
+        self._may_take_long = True
 
     def activate_impl(self) -> None:
         """Make the session."""
@@ -61,6 +67,7 @@ class OnnxrtRunner(BaseRunner):
         self._output_names = [output.name for output in outputs]
         self._texts = [output.name for output in outputs if output.type == "tensor(string)"]
         self._run = self.sess.run
+        self._may_take_long = True
         self._gpu = gpu_of(self.sess)
 
     def get_model_facts(self) -> Facts:
@@ -111,17 +118,35 @@ class OnnxrtRunner(BaseRunner):
 
     def _infer_plain(self, feed_dict: Mapping[str, Any]) -> dict[str, Any]:
         names = self._output_names
-        start = _now()
         try:
-            outputs = self._run(names, feed_dict)
+            if self._may_take_long:
+                outputs = self._run_watched(names, feed_dict)
+            else:
+                start = _now()
+                outputs = self._run(names, feed_dict)
+                self.inference_time = _now() - start
         except Exception:
             with translated_errors("run"):
                 raise
-        self.inference_time = _now() - start
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
             results[name] = results[name].astype(np.str_)
         return results
+
+    def _run_watched(self, names: list[str], feed_dict: Mapping[str, Any]) -> list[Any]:
+        """Run the session in a way that ctrl-C ends: at first, and then if that took long, because
+        it costs as much time as a tiny model does.
+        """
+        options = onnxrt.RunOptions()
+
+        def run() -> list[Any]:
+            start = _now()
+            outputs: list[Any] = self._run(names, feed_dict, options)
+            self.inference_time = _now() - start
+            self._may_take_long = self.inference_time > _LONG
+            return outputs
+
+        return interruptible(run, lambda: setattr(options, "terminate", True))
 
     def _infer_foreign(self, feed_dict: Mapping[str, Any], to_host: bool) -> dict[str, Any]:
         """Run the session on what is not in arrays of NumPy, or leave the outputs on the GPU."""

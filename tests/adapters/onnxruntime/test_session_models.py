@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import helper, parser
+from onnx import parser
 
 from polygraphy.adapters.onnx.saving import OnnxModelWriter
 from polygraphy.adapters.onnxruntime import session as module
@@ -104,7 +102,6 @@ def test_an_unknown_level_is_named() -> None:
 def test_a_provider_that_cannot_start_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import onnxruntime
 
     there = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: there)
@@ -135,26 +132,3 @@ def test_the_number_of_threads_can_be_chosen() -> None:
     assert session_from_onnx(model).get_session_options().intra_op_num_threads == cores
     with pytest.raises(UsageError, match="at least one thread, not 0"):
         session_from_onnx(model, threads=0)
-
-
-@pytest.mark.usefixtures("heard")
-def test_ctrl_c_ends_the_loading_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that ONNX Runtime takes seconds to load; ctrl-C comes before it has."""
-    names = [f"r{i}" for i in range(12_000)]
-    nodes = [helper.make_node("Relu", ["x"], [name]) for name in names]
-    nodes.append(helper.make_node("Concat", names, ["y"], axis=0))
-    model = models.make("fan", nodes, [models.value("x", [1])], [models.value("y", [len(names)])])
-    native = onnxruntime.capi.onnxruntime_pybind11_state.InferenceSession
-    initialize = native.initialize_session
-
-    def initializing(*args: Any) -> Any:
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-        return initialize(*args)
-
-    monkeypatch.setattr(native, "initialize_session", initializing)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        session_from_onnx(model.SerializeToString())
-    error: BaseException | None = caught.value
-    while error is not None and type(error).__name__ != "ModelLoadCanceled":
-        error = error.__context__
-    assert error is not None, "It was loaded to the end."

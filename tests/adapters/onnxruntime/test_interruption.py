@@ -1,0 +1,86 @@
+"""ctrl-C while ONNX Runtime works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper, parser
+
+from polygraphy.adapters.onnxruntime import runner as module
+from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
+from tests.support import models
+
+
+def press_later() -> None:
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def causes(error: BaseException | None) -> list[str]:
+    """Return what was being handled when an error was raised."""
+    found = []
+    while error is not None:
+        found.append(f"{type(error).__name__}: {error}")
+        error = error.__context__
+    return found
+
+
+@pytest.mark.usefixtures("heard")
+def test_ctrl_c_ends_the_loading_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that ONNX Runtime takes seconds to load; ctrl-C comes before it has."""
+    names = [f"r{i}" for i in range(12_000)]
+    nodes = [helper.make_node("Relu", ["x"], [name]) for name in names]
+    nodes.append(helper.make_node("Concat", names, ["y"], axis=0))
+    values = [models.value("x", [1])], [models.value("y", [len(names)])]
+    model = models.make("fan", nodes, *values)
+    native = onnxruntime.capi.onnxruntime_pybind11_state.InferenceSession
+    initialize = native.initialize_session
+
+    def initializing(*args: Any) -> Any:
+        press_later()
+        return initialize(*args)
+
+    monkeypatch.setattr(native, "initialize_session", initializing)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        session_from_onnx(model.SerializeToString())
+    assert any("ModelLoadCanceled" in text for text in causes(caught.value))
+
+
+LONG = """<ir_version: 8, opset_import: ["": 17]>
+m (float[2] x, int64 n) => (float[2] y) <bool go = {1}> {
+    y = Loop(n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) {
+        d = Identity(c)
+        w = Abs(v)
+    }>
+}"""
+X = np.ones(2, np.float32)
+
+
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("before", [0, 3])
+def test_ctrl_c_ends_an_inference(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one, and each after one that took long."""
+    monkeypatch.setattr(module, "_LONG", 0.0)
+    with OnnxrtRunner(session_from_onnx(parser.parse_model(LONG))) as runner:
+        for _ in range(before):
+            runner.infer({"x": X, "n": np.array(1)})
+        press_later()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            runner.infer({"x": X, "n": np.array(5_000_000)})
+        assert any("terminate" in text for text in causes(caught.value))
+        assert runner.infer({"x": X, "n": np.array(1)})["y"].tolist() == [1, 1]
+
+
+def test_quick_inferences_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[Any] = []
+    monkeypatch.setattr(module, "interruptible", lambda run, _: watched.append(run) or run())
+    with OnnxrtRunner(session_from_onnx(parser.parse_model(LONG))) as runner:
+        for _ in range(3):
+            runner.infer({"x": X, "n": np.array(1)})
+            assert 0 < (runner.last_inference_time() or 0) < 0.5
+    assert len(watched) == 1
