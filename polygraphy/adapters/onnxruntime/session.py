@@ -133,8 +133,9 @@ class SessionFromOnnx(BaseLoader):
 def load_session(
     model: bytes | str, options: SessionOptions, providers: Sequence[Provider]
 ) -> InferenceSession:
-    """Make a session of a serialised model or the path of one; ctrl-C ends that within seconds, if
-    this version of ONNX Runtime can be told to stop. Errors are those of ONNX Runtime.
+    """Make a session of a serialised model or the path of one; ctrl-C ends that within seconds with
+    ONNX Runtime 1.31, which lets other threads of Python run meanwhile, as 1.30 does not. Errors
+    are those of ONNX Runtime.
     """
 
     def load() -> InferenceSession:
