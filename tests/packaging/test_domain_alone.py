@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,18 +10,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+_NOT_BUILT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "docs", "tests")
 
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the interpreter of a virtual environment with the package, NumPy and attrs only."""
     folder = tmp_path_factory.mktemp("bare")
+    # Where it is built, files are written, which two processes of the tests do at the same time.
+    source = shutil.copytree(ROOT, folder / "source", ignore=_NOT_BUILT)
     python = folder / "venv" / "bin" / "python"
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     for command in (
         [sys.executable, "-m", "venv", str(folder / "venv")],
         [*pip, "numpy", "attrs"],
-        [*pip, "--no-deps", str(ROOT)],
+        [*pip, "--no-deps", str(source)],
     ):
         subprocess.run(command, check=True, capture_output=True, timeout=600)
     return python

@@ -18,7 +18,7 @@ from tests.support import models
 
 
 def press_later() -> None:
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def causes(error: BaseException | None) -> list[str]:
