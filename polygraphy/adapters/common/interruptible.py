@@ -27,8 +27,8 @@ def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     Args:
         call: gives up Python's lock while it waits. In other threads than the first, where no
             signal is handled, it is only made.
-        cancel: has the call end soon; it is made in another thread, at each ctrl-C or SIGTERM whose
-            handler is going to raise something.
+        cancel: has the call end soon; it is made in another thread, at each ctrl-C that is going to
+            raise KeyboardInterrupt, and at each SIGTERM that Python handles.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         return call()
@@ -59,7 +59,9 @@ def _watch(heard: int, others: int, cancel: Callable[[], None]) -> None:
 
 
 def _ends_call(number: int) -> bool:
-    """Tell whether a handler is going to raise something. What users do at ctrl-C is theirs."""
+    """Tell whether a signal asks for the end: ctrl-C unless it is handled in another way, and any
+    SIGTERM that does not end the process by itself.
+    """
     handler = signal.getsignal(number)
     if number == signal.SIGINT:
         return handler is signal.default_int_handler

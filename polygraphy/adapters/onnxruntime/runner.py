@@ -57,7 +57,6 @@ class OnnxrtRunner(BaseRunner):
         self._texts: list[str] = []
         self._gpu: int | None = None
         self._bound: BoundRuns | None = None
-        self._may_take_long = True
 
     def activate_impl(self) -> None:
         """Make the session."""

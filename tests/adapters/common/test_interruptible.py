@@ -9,6 +9,7 @@ from types import FrameType
 import pytest
 
 from polygraphy.adapters.common.interruptible import interruptible
+from tests.support.signals import send_later
 
 
 class Failure(Exception):
@@ -17,10 +18,6 @@ class Failure(Exception):
 
 def _no_cancel() -> None:
     raise AssertionError("Nothing was interrupted.")
-
-
-def _press_later(number: int = signal.SIGINT) -> None:
-    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +49,7 @@ def test_in_another_thread_a_call_is_only_made() -> None:
 @pytest.mark.usefixtures("heard")
 def test_ctrl_c_cancels_a_call() -> None:
     cancelled = threading.Event()
-    _press_later()
+    send_later(0.1)
     with pytest.raises(KeyboardInterrupt):
         interruptible(lambda: cancelled.wait(30), cancelled.set)
     assert cancelled.is_set()
@@ -67,7 +64,7 @@ def test_sigterm_does_where_a_handler_is_set() -> None:
 
     cancelled = threading.Event()
     before = signal.signal(signal.SIGTERM, end)
-    _press_later(signal.SIGTERM)
+    send_later(0.1, signal.SIGTERM)
     try:
         with pytest.raises(Ended):
             interruptible(lambda: cancelled.wait(30), cancelled.set)
@@ -79,7 +76,7 @@ def test_sigterm_does_where_a_handler_is_set() -> None:
 def test_a_handler_of_the_user_decides_what_ctrl_c_does() -> None:
     pressed = threading.Event()
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.set())
-    _press_later()
+    send_later(0.1)
     try:
         assert interruptible(lambda: pressed.wait(30), _no_cancel)
     finally:
@@ -92,7 +89,7 @@ def test_who_heard_of_signals_before_still_does() -> None:
     os.set_blocking(writer, False)
     assert signal.set_wakeup_fd(writer) == -1
     cancelled = threading.Event()
-    _press_later()
+    send_later(0.1)
     try:
         with pytest.raises(KeyboardInterrupt):
             interruptible(lambda: cancelled.wait(30), cancelled.set)

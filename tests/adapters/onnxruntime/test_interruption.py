@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from typing import Any
 
 import numpy as np
@@ -15,10 +12,7 @@ from onnx import helper, parser
 from polygraphy.adapters.onnxruntime import runner as module
 from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
 from tests.support import models
-
-
-def press_later() -> None:
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+from tests.support.signals import send_later
 
 
 def causes(error: BaseException | None) -> list[str]:
@@ -46,7 +40,7 @@ def test_ctrl_c_ends_the_loading_of_a_model(monkeypatch: pytest.MonkeyPatch) -> 
     initialize = native.initialize_session
 
     def initializing(*args: Any) -> Any:
-        press_later()
+        send_later(0.3)
         return initialize(*args)
 
     monkeypatch.setattr(native, "initialize_session", initializing)
@@ -73,7 +67,7 @@ def test_ctrl_c_ends_an_inference(before: int, monkeypatch: pytest.MonkeyPatch) 
     with OnnxrtRunner(session_from_onnx(parser.parse_model(LONG))) as runner:
         for _ in range(before):
             runner.infer({"x": X, "n": np.array(1)})
-        press_later()
+        send_later(0.3)
         with pytest.raises(KeyboardInterrupt) as caught:
             runner.infer({"x": X, "n": np.array(5_000_000)})
         assert any("terminate" in text for text in causes(caught.value))

@@ -102,7 +102,6 @@ def test_an_unknown_level_is_named() -> None:
 def test_a_provider_that_cannot_start_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-
     there = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: there)
     model = models.mlp(features=512).SerializeToString()
