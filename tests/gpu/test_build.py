@@ -222,7 +222,8 @@ def test_every_tensor_as_an_output(mlp: str) -> None:
         assert (outputs["h_relu"] >= 0).all()
 
 
-def test_ctrl_c_ends_a_command_that_builds(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_command_that_builds(number: int, code: int, tmp_path: Path) -> None:
     model, plan = tmp_path / "model.onnx", tmp_path / "model.plan"
     model.write_bytes(models.mlp().SerializeToString())
     plan.write_bytes(b"an older one")
@@ -235,9 +236,9 @@ def test_ctrl_c_ends_a_command_that_builds(tmp_path: Path) -> None:
         for line in process.stdout:
             said.append(line)
             if "Building engine" in line:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
                 break
         said.extend(process.stdout)
-    assert process.wait() == 130, said
+    assert process.wait() == code, said
     assert "Traceback" not in "".join(said)
     assert plan.read_bytes() == b"an older one"

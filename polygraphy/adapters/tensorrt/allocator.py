@@ -43,7 +43,7 @@ class Allocator:
         """
         try:
             return self._block.reserve(nbytes)
-        except Exception as error:
+        except BaseException as error:  # ctrl-C, too
             self.error = error
             return 0
 

@@ -1,8 +1,9 @@
-"""How far a build is, and ctrl-C while TensorRT builds.
+"""How far a build is, and ctrl-C and SIGTERM while TensorRT builds.
 
-TensorRT tells a progress monitor what it does, and stops when that says so. No exception may go
-through TensorRT, so ctrl-C is only noted while it builds, and raised when it has stopped. TensorRT
-8.6 has no monitors: it builds to its end, unless ctrl-C comes a second time: the process ends then.
+TensorRT tells a progress monitor what it does, and stops when that says so. It loses an exception
+that goes through it, so ctrl-C and SIGTERM are only noted while it builds, and handled when it has
+stopped. TensorRT 8.6 has no monitors: it builds to its end, unless such a signal comes a second
+time: the process ends then.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from attrs import define
-
 from polygraphy.adapters.tensorrt.capabilities import capabilities
 from polygraphy.adapters.tensorrt.module import ModuleKey, tensorrt_module
 from polygraphy.ports.binding import resolve
@@ -24,22 +23,25 @@ from polygraphy.ports.progress import Progress
 
 __all__ = ["build_watched"]
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextmanager
 def build_watched(config: Any) -> Iterator[None]:
-    """Show how far the build inside the block is, and end it when ctrl-C is pressed.
+    """Show how far the build inside the block is, and end it at ctrl-C or SIGTERM.
 
     A configuration that has a progress monitor keeps it: that one alone is told then, and decides
     about the end.
 
     Raises:
         KeyboardInterrupt: ctrl-C was pressed; the build has ended.
+        SystemExit: or whatever else the handler of SIGTERM raises, likewise.
     """
-    with resolve(Progress).watch("Building engine") as tell, _interruptions() as pressed:
+    with resolve(Progress).watch("Building engine") as tell, _signals_noted() as noted:
         if not capabilities().has("progress_monitor") or config.progress_monitor is not None:
             yield
             return
-        monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, pressed)
+        monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, noted)
         config.progress_monitor = monitor
         try:
             yield
@@ -47,37 +49,33 @@ def build_watched(config: Any) -> Iterator[None]:
             config.progress_monitor = None
 
 
-@define
-class _Pressed:
-    """How often ctrl-C was pressed."""
-
-    times: int = 0
-
-
 @contextmanager
-def _interruptions() -> Iterator[_Pressed]:
-    """Count how often ctrl-C is pressed inside the block, and do what it does afterwards; in other
-    threads than the first one, where it does not arrive, nothing.
+def _signals_noted() -> Iterator[list[int]]:
+    """Note, in the list that is given, which signals came that ask for the end, and handle the
+    first of them after the block; in other threads than the first one, where none arrives, nothing.
     """
-    pressed = _Pressed()
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield pressed
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
         return
 
     def note(number: int, frame: Any) -> None:
-        pressed.times += 1
-        if pressed.times > 1:  # Whoever presses again does not want to wait.
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
+        noted.append(number)
+        if len(noted) > 1:  # Whoever asks again does not want to wait.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
-    signal.signal(signal.SIGINT, note)
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in _ENDING}
+    before = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, note)
     try:
-        yield pressed
+        yield noted
     finally:
-        signal.signal(signal.SIGINT, before)
-        if pressed.times:
-            before(signal.SIGINT, None)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if noted:
+            before[noted[0]](noted[0], None)
 
 
 @lru_cache(maxsize=8)
@@ -87,10 +85,10 @@ def _monitor_class(key: ModuleKey) -> Any:
     class Monitor(base):  # type: ignore[misc]
         """Tells what TensorRT does; called by it, from any thread."""
 
-        def __init__(self, tell: Callable[[str], None], pressed: _Pressed) -> None:
+        def __init__(self, tell: Callable[[str], None], noted: list[int]) -> None:
             base.__init__(self)
             self._tell = tell
-            self._pressed = pressed
+            self._noted = noted
             self._steps: dict[str, int] = {}
 
         def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
@@ -101,7 +99,7 @@ def _monitor_class(key: ModuleKey) -> Any:
         def step_complete(self, phase_name: str, step: int) -> bool:
             """Take a step in it; return whether the build goes on."""
             self._tell(f"{phase_name} ({step + 1} of {self._steps.get(phase_name, 0)})")
-            return not self._pressed.times
+            return not self._noted
 
         def phase_finish(self, phase_name: str) -> None:
             """End that part."""

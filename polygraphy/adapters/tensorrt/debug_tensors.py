@@ -44,7 +44,7 @@ class DebugTensors:
             else:
                 self._device.copy_to_host(array, _pointer(address))
             self.arrays[name] = array
-        except Exception as error:
+        except BaseException as error:  # ctrl-C, too
             self.error = error
             return False
         return True

@@ -17,24 +17,29 @@ from polygraphy.ports.binding import bind
 from polygraphy.ports.progress import Progress
 
 
-class Pressing(RecordingProgress):
-    """Presses ctrl-C when the build has begun."""
+class Signalling(RecordingProgress):
+    """Sends this process a signal when the build has begun."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
 
     def watch(self, what: str) -> Any:
-        """Follow a job, and interrupt it at the first thing that is told."""
+        """Follow a job, and send the signal at the first thing that is told."""
         context = super().watch(what)
+        number = self._number
         job: Any = None
 
-        def press(part: str) -> None:
+        def send(part: str) -> None:
             if not self.jobs[0].parts:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), number)
             job(part)
 
         class Watching:
             def __enter__(self) -> Any:
                 nonlocal job
                 job = context.__enter__()
-                return press
+                return send
 
             def __exit__(self, *raised: Any) -> Any:
                 return context.__exit__(*raised)
@@ -58,12 +63,17 @@ def test_the_parts_of_a_build_are_told(mlp_path: str) -> None:
 
 
 @pytest.mark.usefixtures("rtx", "heard")
-def test_ctrl_c_ends_a_build(mlp_path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    progress = Pressing()
-    with bind(Progress, progress), pytest.raises(KeyboardInterrupt):
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_a_signal_ends_a_build(
+    number: int, raised: type[BaseException], mlp_path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    progress = Signalling(number)
+    with bind(Progress, progress), pytest.raises(raised):
         _build(mlp_path)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
     whole = RecordingProgress()
     with bind(Progress, whole):
         assert _build(mlp_path).nbytes > 0  # Nothing is left of it.
@@ -81,10 +91,15 @@ def test_a_monitor_of_the_user_stays(rtx: Any) -> None:
 
 
 @pytest.mark.usefixtures("heard")
-def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_without_monitors_a_signal_is_handled_when_the_build_is_over(
+    number: int, raised: type[BaseException]
+) -> None:
     ended = False
     old = SimpleNamespace(__version__="8.6.0")
-    with using(old), pytest.raises(KeyboardInterrupt), build_watched(SimpleNamespace()):
-        os.kill(os.getpid(), signal.SIGINT)
+    with using(old), pytest.raises(raised), build_watched(SimpleNamespace()):
+        os.kill(os.getpid(), number)
         ended = True
     assert ended

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
+from polygraphy.adapters.tensorrt.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.inputs import STAGING_LIMIT
+from polygraphy.adapters.tensorrt.memory import DeviceBlock
 from polygraphy.adapters.tensorrt.runner import TrtRunner
 from polygraphy.common import FormattedArray
 from polygraphy.cuda import DeviceView
@@ -21,6 +24,11 @@ from tests.support.fake_tensorrt import FakeTensorRT
 
 F32 = np.float32
 X = np.arange(6, dtype=F32).reshape(3, 2)
+
+
+def interrupted(*args: object) -> NoReturn:
+    """Do what ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 # Outputs.
@@ -52,6 +60,20 @@ def test_an_allocator_that_cannot_tells_why(trt: FakeTensorRT) -> None:
         runner.infer({"X": np.ones(4, F32)})
         trt.cuda.fail["cudaMalloc"] = 2
         with pytest.raises(BackendError, match="out of memory"):
+            runner.infer({"X": np.ones(4000, F32)})
+        assert runner.infer({"X": np.ones(3, F32)})["indices"].shape == (1, 3)
+
+
+def test_ctrl_c_while_memory_is_allocated_is_raised_afterwards(
+    trt: FakeTensorRT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Block(DeviceBlock):
+        def reserve(self, nbytes: int) -> int:
+            return interrupted() if nbytes > 10_000 else super().reserve(nbytes)
+
+    monkeypatch.setattr("polygraphy.adapters.tensorrt.allocator.DeviceBlock", Block)
+    with TrtRunner(nonzero(trt)) as runner:
+        with pytest.raises(KeyboardInterrupt):
             runner.infer({"X": np.ones(4000, F32)})
         assert runner.infer({"X": np.ones(3, F32)})["indices"].shape == (1, 3)
 
@@ -143,6 +165,17 @@ def test_debug_tensors_are_outputs_too(trt: FakeTensorRT) -> None:
             outputs = runner.infer({"X": X + value})
             assert list(outputs) == ["Y", "inside"]
             np.testing.assert_array_equal(outputs["inside"], (X + value) * 3)
+
+
+def test_ctrl_c_while_debug_tensors_are_copied_is_raised_afterwards(
+    trt: FakeTensorRT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = identity(trt, debug={"inside": lambda feed: {"inside": feed["X"]}})
+    with TrtRunner(engine) as runner:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(TensorrtDataTypes, "from_native", interrupted)
+            runner.infer({"X": X})
+        assert list(runner.infer({"X": X})) == ["Y", "inside"]
 
 
 def test_debug_tensors_go_to_a_listener_instead(trt: FakeTensorRT) -> None:

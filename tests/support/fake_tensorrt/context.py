@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import ceil, prod
 from typing import Any
 
@@ -19,6 +20,15 @@ from tests.support.fake_tensorrt.names import (
     TensorLocation,
     places,
 )
+
+
+@contextmanager
+def _nothing_raised() -> Iterator[None]:
+    """Call something of Python's as TensorRT does, which loses exceptions, or ends the process."""
+    try:
+        yield
+    except BaseException as error:
+        raise AssertionError("an exception went through TensorRT") from error
 
 
 class CommonContext:
@@ -234,7 +244,8 @@ class CommonContext:
         self.engine.module.cuda.enqueue(stream, lambda: self._write(address, tensor, array))
 
     def _ask(self, allocator: Any, name: str, size: int, stream: int) -> int:
-        return int(allocator.reallocate_output(name, None, size, 512))
+        with _nothing_raised():
+            return int(allocator.reallocate_output(name, None, size, 512))
 
     def _show_debug_tensors(self, stream: int) -> None:
         """Nothing: this generation has none."""
@@ -309,7 +320,8 @@ class Context(CommonContext):
     shows_debug_tensors = False
 
     def _ask(self, allocator: Any, name: str, size: int, stream: int) -> int:
-        return int(allocator.reallocate_output_async(name, None, size, 512, stream))
+        with _nothing_raised():
+            return int(allocator.reallocate_output_async(name, None, size, 512, stream))
 
     def set_device_memory(self, memory: int, size: int) -> None:
         if not self.engine._refuses("set_device_memory"):
@@ -341,7 +353,8 @@ class Context(CommonContext):
             array = np.asarray(function(feed)[name], dtype=np.float32)
             _, address = cuda.cudaMalloc(max(array.nbytes, 1))
             cuda.array(address, array.shape, array.dtype)[...] = array
-            self.listener.process_debug_tensor(
-                address, TensorLocation.DEVICE, DataType.FLOAT, Dims(array.shape), name, stream
-            )
+            with _nothing_raised():
+                self.listener.process_debug_tensor(
+                    address, TensorLocation.DEVICE, DataType.FLOAT, Dims(array.shape), name, stream
+                )
             cuda.cudaFree(address)
