@@ -19,7 +19,7 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.device import Device, DeviceStream
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
+    from onnxruntime import InferenceSession, RunOptions
 
 __all__ = ["BoundRuns", "gpu_of"]
 
@@ -91,7 +91,9 @@ class BoundRuns:
         """Give the stream back."""
         self._stream.free()
 
-    def run(self, feed_dict: Mapping[str, Any], *, to_host: bool) -> dict[str, Any]:
+    def run(
+        self, feed_dict: Mapping[str, Any], *, to_host: bool, options: RunOptions | None = None
+    ) -> dict[str, Any]:
         """Run the session once.
 
         Args:
@@ -99,6 +101,7 @@ class BoundRuns:
                 of the input's shape, which must not be dynamic.
             to_host: whether outputs are NumPy arrays; else they are views of device memory, which
                 keep it.
+            options: of ONNX Runtime for this run, through which another thread may end it.
 
         Raises:
             InputError: an array cannot be read on the GPU, or is of another data type.
@@ -111,7 +114,7 @@ class BoundRuns:
             for name in self._outputs:
                 binding.bind_output(name, *((_HOST, 0) if to_host else self._memory))
             binding.synchronize_inputs()
-            self._session.run_with_iobinding(binding)
+            self._session.run_with_iobinding(binding, options)
             binding.synchronize_outputs()
             del held
             if to_host:

@@ -12,7 +12,7 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.adapters.onnxruntime.session import SessionFromOnnx
+from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, terminable
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import DataTypeConversionException, InputError
@@ -71,7 +71,7 @@ def measure(
         count += 1
         if session is not None:
             with translated_errors("run"):
-                values = session.run(list(tensors), feed)
+                values = terminable(partial(session.run, list(tensors), feed))
             collector.add(dict(zip(tensors, values)))
     if not count:
         raise InputError(

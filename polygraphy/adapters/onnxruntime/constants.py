@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.common.omitted import with_all_results
 from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.adapters.onnxruntime.session import load_session, session_options
+from polygraphy.adapters.onnxruntime.session import load_session, session_options, terminable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,4 +24,5 @@ class OnnxrtConstantEvaluator:
         with translated_errors("evaluate"):
             serialized = with_all_results(model).SerializeToString()
             session = load_session(serialized, options, ["CPUExecutionProvider"])
-            return dict(zip(outputs, session.run(list(outputs), {})))
+            computed = terminable(lambda options: session.run(list(outputs), {}, options))
+            return dict(zip(outputs, computed))

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.common.foreign import brought_to_host, is_on_device
-from polygraphy.adapters.common.interruptible import interruptible
 from polygraphy.adapters.common.loader import Deferred, evaluate
 from polygraphy.adapters.common.runner import BaseRunner
 from polygraphy.adapters.common.torch_tensors import as_torch, has_torch
 from polygraphy.adapters.onnxruntime.binding import BoundRuns, gpu_of
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.adapters.onnxruntime.session import facts_of
+from polygraphy.adapters.onnxruntime.session import facts_of, terminable
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model_io import check_has_outputs, check_is_tensor
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
+    from onnxruntime import InferenceSession, RunOptions
 
 __all__ = ["OnnxrtRunner"]
 
-onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
+T = TypeVar("T")
 
 _LONG = 0.5
 """Seconds of an inference for which nobody who presses ctrl-C wants to wait."""
@@ -119,7 +119,7 @@ class OnnxrtRunner(BaseRunner):
         names = self._output_names
         try:
             if self._may_take_long:
-                outputs = self._run_watched(names, feed_dict)
+                outputs = self._watched(lambda options: self._run(names, feed_dict, options))
             else:
                 start = _now()
                 outputs = self._run(names, feed_dict)
@@ -132,20 +132,17 @@ class OnnxrtRunner(BaseRunner):
             results[name] = results[name].astype(np.str_)
         return results
 
-    def _run_watched(self, names: list[str], feed_dict: Mapping[str, Any]) -> list[Any]:
-        """Run the session in a way that ctrl-C ends: at first, and then if that took long, because
-        it costs as much time as a tiny model does.
-        """
-        options = onnxrt.RunOptions()
+    def _watched(self, run: Callable[[RunOptions], T]) -> T:
+        """Run the session in a way that ctrl-C ends: at first, and then if that took long."""
 
-        def run() -> list[Any]:
+        def timed(options: RunOptions) -> T:
             start = _now()
-            outputs: list[Any] = self._run(names, feed_dict, options)
+            outputs = run(options)
             self.inference_time = _now() - start
             self._may_take_long = self.inference_time > _LONG
             return outputs
 
-        return interruptible(run, lambda: setattr(options, "terminate", True))
+        return terminable(timed)
 
     def _infer_foreign(self, feed_dict: Mapping[str, Any], to_host: bool) -> dict[str, Any]:
         """Run the session on what is not in arrays of NumPy, or leave the outputs on the GPU."""
@@ -169,8 +166,11 @@ class OnnxrtRunner(BaseRunner):
         if self._bound is None:
             inputs = self.get_input_metadata(use_numpy_dtypes=False)
             self._bound = BoundRuns(self.sess, gpu, inputs, self._output_names)
-        start = _now()
+        run = partial(self._bound.run, feed_dict, to_host=to_host)
         with translated_errors("run"):
-            outputs = self._bound.run(feed_dict, to_host=to_host)
-        self.inference_time = _now() - start
+            if self._may_take_long:
+                return self._watched(lambda options: run(options=options))
+            start = _now()
+            outputs = run()
+            self.inference_time = _now() - start
         return outputs

@@ -17,6 +17,7 @@ from polygraphy.adapters.onnxruntime.session import (
     load_session,
     matched_providers,
     session_options,
+    terminable,
 )
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import BackendError, MissingDependencyError
@@ -77,11 +78,13 @@ class OnnxrtTrial:
         if any(map(_is_text, given.values())):  # It makes no values of its own of those.
             arrays = {name: _array(value) for name, value in given.items()}
             with _told():
-                results = session.run(list(outputs), arrays)
+                results = terminable(lambda options: session.run(list(outputs), arrays, options))
         else:
             values = {name: _native(value) for name, value in given.items()}
             with _told():
-                results = session.run_with_ort_values(list(outputs), values)
+                results = terminable(
+                    lambda options: session.run_with_ort_values(list(outputs), values, options)
+                )
         return {name: _described(raw) for name, raw in zip(outputs, results)}
 
 

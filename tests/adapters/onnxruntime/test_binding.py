@@ -72,9 +72,9 @@ class Session:
     def io_binding(self) -> Binding:
         return Binding(self.real.io_binding(), self.calls)
 
-    def run_with_iobinding(self, binding: Binding) -> None:
-        self.calls.append(("run",))
-        self.real.run_with_iobinding(binding.real)
+    def run_with_iobinding(self, binding: Binding, options: Any = None) -> None:
+        self.calls.append(("run",) if options is None else ("run", "watched"))
+        self.real.run_with_iobinding(binding.real, options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -113,6 +113,18 @@ def test_arrays_on_the_gpu_are_read_where_they_are(x: DeviceArray) -> None:
         ("host", "w"),
         ("out", "cpu", 0, "y"),
         ("out", "cpu", 0, "z"),
+        ("run", "watched"),
+    ]
+
+
+def test_quick_runs_are_not_watched_for_ctrl_c(x: DeviceArray) -> None:
+    session = Session(ADD)
+    with OnnxrtRunner(session) as runner:
+        for _ in range(3):
+            runner.infer({"x": x, "w": ONE})
+    assert [call for call in session.calls if call[0] == "run"] == [
+        ("run", "watched"),
+        ("run",),
         ("run",),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 from onnx import helper, parser
 
 from polygraphy.adapters.onnxruntime import runner as module
+from polygraphy.adapters.onnxruntime.calibration import measure
+from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
+from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
 from tests.support import models
 from tests.support.signals import send_later
@@ -49,14 +53,19 @@ def test_ctrl_c_ends_the_loading_of_a_model(monkeypatch: pytest.MonkeyPatch) -> 
     assert any("ModelLoadCanceled" in text for text in causes(caught.value))
 
 
-LONG = """<ir_version: 8, opset_import: ["": 17]>
-m (float[2] x, int64 n) => (float[2] y) <bool go = {1}> {
-    y = Loop(n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) {
+_BODY = """<body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) {
         d = Identity(c)
         w = Abs(v)
     }>
 }"""
+LONG = """<ir_version: 8, opset_import: ["": 17]>
+m (float[2] x, int64 n) => (float[2] y) <bool go = {1}> {
+    y = Loop(n, go, x) """ + _BODY
+LONG_CONSTANT = """<ir_version: 8, opset_import: ["": 17]>
+m () => (float[2] y) <bool go = {1}, int64 n = {5000000}, float[2] x = {1, 1}> {
+    y = Loop(n, go, x) """ + _BODY
 X = np.ones(2, np.float32)
+FEED = {"x": X, "n": np.array(5_000_000)}
 
 
 @pytest.mark.usefixtures("heard")
@@ -69,14 +78,32 @@ def test_ctrl_c_ends_an_inference(before: int, monkeypatch: pytest.MonkeyPatch) 
             runner.infer({"x": X, "n": np.array(1)})
         send_later(0.3)
         with pytest.raises(KeyboardInterrupt) as caught:
-            runner.infer({"x": X, "n": np.array(5_000_000)})
+            runner.infer(FEED)
         assert any("terminate" in text for text in causes(caught.value))
         assert runner.infer({"x": X, "n": np.array(1)})["y"].tolist() == [1, 1]
 
 
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: OnnxrtConstantEvaluator().evaluate(parser.parse_model(LONG_CONSTANT), ["y"]),
+        lambda: OnnxrtTrial().run(parser.parse_model(LONG).SerializeToString(), FEED, ["y"]),
+        lambda: measure(parser.parse_model(LONG), ["y"], [FEED], "minmax"),
+    ],
+    ids=["constant", "trial", "calibration"],
+)
+def test_ctrl_c_ends_what_else_is_run(run: Callable[[], Any]) -> None:
+    send_later(0.3)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run()
+    assert any("terminate" in text for text in causes(caught.value))
+
+
 def test_quick_inferences_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[Any] = []
-    monkeypatch.setattr(module, "interruptible", lambda run, _: watched.append(run) or run())
+    terminable = module.terminable
+    monkeypatch.setattr(module, "terminable", lambda run: watched.append(run) or terminable(run))
     with OnnxrtRunner(session_from_onnx(parser.parse_model(LONG))) as runner:
         for _ in range(3):
             runner.infer({"x": X, "n": np.array(1)})
