@@ -17,9 +17,9 @@ from typing import Any
 from attrs import define, field, frozen
 
 from polygraphy.adapters.tensorrt.calibrator import CalibrationData
-from polygraphy.adapters.tensorrt.node_names import select_nodes
+from polygraphy.adapters.tensorrt.node_names import select_nodes, warn_of_unknown_layer
 from polygraphy.domain.datatype import DataType, DataTypeEntry
-from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
+from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.precision import PrecisionCaster, Quantizer
@@ -76,7 +76,6 @@ class Casting:
             are. What none of the two asks for otherwise is only had by the layers that name it.
         calibration: what layers are quantised with, where `wish` has nothing of the kind.
         is_done: whether a model was cast.
-        known: the names that its nodes go by first.
     """
 
     wish: PrecisionWish
@@ -84,7 +83,6 @@ class Casting:
     layer_precisions: dict[str, DataTypeEntry] = field(factory=dict)
     calibration: Any = None
     is_done: bool = False
-    known: tuple[str, ...] = ()
 
     def named(self, *, floats: bool) -> set[DataTypeEntry]:
         """Return the narrow types that layers name: those of casts, or those of quantisation."""
@@ -133,13 +131,12 @@ def cast_model(model: Any, job: Casting) -> Any:
         BackendError: nothing installed here can cast or quantise models.
         ModelError: the model cannot be.
         UsageError: it would have to be quantised, but there are no data to take ranges from.
-        UnknownNameError: a layer is named that no node is called by.
     """
+    named = select_nodes(model, sorted(job.layer_precisions))
+    for name in named.unknown:
+        warn_of_unknown_layer(name, named.known)
+        del job.layer_precisions[name]
     precisions = job.layer_precisions
-    named = select_nodes(model, sorted(precisions))
-    job.known = named.known
-    if named.unknown:
-        raise UnknownNameError("Layer", named.unknown[0], named.known)
     quantized = job.wish.quantized or next(iter(job.named(floats=False)), None)
     if quantized is not None:
         keeps = {name for name, dtype in precisions.items() if dtype != quantized}

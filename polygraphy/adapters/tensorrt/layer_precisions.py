@@ -18,9 +18,10 @@ from polygraphy.adapters.tensorrt.casting import (
 from polygraphy.adapters.tensorrt.datatype import as_trt_dtype
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.adapters.tensorrt.network import NetworkParts, layers_of, parts_of, tensors_of
+from polygraphy.adapters.tensorrt.node_names import warn_of_unknown_layer
 from polygraphy.adapters.tensorrt.origins import origin_of
 from polygraphy.domain.datatype import DataType, DataTypeEntry
-from polygraphy.domain.errors import BackendError, UnknownNameError
+from polygraphy.domain.errors import BackendError
 from polygraphy.logger import G_LOGGER
 
 __all__ = ["SetLayerPrecisions", "set_layer_precisions"]
@@ -38,6 +39,9 @@ class SetLayerPrecisions(BaseLoader):
     Where networks are strongly typed, the ONNX model is cast or quantised in front of the parser
     instead: the named layers keep their precision while the rest is lowered, or are the only ones
     that are. There, a layer also goes by the names of the tensors that it computes.
+
+    A layer that does not exist is a warning: other versions of TensorRT call layers otherwise, and
+    fuse or remove some.
     """
 
     def __init__(
@@ -62,7 +66,6 @@ class SetLayerPrecisions(BaseLoader):
         """Return the builder, the network and, where there is one, the parser.
 
         Raises:
-            UnknownNameError: there is no layer of that name.
             BackendError: networks are strongly typed, and a cast cannot give what is asked for.
         """
         if capabilities().has("layer_precisions"):
@@ -73,7 +76,7 @@ class SetLayerPrecisions(BaseLoader):
 
     def _set(self, network: Any) -> None:
         layers = list(layers_of(network))
-        _check_names(self._precisions, [layer.name for layer in layers])
+        _warn_of_unknown(self._precisions, [layer.name for layer in layers])
         for layer in layers:  # Several may have the same name.
             wanted = self._precisions.get(layer.name)
             if wanted is None:
@@ -103,7 +106,7 @@ class SetLayerPrecisions(BaseLoader):
         if not lowered:
             parts = parts_of(self._network)
             names = [layer.name for layer in layers_of(parts[1])]
-            _check_names(wanted, [*names, *tensors_of(parts[1])])
+            _warn_of_unknown(wanted, [*names, *tensors_of(parts[1])])
             origin = origin_of(parts[1])
             if origin is not None:  # Its model may be cast when its configuration is known.
                 origin.layer_precisions.update(wanted)
@@ -158,9 +161,8 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
     )
 
 
-def _check_names(names: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a name that no layer has; UnknownNameError."""
+def _warn_of_unknown(names: Iterable[str], known: Iterable[str]) -> None:
     there = list(known)
     for name in names:
         if name not in there:
-            raise UnknownNameError("Layer", name, there)
+            warn_of_unknown_layer(name, there)

@@ -16,7 +16,6 @@ from polygraphy.backend.trt import (
     NetworkFromOnnxBytes,
     SetLayerPrecisions,
 )
-from polygraphy.domain.errors import UnknownNameError
 from tests.support.rtx import dtypes
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
@@ -95,12 +94,15 @@ def test_nodes_without_names_keep_their_precision_or_are_the_only_ones_cast(name
 
 @pytest.mark.usefixtures("rtx")
 @pytest.mark.parametrize("settings", [{"fp16": True}, {}], ids=["cast", "float32"])
-def test_a_misspelt_name_is_an_error_with_what_was_meant(settings: dict[str, Any]) -> None:
-    for dtype in ("float32", "float16"):
-        with pytest.raises(
-            UnknownNameError, match=r"Layer 'thrid'.*Did you mean 'third'"
-        ) as caught:
-            _types({"thrid": dtype}, **settings)
-        assert caught.value.exit_code == 2
-    with pytest.raises(UnknownNameError, match="Did you mean 'node_of_b'"):
-        _types({"node_of_bb": "float32", "third": "float32"}, fp16=True)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_a_misspelt_name_is_a_warning_with_what_was_meant(
+    settings: dict[str, Any], dtype: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = _types({"node_of_bb": dtype, "thrid": dtype}, **settings)
+    said = capsys.readouterr().out.split("[W]")
+    assert [text.count("A precision has no effect: Layer") for text in said] == [0, 1, 1]
+    assert "Did you mean 'node_of_b'" in said[1]
+    assert "Layer 'thrid' does not exist" in said[2]
+    assert "Did you mean 'third'" in said[2]
+    everything = "HALF" if settings else "FLOAT"
+    assert [seen[name] for name in "abc"] == [everything] * 3
