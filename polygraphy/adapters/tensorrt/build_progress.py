@@ -2,17 +2,18 @@
 
 TensorRT tells a progress monitor what it does, and stops when that says so. It loses an exception
 that goes through it, so ctrl-C and SIGTERM are only noted while it builds, and handled when it has
-stopped. TensorRT 8.6 has no monitors: it builds to its end, unless such a signal comes a second
-time: the process ends then.
+stopped. TensorRT 8.6 has no monitors, and builds to its end: ctrl-C ends the process the second
+time, SIGTERM at once, so that a build that takes too long can be given up.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -37,8 +38,9 @@ def build_watched(config: Any) -> Iterator[None]:
         KeyboardInterrupt: ctrl-C was pressed; the build has ended.
         SystemExit: or whatever else the handler of SIGTERM raises, likewise.
     """
-    with resolve(Progress).watch("Building engine") as tell, _signals_noted() as noted:
-        if not capabilities().has("progress_monitor") or config.progress_monitor is not None:
+    can_stop = capabilities().has("progress_monitor") and config.progress_monitor is None
+    with resolve(Progress).watch("Building engine") as tell, _signals_noted(can_stop) as noted:
+        if not can_stop:
             yield
             return
         monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, noted)
@@ -50,7 +52,7 @@ def build_watched(config: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _signals_noted() -> Iterator[list[int]]:
+def _signals_noted(can_stop: bool) -> Iterator[list[int]]:
     """Note, in the list that is given, which signals came that ask for the end, and handle the
     first of them after the block; in other threads than the first one, where none arrives, nothing.
     """
@@ -60,6 +62,9 @@ def _signals_noted() -> Iterator[list[int]]:
         return
 
     def note(number: int, frame: Any) -> None:
+        if number == signal.SIGTERM and not can_stop:
+            _handled_at_once(before[number], frame)
+            return
         noted.append(number)
         if len(noted) > 1:  # Whoever asks again does not want to wait.
             signal.signal(number, signal.SIG_DFL)
@@ -76,6 +81,17 @@ def _signals_noted() -> Iterator[list[int]]:
             signal.signal(number, handler)
         if noted:
             before[noted[0]](noted[0], None)
+
+
+def _handled_at_once(handler: Callable[[int, Any], Any], frame: Any) -> None:
+    """Call a handler of SIGTERM, and end the process if that is what it asks for."""
+    try:
+        handler(signal.SIGTERM, frame)
+    except SystemExit as end:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
 
 
 @lru_cache(maxsize=8)

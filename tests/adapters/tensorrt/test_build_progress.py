@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,16 +92,43 @@ def test_a_monitor_of_the_user_stays(rtx: Any) -> None:
     assert config.progress_monitor is own
 
 
+OLD = SimpleNamespace(__version__="8.6.0")
+
+
 @pytest.mark.usefixtures("heard")
-@pytest.mark.parametrize(
-    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
-)
-def test_without_monitors_a_signal_is_handled_when_the_build_is_over(
-    number: int, raised: type[BaseException]
-) -> None:
+def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
     ended = False
-    old = SimpleNamespace(__version__="8.6.0")
-    with using(old), pytest.raises(raised), build_watched(SimpleNamespace()):
-        os.kill(os.getpid(), number)
+    with using(OLD), pytest.raises(KeyboardInterrupt), build_watched(SimpleNamespace()):
+        os.kill(os.getpid(), signal.SIGINT)
         ended = True
     assert ended
+
+
+GIVEN_UP = """
+import os, signal, sys
+from types import SimpleNamespace
+from polygraphy.adapters.tensorrt.module import using
+from polygraphy.adapters.tensorrt.build_progress import build_watched
+
+old = SimpleNamespace(__version__="8.6.0")
+signal.signal(signal.SIGTERM, lambda number, frame: print("asked") or {action})
+try:
+    with using(old), build_watched(SimpleNamespace()):
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("built")
+finally:
+    print("after")
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "said", "code"),
+    [("sys.exit(143)", ["asked"], 143), ("None", ["asked", "built", "after"], 0)],
+)
+def test_a_build_that_cannot_be_stopped_ends_with_the_process_at_sigterm(
+    action: str, said: list[str], code: int
+) -> None:
+    program = GIVEN_UP.format(action=action)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.returncode) == (said, code), done.stderr
