@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
@@ -26,6 +26,8 @@ from polygraphy.logger import G_LOGGER
 
 __all__ = ["SetLayerPrecisions", "set_layer_precisions"]
 
+T = TypeVar("T")
+
 set_layer_precisions: Callable[..., NetworkParts]
 
 # Layers whose outputs say what shapes are: their types are not for us to choose.
@@ -40,8 +42,7 @@ class SetLayerPrecisions(BaseLoader):
     instead: the named layers keep their precision while the rest is lowered, or are the only ones
     that are. There, a layer also goes by the names of the tensors that it computes.
 
-    A layer that does not exist is a warning: other versions of TensorRT call layers otherwise, and
-    fuse or remove some.
+    A layer that does not exist is a warning: other versions of TensorRT may call it otherwise.
     """
 
     def __init__(
@@ -76,9 +77,9 @@ class SetLayerPrecisions(BaseLoader):
 
     def _set(self, network: Any) -> None:
         layers = list(layers_of(network))
-        _warn_of_unknown(self._precisions, [layer.name for layer in layers])
+        precisions = _of_known(self._precisions, [layer.name for layer in layers])
         for layer in layers:  # Several may have the same name.
-            wanted = self._precisions.get(layer.name)
+            wanted = precisions.get(layer.name)
             if wanted is None:
                 continue
             if layer.type.name in _WITHOUT_PRECISION:
@@ -106,7 +107,7 @@ class SetLayerPrecisions(BaseLoader):
         if not lowered:
             parts = parts_of(self._network)
             names = [layer.name for layer in layers_of(parts[1])]
-            _warn_of_unknown(wanted, [*names, *tensors_of(parts[1])])
+            wanted = _of_known(wanted, [*names, *tensors_of(parts[1])])
             origin = origin_of(parts[1])
             if origin is not None:  # Its model may be cast when its configuration is known.
                 origin.layer_precisions.update(wanted)
@@ -161,8 +162,10 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
     )
 
 
-def _warn_of_unknown(names: Iterable[str], known: Iterable[str]) -> None:
-    there = list(known)
-    for name in names:
+def _of_known(precisions: Mapping[str, T], known: Iterable[str]) -> dict[str, T]:
+    """Return what is asked for of the layers that there are, and warn of the others."""
+    there = dict.fromkeys(known)
+    for name in precisions:
         if name not in there:
             warn_of_unknown_layer(name, there)
+    return {name: precision for name, precision in precisions.items() if name in there}

@@ -106,3 +106,13 @@ def test_a_misspelt_name_is_a_warning_with_what_was_meant(
     assert "Did you mean 'third'" in said[2]
     everything = "HALF" if settings else "FLOAT"
     assert [seen[name] for name in "abc"] == [everything] * 3
+
+
+@pytest.mark.usefixtures("rtx")
+def test_a_misspelt_name_is_told_once_where_a_network_is_parsed_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = NetworkFromOnnxBytes(_model(CHAIN).SerializeToString())
+    parsed = SetLayerPrecisions(load, {"thrid": "float32"})()
+    EngineBytesFromNetwork(parsed, CreateConfig(fp16=True))()
+    assert capsys.readouterr().out.count("'thrid' does not exist") == 1
