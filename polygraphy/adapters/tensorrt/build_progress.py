@@ -25,6 +25,7 @@ from polygraphy.ports.progress import Progress
 __all__ = ["build_watched"]
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
+_CANNOT_STOP = "TensorRT cannot be stopped; ctrl-C again ends the process"
 
 
 @contextmanager
@@ -39,7 +40,10 @@ def build_watched(config: Any) -> Iterator[None]:
         SystemExit: or whatever else the handler of SIGTERM raises, likewise.
     """
     can_stop = capabilities().has("progress_monitor") and config.progress_monitor is None
-    with resolve(Progress).watch("Building engine") as tell, _signals_noted(can_stop) as noted:
+    with (
+        resolve(Progress).watch("Building engine") as tell,
+        _signals_noted(can_stop, tell) as noted,
+    ):
         if not can_stop:
             yield
             return
@@ -52,9 +56,13 @@ def build_watched(config: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _signals_noted(can_stop: bool) -> Iterator[list[int]]:
+def _signals_noted(can_stop: bool, tell: Callable[[str], None]) -> Iterator[list[int]]:
     """Note, in the list that is given, which signals came that ask for the end, and handle the
     first of them after the block; in other threads than the first one, where none arrives, nothing.
+
+    Args:
+        can_stop: whether the build ends soon when one has been noted.
+        tell: is told what comes of the first one.
     """
     noted: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -66,7 +74,9 @@ def _signals_noted(can_stop: bool) -> Iterator[list[int]]:
             _handled_at_once(before[number], frame)
             return
         noted.append(number)
-        if len(noted) > 1:  # Whoever asks again does not want to wait.
+        if len(noted) == 1:
+            tell("stopping" if can_stop else _CANNOT_STOP)
+        else:  # Whoever asks again does not want to wait.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 

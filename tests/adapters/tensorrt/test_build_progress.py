@@ -33,9 +33,9 @@ class Signalling(RecordingProgress):
         job: Any = None
 
         def send(part: str) -> None:
-            if not self.jobs[0].parts:
-                os.kill(os.getpid(), number)
             job(part)
+            if len(self.jobs[0].parts) == 1:
+                os.kill(os.getpid(), number)
 
         class Watching:
             def __enter__(self) -> Any:
@@ -79,6 +79,7 @@ def test_a_signal_ends_a_build(
     whole = RecordingProgress()
     with bind(Progress, whole):
         assert _build(mlp_path).nbytes > 0  # Nothing is left of it.
+    assert progress.jobs[0].parts[1] == "stopping"
     assert len(progress.jobs[0].parts) < len(whole.jobs[0].parts)
     assert "BuildCanceled" in capsys.readouterr().out
 
@@ -97,11 +98,17 @@ OLD = SimpleNamespace(__version__="8.6.0")
 
 @pytest.mark.usefixtures("heard")
 def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
-    ended = False
-    with using(OLD), pytest.raises(KeyboardInterrupt), build_watched(SimpleNamespace()):
+    ended, progress = False, RecordingProgress()
+    with (
+        bind(Progress, progress),
+        using(OLD),
+        pytest.raises(KeyboardInterrupt),
+        build_watched(SimpleNamespace()),
+    ):
         os.kill(os.getpid(), signal.SIGINT)
         ended = True
     assert ended
+    assert progress.jobs[0].parts == ["TensorRT cannot be stopped; ctrl-C again ends the process"]
 
 
 GIVEN_UP = """
