@@ -120,14 +120,19 @@ def _monitor_class(key: ModuleKey) -> Any:
         def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
             """Begin a part of the build."""
             self._steps[phase_name] = num_steps
-            self._tell(phase_name)
+            self._tell_unless_noted(phase_name)
 
         def step_complete(self, phase_name: str, step: int) -> bool:
             """Take a step in it; return whether the build goes on."""
-            self._tell(f"{phase_name} ({step + 1} of {self._steps.get(phase_name, 0)})")
+            steps = self._steps.get(phase_name, 0)
+            self._tell_unless_noted(f"{phase_name} ({step + 1} of {steps})")
             return not self._noted
 
         def phase_finish(self, phase_name: str) -> None:
             """End that part."""
+
+        def _tell_unless_noted(self, part: str) -> None:
+            if not self._noted:
+                self._tell(part)
 
     return Monitor
