@@ -92,7 +92,7 @@ class BoundRuns:
         self._stream.free()
 
     def run(
-        self, feed_dict: Mapping[str, Any], *, to_host: bool, options: RunOptions | None = None
+        self, feed_dict: Mapping[str, Any], to_host: bool, options: RunOptions | None = None
     ) -> dict[str, Any]:
         """Run the session once.
 

@@ -119,11 +119,12 @@ class OnnxrtRunner(BaseRunner):
         names = self._output_names
         try:
             if self._may_take_long:
-                outputs = self._watched(lambda options: self._run(names, feed_dict, options))
-            else:
+                outputs = self._watched(partial(self._run, names, feed_dict))
+            else:  # As `_measured` does: tiny models would feel its call.
                 start = _now()
                 outputs = self._run(names, feed_dict)
                 self.inference_time = _now() - start
+                self._may_take_long = self.inference_time > _LONG
         except Exception:
             with translated_errors("run"):
                 raise
@@ -133,16 +134,15 @@ class OnnxrtRunner(BaseRunner):
         return results
 
     def _watched(self, run: Callable[[RunOptions], T]) -> T:
-        """Run the session in a way that ctrl-C ends: at first, and then if that took long."""
+        """Run the session in a way that ctrl-C ends: the first time, and after each long one."""
+        return terminable(partial(self._measured, run))
 
-        def timed(options: RunOptions) -> T:
-            start = _now()
-            outputs = run(options)
-            self.inference_time = _now() - start
-            self._may_take_long = self.inference_time > _LONG
-            return outputs
-
-        return terminable(timed)
+    def _measured(self, run: Callable[..., T], *options: RunOptions) -> T:
+        start = _now()
+        outputs = run(*options)
+        self.inference_time = _now() - start
+        self._may_take_long = self.inference_time > _LONG
+        return outputs
 
     def _infer_foreign(self, feed_dict: Mapping[str, Any], to_host: bool) -> dict[str, Any]:
         """Run the session on what is not in arrays of NumPy, or leave the outputs on the GPU."""
@@ -166,11 +166,6 @@ class OnnxrtRunner(BaseRunner):
         if self._bound is None:
             inputs = self.get_input_metadata(use_numpy_dtypes=False)
             self._bound = BoundRuns(self.sess, gpu, inputs, self._output_names)
-        run = partial(self._bound.run, feed_dict, to_host=to_host)
+        run = partial(self._bound.run, feed_dict, to_host)
         with translated_errors("run"):
-            if self._may_take_long:
-                return self._watched(lambda options: run(options=options))
-            start = _now()
-            outputs = run()
-            self.inference_time = _now() - start
-        return outputs
+            return self._watched(run) if self._may_take_long else self._measured(run)

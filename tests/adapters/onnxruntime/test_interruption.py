@@ -84,6 +84,20 @@ def test_ctrl_c_ends_an_inference(before: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("heard")
+def test_ctrl_c_ends_an_inference_after_a_long_one_that_came_after_quick_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with OnnxrtRunner(session_from_onnx(parser.parse_model(LONG))) as runner:
+        for long in (0.5, 0.0):  # Neither takes half a second; the second one takes more than none.
+            monkeypatch.setattr(module, "_LONG", long)
+            runner.infer({"x": X, "n": np.array(1)})
+        send_later(0.3)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            runner.infer(FEED)
+    assert any("terminate" in text for text in causes(caught.value))
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize(
     "run",
     [
