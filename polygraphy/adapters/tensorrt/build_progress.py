@@ -32,8 +32,8 @@ _CANNOT_STOP = "TensorRT cannot be stopped; ctrl-C again ends the process"
 def build_watched(config: Any) -> Iterator[None]:
     """Show how far the build inside the block is, and end it at ctrl-C or SIGTERM.
 
-    A configuration that has a progress monitor keeps it: that one alone is told then, and decides
-    about the end.
+    A configuration that has a progress monitor keeps it: that one alone is told then what is done,
+    and decides about the end. Like with TensorRT 8.6, SIGTERM ends the process then.
 
     Raises:
         KeyboardInterrupt: ctrl-C was pressed; the build has ended.
@@ -101,7 +101,7 @@ def _handled_at_once(handler: Callable[[int, Any], Any], frame: Any) -> None:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
-        os._exit(end.code if isinstance(end.code, int) else 1)
+        os._exit(1 if isinstance(end.code, str) else int(end.code or 0))
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ finds it, and the others do to the new network what they do to any.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,9 +17,9 @@ from typing import Any
 from attrs import define, field, frozen
 
 from polygraphy.adapters.tensorrt.calibrator import CalibrationData
-from polygraphy.adapters.tensorrt.node_names import select_nodes, warn_of_unknown_layer
+from polygraphy.adapters.tensorrt.node_names import select_nodes
 from polygraphy.domain.datatype import DataType, DataTypeEntry
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.precision import PrecisionCaster, Quantizer
@@ -32,6 +32,7 @@ __all__ = [
     "casting",
     "continuing",
     "current_casting",
+    "warn_of_unknown_layer",
     "wish_named",
 ]
 
@@ -150,6 +151,11 @@ def cast_model(model: Any, job: Casting) -> Any:
         model = _cast(model, floats, kept)
     job.is_done = True
     return model
+
+
+def warn_of_unknown_layer(name: str, known: Iterable[str]) -> None:
+    """Say that a precision was asked for of a layer that there is not; see `SetLayerPrecisions`."""
+    G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known)}")
 
 
 def _kept_nodes(model: Any, keeps: set[str], only: set[str] | None) -> Collection[str]:

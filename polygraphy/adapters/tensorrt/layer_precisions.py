@@ -14,11 +14,11 @@ from polygraphy.adapters.tensorrt.casting import (
     PrecisionWish,
     continuing,
     current_casting,
+    warn_of_unknown_layer,
 )
 from polygraphy.adapters.tensorrt.datatype import as_trt_dtype
 from polygraphy.adapters.tensorrt.module import trt
 from polygraphy.adapters.tensorrt.network import NetworkParts, layers_of, parts_of, tensors_of
-from polygraphy.adapters.tensorrt.node_names import warn_of_unknown_layer
 from polygraphy.adapters.tensorrt.origins import origin_of
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import BackendError

@@ -12,10 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.domain.errors import UnknownNameError
-from polygraphy.logger import G_LOGGER
-
-__all__ = ["NodeSelection", "select_nodes", "warn_of_unknown_layer"]
+__all__ = ["NodeSelection", "select_nodes"]
 
 
 @frozen
@@ -70,11 +67,6 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
         tuple(name for name in wanted if name not in met),
         tuple(known),
     )
-
-
-def warn_of_unknown_layer(name: str, known: Iterable[str]) -> None:
-    """Say that a precision was asked for of a layer that there is not; see `SetLayerPrecisions`."""
-    G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known)}")
 
 
 def _identifier(node: Any) -> str:

@@ -130,7 +130,12 @@ finally:
 
 @pytest.mark.parametrize(
     ("action", "said", "code"),
-    [("sys.exit(143)", ["asked"], 143), ("None", ["asked", "built", "after"], 0)],
+    [
+        ("sys.exit(143)", ["asked"], 143),
+        ("sys.exit()", ["asked"], 0),
+        ("sys.exit('told')", ["asked"], 1),
+        ("None", ["asked", "built", "after"], 0),
+    ],
 )
 def test_a_build_that_cannot_be_stopped_ends_with_the_process_at_sigterm(
     action: str, said: list[str], code: int
