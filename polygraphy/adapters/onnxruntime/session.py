@@ -136,8 +136,8 @@ class SessionFromOnnx(BaseLoader):
 def load_session(
     model: bytes | str, options: SessionOptions, providers: Sequence[Provider]
 ) -> InferenceSession:
-    """Make a session of a serialised model or the path of one; ctrl-C ends that within seconds with
-    ONNX Runtime 1.31, which lets other threads of Python run meanwhile, as 1.30 does not. Errors
+    """Make a session of a serialised model or the path of one; ctrl-C ends that within seconds from
+    ONNX Runtime 1.31 on, which lets other threads of Python run meanwhile, as 1.30 does not. Errors
     are those of ONNX Runtime.
     """
 
