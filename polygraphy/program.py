@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from polygraphy import config
 from polygraphy.domain.errors import PolygraphyException, PolygraphyInternalException
 from polygraphy.logger import G_LOGGER, was_logged
+from polygraphy.termination import end_program
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_PASSED", "exit_code", "run"]
 
@@ -29,7 +30,6 @@ EXIT_PASSED = 0
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 _EXIT_BROKEN = 3
-_EXIT_TERMINATED = 143
 _UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
@@ -41,7 +41,7 @@ def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
         main: answers whether the check that it makes passed; None when it makes none.
         banner: whether the command line is logged before, and verdict and duration after.
     """
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, end_program)
     # While the interpreter ends, it would look for garbage among all that is still alive, several
     # times over.
     atexit.unregister(gc.freeze)
@@ -143,8 +143,3 @@ def _origin(error: BaseException) -> str:
         if frames
         else "-v shows more"
     )
-
-
-def _terminate(signum: int, frame: Any) -> NoReturn:
-    """End as after an exception, so that temporary files are removed."""
-    sys.exit(_EXIT_TERMINATED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Union
 
@@ -175,8 +176,9 @@ def _built(builder: Any, network: Any, config: Any) -> Any:
     )
     calibrator: Any = getattr(config, "int8_calibrator", None)
     try:
-        with watching() as reasons, tactics_kept(config), build_watched(config):
-            plan = builder.build_serialized_network(network, config)
+        with watching() as reasons, tactics_kept(config):
+            build = partial(builder.build_serialized_network, network, config)
+            plan = build_watched(config, build)
         raise_kept_errors(config)
     finally:
         if hasattr(calibrator, "free"):

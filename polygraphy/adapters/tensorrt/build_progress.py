@@ -2,8 +2,11 @@
 
 TensorRT tells a progress monitor what it does, and stops when that says so. It loses an exception
 that goes through it, so ctrl-C and SIGTERM are only noted while it builds, and handled when it has
-stopped. TensorRT 8.6 has no monitors, and builds to its end: ctrl-C ends the process the second
-time, SIGTERM at once, so that a build that takes too long can be given up.
+stopped. TensorRT 8.6 has no monitors, and builds to its end: there SIGTERM ends the process at
+once, so that a build that takes too long can be given up. A second ctrl-C does so everywhere.
+
+When it compiles a large part of a network, TensorRT may call nobody for minutes, and Python handles
+no signal: another thread hears of them.
 """
 
 from __future__ import annotations
@@ -12,25 +15,31 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Any, NoReturn, TypeVar
 
+from polygraphy.adapters.common.signals import hearing
 from polygraphy.adapters.tensorrt.capabilities import capabilities
 from polygraphy.adapters.tensorrt.module import ModuleKey, tensorrt_module
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.progress import Progress
+from polygraphy.termination import EXIT_TERMINATED, end_program
 
 __all__ = ["build_watched"]
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+T = TypeVar("T")
+
+_CAN_STOP = "stopping; ctrl-C again ends the process"
 _CANNOT_STOP = "TensorRT cannot be stopped; ctrl-C again ends the process"
 
+_PATIENCE = 5.0
+"""Seconds that a build has to stop after SIGTERM, half of those until a SIGKILL usually follows."""
 
-@contextmanager
-def build_watched(config: Any) -> Iterator[None]:
-    """Show how far the build inside the block is, and end it at ctrl-C or SIGTERM.
+
+def build_watched(config: Any, build: Callable[[], T]) -> T:
+    """Return what a build returns, show how far it is, and end it at ctrl-C or SIGTERM.
 
     A configuration that has a progress monitor keeps it: that one alone is told then what is done,
     and decides about the end. Like with TensorRT 8.6, SIGTERM ends the process then.
@@ -40,68 +49,101 @@ def build_watched(config: Any) -> Iterator[None]:
         SystemExit: or whatever else the handler of SIGTERM raises, likewise.
     """
     can_stop = capabilities().has("progress_monitor") and config.progress_monitor is None
-    with (
-        resolve(Progress).watch("Building engine") as tell,
-        _signals_noted(can_stop, tell) as noted,
-    ):
+    with resolve(Progress).watch("Building engine") as tell:
+        signals = _Signals(can_stop, tell)
         if not can_stop:
-            yield
-            return
-        monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, noted)
+            return signals.handled(build)
+        monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, signals.have_come)
         config.progress_monitor = monitor
         try:
-            yield
+            return signals.handled(build)
         finally:
             config.progress_monitor = None
 
 
-@contextmanager
-def _signals_noted(can_stop: bool, tell: Callable[[str], None]) -> Iterator[list[int]]:
-    """Note, in the list that is given, which signals came that ask for the end, and handle the
-    first of them after the block; in other threads than the first one, where none arrives, nothing.
+class _Signals:
+    """Ctrl-C and SIGTERM during a build, where Python handles them."""
 
-    Args:
-        can_stop: whether the build ends soon when one has been noted.
-        tell: is told what comes of the first one.
-    """
-    noted: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield noted
-        return
+    def __init__(self, can_stop: bool, tell: Callable[[str], None]) -> None:
+        """Take what is needed.
 
-    def note(number: int, frame: Any) -> None:
-        if number == signal.SIGTERM and not can_stop:
-            _handled_at_once(before[number], frame)
+        Args:
+            can_stop: whether the build ends soon when it is asked to.
+            tell: is told what comes of the first signal.
+        """
+        self._can_stop = can_stop
+        self._tell = tell
+        self._handlers: dict[int, Callable[[int, Any], Any]] = {}
+        self._arrived: list[int] = []
+        self._heard: list[int] = []
+        self._patience = threading.Timer(_PATIENCE, partial(_end_process, EXIT_TERMINATED))
+        self._patience.daemon = True
+
+    def have_come(self) -> bool:
+        """Tell whether one has come; from any thread."""
+        return bool(self._heard)
+
+    def handled(self, call: Callable[[], T]) -> T:
+        """Make a call, and be there for them meanwhile; afterwards, call the handler of the first.
+
+        In other threads than the first one, where none arrives, only make the call.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return call()
+        found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._handlers = {number: each for number, each in found.items() if callable(each)}
+        for number in self._handlers:
+            signal.signal(number, self._handle)
+        try:
+            return hearing(self._hear, call)
+        finally:
+            self._patience.cancel()
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
+            for number in self._arrived[:1]:
+                self._handlers[number](number, None)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        """Be the handler; in the first thread, when TensorRT calls or has ended."""
+        if self._may_wait(number):
+            self._arrived.append(number)
+        else:
+            _handle_or_end(self._handlers[number], number, frame)
+
+    def _hear(self, number: int) -> None:
+        """Do what must not wait for the first thread, in another one."""
+        handler = self._handlers.get(number)
+        if handler is None:
             return
-        noted.append(number)
-        if len(noted) == 1:
-            tell("stopping" if can_stop else _CANNOT_STOP)
-        else:  # Whoever asks again does not want to wait.
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+        if not self._may_wait(number):
+            if handler is end_program:
+                _end_process(EXIT_TERMINATED)
+            return
+        self._heard.append(number)
+        if len(self._heard) > 1:  # Whoever asks again does not want to wait.
+            _end_process(128 + number)
+        if handler is end_program:
+            self._patience.start()
+        self._tell(_CAN_STOP if self._can_stop else _CANNOT_STOP)
 
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in _ENDING}
-    before = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in before:
-        signal.signal(number, note)
+    def _may_wait(self, number: int) -> bool:
+        """Tell whether a signal is handled when the build has ended."""
+        return self._can_stop or number != signal.SIGTERM
+
+
+def _handle_or_end(handler: Callable[[int, Any], Any], number: int, frame: Any) -> None:
+    """Call a handler, and end the process if that is what it asks for."""
     try:
-        yield noted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if noted:
-            before[noted[0]](noted[0], None)
-
-
-def _handled_at_once(handler: Callable[[int, Any], Any], frame: Any) -> None:
-    """Call a handler of SIGTERM, and end the process if that is what it asks for."""
-    try:
-        handler(signal.SIGTERM, frame)
+        handler(number, frame)
     except SystemExit as end:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
-        os._exit(1 if isinstance(end.code, str) else int(end.code or 0))
+        _end_process(1 if isinstance(end.code, str) else int(end.code or 0))
+
+
+def _end_process(code: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
 
 
 @lru_cache(maxsize=8)
@@ -111,28 +153,30 @@ def _monitor_class(key: ModuleKey) -> Any:
     class Monitor(base):  # type: ignore[misc]
         """Tells what TensorRT does; called by it, from any thread."""
 
-        def __init__(self, tell: Callable[[str], None], noted: list[int]) -> None:
+        def __init__(
+            self, tell: Callable[[str], None], is_asked_to_stop: Callable[[], bool]
+        ) -> None:
             base.__init__(self)
             self._tell = tell
-            self._noted = noted
+            self._is_asked_to_stop = is_asked_to_stop
             self._steps: dict[str, int] = {}
 
         def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
             """Begin a part of the build."""
             self._steps[phase_name] = num_steps
-            self._tell_unless_noted(phase_name)
+            self._tell_unless_stopping(phase_name)
 
         def step_complete(self, phase_name: str, step: int) -> bool:
             """Take a step in it; return whether the build goes on."""
             steps = self._steps.get(phase_name, 0)
-            self._tell_unless_noted(f"{phase_name} ({step + 1} of {steps})")
-            return not self._noted
+            self._tell_unless_stopping(f"{phase_name} ({step + 1} of {steps})")
+            return not self._is_asked_to_stop()
 
         def phase_finish(self, phase_name: str) -> None:
             """End that part."""
 
-        def _tell_unless_noted(self, part: str) -> None:
-            if not self._noted:
+        def _tell_unless_stopping(self, part: str) -> None:
+            if not self._is_asked_to_stop():
                 self._tell(part)
 
     return Monitor

@@ -79,7 +79,7 @@ def test_a_signal_ends_a_build(
     whole = RecordingProgress()
     with bind(Progress, whole):
         assert _build(mlp_path).nbytes > 0  # Nothing is left of it.
-    assert progress.jobs[0].parts[1:] == ["stopping"]
+    assert "stopping; ctrl-C again ends the process" in progress.jobs[0].parts
     assert len(progress.jobs[0].parts) < len(whole.jobs[0].parts)
     assert "BuildCanceled" in capsys.readouterr().out
 
@@ -88,8 +88,7 @@ def test_a_signal_ends_a_build(
 def test_a_monitor_of_the_user_stays(rtx: Any) -> None:
     own = SimpleNamespace()
     config = SimpleNamespace(progress_monitor=own)
-    with build_watched(config):
-        assert config.progress_monitor is own
+    assert build_watched(config, lambda: config.progress_monitor) is own
     assert config.progress_monitor is own
 
 
@@ -98,15 +97,15 @@ OLD = SimpleNamespace(__version__="8.6.0")
 
 @pytest.mark.usefixtures("heard")
 def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
-    ended, progress = False, RecordingProgress()
-    with (
-        bind(Progress, progress),
-        using(OLD),
-        pytest.raises(KeyboardInterrupt),
-        build_watched(SimpleNamespace()),
-    ):
+    ended: list[bool] = []
+
+    def build() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        ended = True
+        ended.append(True)
+
+    progress = RecordingProgress()
+    with bind(Progress, progress), using(OLD), pytest.raises(KeyboardInterrupt):
+        build_watched(SimpleNamespace(), build)
     assert ended
     assert progress.jobs[0].parts == ["TensorRT cannot be stopped; ctrl-C again ends the process"]
 
@@ -117,12 +116,15 @@ from types import SimpleNamespace
 from polygraphy.adapters.tensorrt.module import using
 from polygraphy.adapters.tensorrt.build_progress import build_watched
 
+def build():
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("built")
+
 old = SimpleNamespace(__version__="8.6.0")
 signal.signal(signal.SIGTERM, lambda number, frame: print("asked") or {action})
 try:
-    with using(old), build_watched(SimpleNamespace()):
-        os.kill(os.getpid(), signal.SIGTERM)
-        print("built")
+    with using(old):
+        build_watched(SimpleNamespace(), build)
 finally:
     print("after")
 """
@@ -144,3 +146,55 @@ def test_a_build_that_cannot_be_stopped_ends_with_the_process_at_sigterm(
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.returncode) == (said, code), done.stderr
+
+
+SILENT = """
+import hashlib, os, signal, sys, threading, time
+from types import SimpleNamespace
+from polygraphy import program
+from polygraphy.adapters.tensorrt import build_progress
+from polygraphy.adapters.tensorrt.capabilities import capabilities
+from polygraphy.adapters.tensorrt.module import using
+
+def build():
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # Half an hour, in which nothing is called.
+
+def send():
+    for number in {numbers}:
+        time.sleep(0.2)
+        os.kill(os.getpid(), number)
+
+class Module(SimpleNamespace):
+    class IProgressMonitor:
+        pass
+
+def main():
+    module = Module(__version__="1") if {can_stop} else SimpleNamespace(__version__="8.6.0")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    build_progress._PATIENCE = 0.1
+    with using(module):
+        print(capabilities().has("progress_monitor"))
+        threading.Thread(target=send, daemon=True).start()
+        build_progress.build_watched(SimpleNamespace(progress_monitor=None), build)
+
+program.run(main, banner=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("can_stop", "numbers", "code"),
+    [
+        (False, [signal.SIGTERM], 143),
+        (False, [signal.SIGINT, signal.SIGINT], 130),
+        (True, [signal.SIGTERM], 143),
+        (True, [signal.SIGINT, signal.SIGTERM], 143),
+        (True, [signal.SIGINT, signal.SIGINT], 130),
+    ],
+)
+def test_a_build_that_calls_nobody_can_be_given_up(
+    can_stop: bool, numbers: list[int], code: int
+) -> None:
+    program = SILENT.format(can_stop=can_stop, numbers=[int(number) for number in numbers])
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout.split(), done.returncode) == ([str(can_stop)], code), done.stderr
