@@ -1,7 +1,7 @@
-"""Errors in functions of Python that TensorRT calls while it builds.
+"""Errors in functions of Python that TensorRT calls.
 
 An exception must not travel through TensorRT: it would be lost there, or end the process. So it is
-kept with the object whose method was called, and raised when the build is over.
+kept with the object whose method was called, and raised when TensorRT has ended.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.errors import mark_as_logged
 
-__all__ = ["guarded", "raise_kept_errors"]
+__all__ = ["guarded", "raise_kept_error", "raise_kept_errors"]
 
 _KEPT = "_polygraphy_error"
 _CALLED_BY_BUILDS = ("int8_calibrator", "algorithm_selector")
@@ -33,7 +33,7 @@ def guarded(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 return answer
             try:
                 return method(self, *args)
-            except BaseException as error:  # ctrl-C, too, is for whoever waits for the build
+            except BaseException as error:  # ctrl-C, too, is for whoever waits for TensorRT
                 setattr(self, _KEPT, error)
                 if isinstance(error, Exception):
                     G_LOGGER.error(f"{type(error).__name__}: {error}")
@@ -55,8 +55,12 @@ def raise_kept_errors(config: Any) -> None:
         config: the ``IBuilderConfig`` of the build.
     """
     for attribute in _CALLED_BY_BUILDS:
-        called = getattr(config, attribute, None)
-        error = getattr(called, _KEPT, None)
-        if error is not None:
-            setattr(called, _KEPT, None)
-            raise error
+        raise_kept_error(getattr(config, attribute, None))
+
+
+def raise_kept_error(called: Any) -> None:
+    """Raise what went wrong in a method of an object, as it was, if anything did."""
+    error = getattr(called, _KEPT, None)
+    if error is not None:
+        setattr(called, _KEPT, None)
+        raise error

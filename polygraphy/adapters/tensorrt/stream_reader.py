@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 from polygraphy.adapters.common.paths import readable_file, translated_os_errors
+from polygraphy.adapters.tensorrt.callbacks import guarded, raise_kept_error
 from polygraphy.adapters.tensorrt.capabilities import capabilities, require
 from polygraphy.adapters.tensorrt.module import trt
 
@@ -16,6 +17,8 @@ _WHENCE = {"SET": io.SEEK_SET, "CUR": io.SEEK_CUR, "END": io.SEEK_END}
 
 def FileReader(filepath: str, BaseClass: Any = None) -> Any:
     """Return a stream reader for `Runtime.deserialize_cuda_engine`, a context manager.
+
+    An error while TensorRT reads is the end of the file for it, and raised where the block ends.
 
     Args:
         filepath: the plan.
@@ -42,9 +45,11 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
             with translated_os_errors(path, "open"):
                 self._stream = path.open("rb")
 
+        @guarded(b"")
         def read(self, size: int, stream: int | None = None) -> bytes:
             """Return the next `size` bytes, fewer at the end of the file."""
-            return self._stream.read(size)
+            with translated_os_errors(path, "read"):
+                return self._stream.read(size)
 
         def free(self) -> None:
             """Close the file."""
@@ -55,6 +60,7 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
 
         def __exit__(self, *exc_info: object) -> None:
             self.free()
+            raise_kept_error(self)
 
     if not is_v2:
         return Reader()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,6 @@ def test_a_plan_is_read_in_any_order(tmp_path: Path) -> None:
         assert reader.seek(1, where.CUR)
         assert reader.read(1, 0) == b"2"
         assert not reader.seek(-5, where.SET)
-    with pytest.raises(ValueError, match="closed"):
-        reader.read(1, 0)
 
 
 def test_a_plan_is_read_from_start_to_end_where_readers_cannot_seek(tmp_path: Path) -> None:
@@ -45,6 +44,34 @@ def test_a_plan_is_read_from_start_to_end_where_readers_cannot_seek(tmp_path: Pa
         assert reader.read(6) == b"012345"
         assert reader.read(6) == b"6789"
         assert not hasattr(reader, "seek")
+
+
+@pytest.mark.parametrize(
+    ("reason", "raised"),
+    [(OSError(5, "Input/output error"), FileError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_an_error_of_reading_does_not_go_through_tensorrt(
+    reason: BaseException,
+    raised: type[BaseException],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Base:
+        """Stands for IStreamReader."""
+
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise reason
+
+    path = tmp_path / "x.engine"
+    path.write_bytes(b"0123456789")
+    monkeypatch.setattr(Path, "open", lambda *args: Failing())
+    told = "Could not read .*x.engine: Input/output error" if raised is FileError else None
+    with using(named_module("10.0.1")):
+        reader = FileReader(str(path), Base)
+        with pytest.raises(raised, match=told), reader:
+            assert reader.read(6) == b""
+            raise AssertionError("TensorRT made no engine of nothing.")
 
 
 def test_where_there_are_no_readers_the_error_says_so(tmp_path: Path) -> None:
