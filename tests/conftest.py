@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ _BUILDERS: dict[str, Callable[[Path], None]] = {
 }
 
 _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
+
+# A shell has commands that it starts in the background ignore ctrl-C, and all that they start. What it
+# does is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow machine is no failure: no example has a time limit. Where CI is set, hypothesis' own profile
 # holds, which has none either and takes the same examples every time.

@@ -45,7 +45,6 @@ def test_in_another_thread_a_call_is_only_made() -> None:
     assert made == [3]
 
 
-@pytest.mark.usefixtures("heard")
 def test_ctrl_c_cancels_a_call() -> None:
     cancelled = threading.Event()
     send_later(0.1)
@@ -54,7 +53,7 @@ def test_ctrl_c_cancels_a_call() -> None:
     assert cancelled.is_set()
 
 
-@pytest.mark.usefixtures("heard")
+@pytest.mark.usefixtures("sigterm_ends")
 def test_sigterm_does_where_a_handler_is_set() -> None:
     cancelled = threading.Event()
     send_later(0.1, signal.SIGTERM)
@@ -73,7 +72,6 @@ def test_a_handler_of_the_user_decides_what_ctrl_c_does() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("heard")
 def test_who_heard_of_signals_before_still_does() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

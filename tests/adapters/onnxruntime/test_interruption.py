@@ -32,7 +32,6 @@ def causes(error: BaseException | None) -> list[str]:
     tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 31),
     reason="before version 1.31, ONNX Runtime lets no other thread run while it loads a model",
 )
-@pytest.mark.usefixtures("heard")
 def test_ctrl_c_ends_the_loading_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that ONNX Runtime 1.31 takes seconds to load, and 1.32 a third of one until it last
     looks whether it is to stop; ctrl-C comes before.
@@ -70,7 +69,6 @@ X = np.ones(2, np.float32)
 FEED = {"x": X, "n": np.array(5_000_000)}
 
 
-@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("before", [0, 3])
 def test_ctrl_c_ends_an_inference(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one, and each after one that took long."""
@@ -85,7 +83,6 @@ def test_ctrl_c_ends_an_inference(before: int, monkeypatch: pytest.MonkeyPatch) 
         assert runner.infer({"x": X, "n": np.array(1)})["y"].tolist() == [1, 1]
 
 
-@pytest.mark.usefixtures("heard")
 def test_ctrl_c_ends_an_inference_after_a_long_one_that_came_after_quick_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -99,7 +96,6 @@ def test_ctrl_c_ends_an_inference_after_a_long_one_that_came_after_quick_ones(
     assert any("terminate" in text for text in causes(caught.value))
 
 
-@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize(
     "run",
     [

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.fake import RecordingProgress
+from polygraphy.adapters.tensorrt import build_progress
 from polygraphy.adapters.tensorrt.build_progress import build_watched
 from polygraphy.adapters.tensorrt.module import using
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
@@ -64,13 +65,18 @@ def test_the_parts_of_a_build_are_told(mlp_path: str) -> None:
     assert any(part.endswith(")") and " of " in part for part in job.parts)
 
 
-@pytest.mark.usefixtures("rtx", "heard")
+@pytest.mark.usefixtures("rtx", "sigterm_ends")
 @pytest.mark.parametrize(
     ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )
 def test_a_signal_ends_a_build(
-    number: int, raised: type[BaseException], mlp_path: str, capsys: pytest.CaptureFixture[str]
+    number: int,
+    raised: type[BaseException],
+    mlp_path: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(build_progress, "_PATIENCE", 600.0)
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     progress = Signalling(number)
     with bind(Progress, progress), pytest.raises(raised):
@@ -95,7 +101,6 @@ def test_a_monitor_of_the_user_stays(rtx: Any) -> None:
 OLD = SimpleNamespace(__version__="8.6.0")
 
 
-@pytest.mark.usefixtures("heard")
 def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
     ended: list[bool] = []
 
