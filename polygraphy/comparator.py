@@ -1,60 +1,63 @@
 """Running models in several backends, and comparing what comes out."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.application.comparator import Comparator
-from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.compare import (
-    BaseCompareFunc,
-    BiasCompareFunc,
-    BiasResult,
-    BiasThreshold,
-    CompareResult,
-    CosineSimilarityCompareFunc,
-    CosineSimilarityResult,
-    CosineSimilarityThreshold,
-    ErrorDistributionCompareFunc,
-    ErrorDistributionResult,
-    ErrorDistributionThreshold,
-    IndicesCompareFunc,
-    IndicesResult,
-    L2CompareFunc,
-    L2Result,
-    L2Threshold,
-    LpipsThreshold,
-    NonFiniteCompareFunc,
-    NonFiniteResult,
-    NonFiniteThreshold,
-    NormalizedL2CompareFunc,
-    NormalizedL2Result,
-    NormalizedL2Threshold,
-    OutputCompareResult,
-    PerceptualMetricsCompareFunc,
-    PerceptualMetricsResult,
-    PsnrCompareFunc,
-    PsnrResult,
-    PsnrThreshold,
-    SimpleCompareFunc,
-    SnrCompareFunc,
-    SnrResult,
-    SnrThreshold,
-    SqnrCompareFunc,
-    SqnrResult,
-    SqnrThreshold,
-    TopKCompareFunc,
-    TopKResult,
-    TopKThreshold,
-    UlpCompareFunc,
-    UlpResult,
-    UlpThreshold,
-)
-from polygraphy.domain.loading import StreamingDataLoader
-from polygraphy.domain.postprocess import BasePostprocessFunc, TopKPostprocessFunc
-from polygraphy.domain.results import IterationResult, RunResults
-from polygraphy.domain.synthesis import DataLoader
-from polygraphy.domain.threshold import Threshold
 from polygraphy.domain.tolerance import Tolerance
+from polygraphy.mod.deferred import deferred_names
+
+if TYPE_CHECKING:
+    from polygraphy.application.comparator import Comparator
+    from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+    from polygraphy.domain.compare import (
+        BaseCompareFunc,
+        BiasCompareFunc,
+        BiasResult,
+        BiasThreshold,
+        CompareResult,
+        CosineSimilarityCompareFunc,
+        CosineSimilarityResult,
+        CosineSimilarityThreshold,
+        ErrorDistributionCompareFunc,
+        ErrorDistributionResult,
+        ErrorDistributionThreshold,
+        IndicesCompareFunc,
+        IndicesResult,
+        L2CompareFunc,
+        L2Result,
+        L2Threshold,
+        LpipsThreshold,
+        NonFiniteCompareFunc,
+        NonFiniteResult,
+        NonFiniteThreshold,
+        NormalizedL2CompareFunc,
+        NormalizedL2Result,
+        NormalizedL2Threshold,
+        OutputCompareResult,
+        PerceptualMetricsCompareFunc,
+        PerceptualMetricsResult,
+        PsnrCompareFunc,
+        PsnrResult,
+        PsnrThreshold,
+        SimpleCompareFunc,
+        SnrCompareFunc,
+        SnrResult,
+        SnrThreshold,
+        SqnrCompareFunc,
+        SqnrResult,
+        SqnrThreshold,
+        TopKCompareFunc,
+        TopKResult,
+        TopKThreshold,
+        UlpCompareFunc,
+        UlpResult,
+        UlpThreshold,
+    )
+    from polygraphy.domain.loading import StreamingDataLoader
+    from polygraphy.domain.postprocess import BasePostprocessFunc, TopKPostprocessFunc
+    from polygraphy.domain.results import IterationResult, RunResults
+    from polygraphy.domain.synthesis import DataLoader
+    from polygraphy.domain.threshold import Threshold
 
 __all__ = [
     "AccuracyResult",
@@ -117,26 +120,50 @@ __all__ = [
 
 SimpleThreshold = Tolerance
 
+_ELSEWHERE = {
+    "AccuracyResult": "polygraphy.domain.accuracy",
+    "AccuracyResults": "polygraphy.domain.accuracy",
+    "BasePostprocessFunc": "polygraphy.domain.postprocess",
+    "Comparator": "polygraphy.application.comparator",
+    "DataLoader": "polygraphy.domain.synthesis",
+    "IterationResult": "polygraphy.domain.results",
+    "RunResults": "polygraphy.domain.results",
+    "StreamingDataLoader": "polygraphy.domain.loading",
+    "Threshold": "polygraphy.domain.threshold",
+    "TopKPostprocessFunc": "polygraphy.domain.postprocess",
+}
+
+__getattr__ = deferred_names(
+    globals(),
+    {name: _ELSEWHERE.get(name, "polygraphy.domain.compare") for name in __all__},
+)
+
 
 class CompareFunc:
     """The comparison functions under their old names, which warn."""
 
     @staticmethod
     @mod.deprecate("2.0", "SimpleCompareFunc", name="CompareFunc.simple")
-    def simple(*args: Any, **kwargs: Any) -> SimpleCompareFunc:
+    def simple(*args: Any, **kwargs: Any) -> "SimpleCompareFunc":
         """Return a `SimpleCompareFunc`, whose parameters these are."""
+        from polygraphy.domain.compare import SimpleCompareFunc
+
         return SimpleCompareFunc(*args, **kwargs)
 
     @staticmethod
     @mod.deprecate("2.0", "IndicesCompareFunc", name="CompareFunc.indices")
-    def indices(*args: Any, **kwargs: Any) -> IndicesCompareFunc:
+    def indices(*args: Any, **kwargs: Any) -> "IndicesCompareFunc":
         """Return an `IndicesCompareFunc`, whose parameters these are."""
+        from polygraphy.domain.compare import IndicesCompareFunc
+
         return IndicesCompareFunc(*args, **kwargs)
 
     @staticmethod
     @mod.deprecate("2.0", "PerceptualMetricsCompareFunc", name="CompareFunc.perceptual_metrics")
-    def perceptual_metrics(*args: Any, **kwargs: Any) -> PerceptualMetricsCompareFunc:
+    def perceptual_metrics(*args: Any, **kwargs: Any) -> "PerceptualMetricsCompareFunc":
         """Return a `PerceptualMetricsCompareFunc`, whose parameters these are."""
+        from polygraphy.domain.compare import PerceptualMetricsCompareFunc
+
         return PerceptualMetricsCompareFunc(*args, **kwargs)
 
 
@@ -145,6 +172,8 @@ class PostprocessFunc:
 
     @staticmethod
     @mod.deprecate("2.0", "TopKPostprocessFunc", name="PostprocessFunc.top_k")
-    def top_k(*args: Any, **kwargs: Any) -> TopKPostprocessFunc:
+    def top_k(*args: Any, **kwargs: Any) -> "TopKPostprocessFunc":
         """Return a `TopKPostprocessFunc`, whose parameters these are."""
+        from polygraphy.domain.postprocess import TopKPostprocessFunc
+
         return TopKPostprocessFunc(*args, **kwargs)

@@ -1,17 +1,23 @@
-"""The published face of the use cases around running and comparing."""
+"""The published face of the use cases around running and comparing; a program that only runs models
+does not import what compares.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from polygraphy.application import accuracy, inference, layerwise, postprocessing, validation
-from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.application import inference
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.postprocess import BasePostprocessFunc
 from polygraphy.domain.results import RunResults
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.runner import Runner
+
+if TYPE_CHECKING:
+    from polygraphy.application.accuracy import Runs
+    from polygraphy.application.layerwise import MakeRunner
+    from polygraphy.domain.accuracy import AccuracyResults
+    from polygraphy.domain.postprocess import BasePostprocessFunc
 
 __all__ = ["Comparator"]
 
@@ -111,7 +117,7 @@ class Comparator:
 
     @staticmethod
     def run_layerwise(
-        make_runners: Sequence[layerwise.MakeRunner],
+        make_runners: Sequence[MakeRunner],
         model: Any,
         data_loader: Any = None,
         exclude_outputs: Sequence[str] | None = None,
@@ -146,7 +152,9 @@ class Comparator:
             BackendError: a backend could not load or run the model.
         """
         data = DataLoader() if data_loader is None else data_loader
-        return layerwise.stream_layerwise(
+        from polygraphy.application.layerwise import stream_layerwise
+
+        return stream_layerwise(
             make_runners,
             model,
             data() if callable(data) else data,
@@ -159,11 +167,13 @@ class Comparator:
     @staticmethod
     def default_comparisons(run_results: RunResults) -> list[tuple[int, int]]:
         """Return the pairs that are compared unless others are given: each run with the next."""
-        return accuracy.default_comparisons(len(run_results))
+        from polygraphy.application.accuracy import default_comparisons
+
+        return default_comparisons(len(run_results))
 
     @staticmethod
     def compare_accuracy(
-        run_results: accuracy.Runs,
+        run_results: Runs,
         fail_fast: bool | None = None,
         comparisons: Sequence[tuple[int, int]] | None = None,
         compare_func: Any = None,
@@ -200,7 +210,9 @@ class Comparator:
                 verdicts have no average.
             InconclusiveError: there is nothing to compare.
         """
-        return accuracy.compare_accuracy(
+        from polygraphy.application.accuracy import compare_accuracy
+
+        return compare_accuracy(
             run_results,
             fail_fast=bool(fail_fast),
             comparisons=comparisons,
@@ -229,7 +241,9 @@ class Comparator:
         Raises:
             UsageError: the function answers with something else.
         """
-        return postprocessing.postprocess(run_results, postprocess_func)
+        from polygraphy.application.postprocessing import postprocess
+
+        return postprocess(run_results, postprocess_func)
 
     @staticmethod
     def validate(
@@ -250,6 +264,8 @@ class Comparator:
             For results whether they are valid. For a stream the stream again, checked while it
             passes, which raises CheckFailedError; for a list the list of what comes of its members.
         """
+        from polygraphy.application import validation
+
         how = {
             "check_inf": bool(check_inf),
             "check_nan": check_nan is not False,

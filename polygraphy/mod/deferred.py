@@ -14,7 +14,7 @@ __all__ = ["deferred_names"]
 
 
 def deferred_names(namespace: dict[str, Any], names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module.
+    """Return the ``__getattr__`` of a module, and have `dir` list the names, too.
 
     Args:
         namespace: the module's `globals()`, in which a name is kept once it was asked for.
@@ -29,4 +29,5 @@ def deferred_names(namespace: dict[str, Any], names: Mapping[str, str]) -> Calla
         value = namespace[name] = getattr(import_module(names[name]), name)
         return value
 
+    namespace["__dir__"] = lambda: sorted({*namespace, *names})
     return __getattr__

@@ -476,6 +476,7 @@ def test_the_public_names_are_these(name: str) -> None:
     module = importlib.import_module(name)
     assert sorted(module.__all__) == sorted(PUBLISHED[name])
     assert len(set(module.__all__)) == len(module.__all__)
+    assert set(PUBLISHED[name]) <= set(dir(module))  # Shells complete from it.
     for symbol in PUBLISHED[name]:
         assert hasattr(module, symbol)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from io import RawIOBase
 from typing import TypeVar
 
 __all__ = ["hearing"]
@@ -36,8 +36,7 @@ def hearing(hear: Callable[[int], None], call: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return call()
-    heard, written = socket.socketpair()
-    written.setblocking(False)
+    heard, written = _pipe()
     before = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
     listener = threading.Thread(target=_listen, args=(heard, before, hear), daemon=True)
     listener.start()
@@ -53,8 +52,22 @@ def hearing(hear: Callable[[int], None], call: Callable[[], T]) -> T:
         heard.close()
 
 
-def _listen(heard: socket.socket, others: int, hear: Callable[[int], None]) -> None:
-    while numbers := heard.recv(16):
+def _pipe() -> tuple[RawIOBase, RawIOBase]:
+    """Return two ends, of which the second one takes signals and never blocks."""
+    if os.name == "posix":
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        return os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0)
+    import socket  # The only thing that Windows writes signals to; importing it takes a while.
+
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    with reader, writer:
+        return reader.makefile("rb", 0), writer.makefile("wb", 0)
+
+
+def _listen(heard: RawIOBase, others: int, hear: Callable[[int], None]) -> None:
+    while numbers := heard.read(16):
         if others != _NONE:  # Such as an event loop, which hears of signals in the same way.
             with suppress(OSError):
                 os.write(others, numbers)

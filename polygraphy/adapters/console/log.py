@@ -1,22 +1,23 @@
 """Tells a run as log lines.
 
 What a line does not show is not computed: every statistic is asked for only when its line will be
-written.
+written. What tells of comparisons is imported when there is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polygraphy.adapters.console import verdicts
-from polygraphy.domain.accuracy import AccuracyResult, PairResult
-from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.validation import OutputValidity
 from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy import AccuracyResult, PairResult
 
 __all__ = ["LogConsole"]
 
@@ -91,6 +92,8 @@ class LogConsole:
             self._tell(pair)
 
     def _tell(self, pair: PairResult) -> None:
+        from polygraphy.adapters.console import verdicts
+
         with G_LOGGER.indent():
             if pair.iteration > 0:
                 G_LOGGER.info(
@@ -102,6 +105,8 @@ class LogConsole:
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         """All iterations of all pairs of runs were compared."""
+        from polygraphy.adapters.console import verdicts
+
         verdicts.log_summary(result)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
@@ -173,6 +178,8 @@ def _device_spread(times: Sequence[DeviceTimes]) -> str:
 
 def _percentiles(seconds: Sequence[float]) -> str:
     """Return mean and percentiles in milliseconds."""
+    from polygraphy.domain.arithmetic import summarize
+
     summary = summarize(np.array(seconds) * 1000, quantiles=(0.5, 0.9, 0.99))
     facts = {"mean": summary.mean, **{f"p{q * 100:g}": t for q, t in summary.quantiles.items()}}
     return ", ".join(f"{name}={value:.4g}" for name, value in facts.items())
