@@ -151,9 +151,9 @@ class Comparator:
             InputError: the data do not fit the model.
             BackendError: a backend could not load or run the model.
         """
-        data = DataLoader() if data_loader is None else data_loader
         from polygraphy.application.layerwise import stream_layerwise
 
+        data = DataLoader() if data_loader is None else data_loader
         return stream_layerwise(
             make_runners,
             model,
