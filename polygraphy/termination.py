@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any, NoReturn
 
-__all__ = ["EXIT_TERMINATED", "end_program"]
+__all__ = ["end_program"]
 
-EXIT_TERMINATED = 143
+_EXIT_TERMINATED = 143
 
 
 def end_program(number: int, frame: Any) -> NoReturn:
@@ -15,4 +15,4 @@ def end_program(number: int, frame: Any) -> NoReturn:
 
     Whoever finds this one set knows that nothing but the end of the process is asked for.
     """
-    sys.exit(EXIT_TERMINATED)
+    sys.exit(_EXIT_TERMINATED)

@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from io import RawIOBase
 from typing import TypeVar
 
 __all__ = ["hearing"]
@@ -34,10 +33,11 @@ def hearing(hear: Callable[[int], None], call: Callable[[], T]) -> T:
         call: gives up Python's lock while it waits. In other threads than the first, where no
             signal is handled, it is only made.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         return call()
-    heard, written = _pipe()
-    before = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+    heard, written = os.pipe()
+    os.set_blocking(written, False)
+    before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
     listener = threading.Thread(target=_listen, args=(heard, before, hear), daemon=True)
     listener.start()
     try:
@@ -47,27 +47,13 @@ def hearing(hear: Callable[[int], None], call: Callable[[], T]) -> T:
             signal.set_wakeup_fd(before)
     finally:
         signal.set_wakeup_fd(before)  # The handler may have raised before the first time.
-        written.close()
+        os.close(written)
         listener.join()
-        heard.close()
+        os.close(heard)
 
 
-def _pipe() -> tuple[RawIOBase, RawIOBase]:
-    """Return two ends, of which the second one takes signals and never blocks."""
-    if os.name == "posix":
-        reading, writing = os.pipe()
-        os.set_blocking(writing, False)
-        return os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0)
-    import socket  # The only thing that Windows writes signals to; importing it takes a while.
-
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-    with reader, writer:
-        return reader.makefile("rb", 0), writer.makefile("wb", 0)
-
-
-def _listen(heard: RawIOBase, others: int, hear: Callable[[int], None]) -> None:
-    while numbers := heard.read(16):
+def _listen(heard: int, others: int, hear: Callable[[int], None]) -> None:
+    while numbers := os.read(heard, 16):
         if others != _NONE:  # Such as an event loop, which hears of signals in the same way.
             with suppress(OSError):
                 os.write(others, numbers)

@@ -25,7 +25,7 @@ from polygraphy.adapters.tensorrt.capabilities import capabilities
 from polygraphy.adapters.tensorrt.module import ModuleKey, tensorrt_module
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.progress import Progress
-from polygraphy.termination import EXIT_TERMINATED, end_program
+from polygraphy.termination import end_program
 
 __all__ = ["build_watched"]
 
@@ -74,9 +74,9 @@ class _Signals:
         self._can_stop = can_stop
         self._tell = tell
         self._handlers: dict[int, Callable[[int, Any], Any]] = {}
-        self._arrived: list[int] = []
-        self._heard: list[int] = []
-        self._patience = threading.Timer(_PATIENCE, partial(_end_process, EXIT_TERMINATED))
+        self._first: int | None = None  # As the first thread knows, which is to handle it.
+        self._heard: list[int] = []  # All of them, as soon as they have come.
+        self._patience = threading.Timer(_PATIENCE, partial(_end_as_by, signal.SIGTERM))
         self._patience.daemon = True
 
     def have_come(self) -> bool:
@@ -100,28 +100,26 @@ class _Signals:
             self._patience.cancel()
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
-            for number in self._arrived[:1]:
-                self._handlers[number](number, None)
+            if self._first is not None:
+                self._handlers[self._first](self._first, None)
 
     def _handle(self, number: int, frame: Any) -> None:
         """Be the handler; in the first thread, when TensorRT calls or has ended."""
-        if self._may_wait(number):
-            self._arrived.append(number)
-        else:
+        if not self._may_wait(number):
             _handle_or_end(self._handlers[number], number, frame)
+        elif self._first is None:
+            self._first = number
 
     def _hear(self, number: int) -> None:
         """Do what must not wait for the first thread, in another one."""
         handler = self._handlers.get(number)
-        if handler is None:
-            return
-        if not self._may_wait(number):
-            if handler is end_program:
-                _end_process(EXIT_TERMINATED)
-            return
+        if handler is end_program and not self._may_wait(number):
+            _end_as_by(number)
+        if handler is None or not self._may_wait(number):
+            return  # A handler of the user's may only want to note something, in the first thread.
         self._heard.append(number)
         if len(self._heard) > 1:  # Whoever asks again does not want to wait.
-            _end_process(128 + number)
+            _end_as_by(number)
         if handler is end_program:
             self._patience.start()
         self._tell(_CAN_STOP if self._can_stop else _CANNOT_STOP)
@@ -137,6 +135,11 @@ def _handle_or_end(handler: Callable[[int, Any], Any], number: int, frame: Any) 
         handler(number, frame)
     except SystemExit as end:
         _end_process(1 if isinstance(end.code, str) else int(end.code or 0))
+
+
+def _end_as_by(number: int) -> NoReturn:
+    """End the process with the exit code that shells give one that a signal has ended."""
+    _end_process(128 + number)
 
 
 def _end_process(code: int) -> NoReturn:

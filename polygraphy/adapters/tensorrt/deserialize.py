@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from polygraphy.adapters.tensorrt.callbacks import raise_kept_error
 from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.given import given
 from polygraphy.adapters.tensorrt.gpu import require_gpu
@@ -58,7 +59,7 @@ def deserialized(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> An
     """Return the engine in a plan.
 
     Args:
-        plan: the plan, as anything that has a buffer.
+        plan: the plan, as anything that has a buffer, or a stream reader.
         runtime: the `tensorrt.Runtime`, or a loader of it; None for a new one.
         dla_strategy: a `DLAWorkspaceAllocationStrategy`, or its name, for the runtime.
 
@@ -78,6 +79,7 @@ def deserialized(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> An
         )
     with watching() as reasons:
         engine = made.deserialize_cuda_engine(plan)
+        raise_kept_error(plan)  # A plan may be a `FileReader`.
         if engine is None:
             caps = capabilities()
             raise reasons.failed(

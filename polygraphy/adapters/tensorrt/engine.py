@@ -80,7 +80,8 @@ class EngineFromBytes(BaseLoader):
         """Take the plan.
 
         Args:
-            serialized_engine: bytes, or anything else that has a buffer, or a loader of either.
+            serialized_engine: bytes, anything else that has a buffer, a `FileReader`, or a loader
+                of any.
             runtime: the `tensorrt.Runtime`, or a loader of it; a new one unless given.
             dla_workspace_allocation_strategy: the strategy of that runtime.
         """

@@ -18,7 +18,8 @@ _WHENCE = {"SET": io.SEEK_SET, "CUR": io.SEEK_CUR, "END": io.SEEK_END}
 def FileReader(filepath: str, BaseClass: Any = None) -> Any:
     """Return a stream reader for `Runtime.deserialize_cuda_engine`, a context manager.
 
-    An error while TensorRT reads is the end of the file for it, and raised where the block ends.
+    An error while TensorRT reads is the end of the file for it, and raised by `EngineFromBytes` or,
+    where that is not used, when the block ends.
 
     Args:
         filepath: the plan.

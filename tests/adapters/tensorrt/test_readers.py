@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from polygraphy.adapters.tensorrt.module import using
-from polygraphy.backend.trt import FileReader, LoadRuntime
+from polygraphy.backend.trt import EngineFromBytes, FileReader, LoadRuntime
 from polygraphy.domain.errors import BackendError, FileError
 from tests.support.tensorrt_names import named_module
 
 
-def test_a_plan_is_read_in_any_order(tmp_path: Path) -> None:
+def test_a_plan_is_read_in_any_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     class Base:
         """Stands for IStreamReaderV2, of which none is made without a driver."""
 
@@ -32,6 +33,8 @@ def test_a_plan_is_read_in_any_order(tmp_path: Path) -> None:
         assert reader.seek(1, where.CUR)
         assert reader.read(1, 0) == b"2"
         assert not reader.seek(-5, where.SET)
+    assert reader.read(1, 0) == b""
+    assert "closed" in capsys.readouterr().out
 
 
 def test_a_plan_is_read_from_start_to_end_where_readers_cannot_seek(tmp_path: Path) -> None:
@@ -72,6 +75,10 @@ def test_an_error_of_reading_does_not_go_through_tensorrt(
         with pytest.raises(raised, match=told), reader:
             assert reader.read(6) == b""
             raise AssertionError("TensorRT made no engine of nothing.")
+        reader = FileReader(str(path), Base)
+        runtime = SimpleNamespace(deserialize_cuda_engine=lambda plan: plan.read(6) or None)
+        with pytest.raises(raised, match=told):
+            EngineFromBytes(reader, runtime)()
 
 
 def test_where_there_are_no_readers_the_error_says_so(tmp_path: Path) -> None:
