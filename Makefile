@@ -8,7 +8,7 @@ TEST_ALL_VENV := .venv-test-all
 PIP := -m pip --disable-pip-version-check --quiet
 OTHER_PYTHONS := python3.10 python3.13
 
-.PHONY: demo test test-all test-versions check golden bench clean
+.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden bench clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -17,34 +17,49 @@ demo:
 
 test:
 	$(PYTHON) -m venv --clear $(TEST_VENV)
-	$(TEST_VENV)/bin/python $(PIP) install --editable '.[test]'
+	$(TEST_VENV)/bin/python $(PIP) install --no-compile --editable '.[test]'
 	@$(MAKE) --no-print-directory check BIN=$(TEST_VENV)/bin
-
-# The tests that use TensorFlow, PyTorch, TensorRT-RTX or a browser, with these installed: gigabytes. Pytest's first lines
-# say which of them this platform has.
-test-all:
-	$(PYTHON) -m venv --clear $(TEST_ALL_VENV)
-	$(TEST_ALL_VENV)/bin/python $(PIP) install --editable '.[test,test-all]' || \
-		{ echo "test-all: its packages could not be installed: pip says above which one is missing here"; exit 1; }
-	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 -m "extra and not packaging"
 
 # All checks in an environment that exists: make check BIN=/path/to/venv/bin
 BIN ?= $(TEST_VENV)/bin
-check:
+# SELECT='-m "not extra"' and the like chooses tests.
+SELECT ?=
+check: lint
+	$(BIN)/python -m pytest -n 2 $(SELECT)
+
+lint:
+	@$(MAKE) --no-print-directory -j 2 black ruff mypy lint-imports
+black:
 	$(BIN)/black --check --quiet .
+ruff:
 	$(BIN)/ruff check --quiet .
+mypy:
 	$(BIN)/mypy
+lint-imports:
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -n 2
+
+# What to run after every change: nothing that starts interpreters, measures memory or kills processes.
+quick:
+	$(BIN)/python -m pytest -n 2 -q -m "not cold and not slow" --hypothesis-profile=quick \
+		tests/domain tests/application tests/cli tests/codegen tests/contract
+
+# Every test with every example, those that use TensorFlow, PyTorch, TensorRT-RTX or a browser included; `make test-extra`:
+# those alone. Their packages are gigabytes; pytest's first lines say which of them this platform has.
+test-all: SELECT = --hypothesis-profile=thorough -m "not packaging"
+test-extra: SELECT = -m "extra and not packaging"
+test-all test-extra:
+	$(PYTHON) -m venv --clear $(TEST_ALL_VENV)
+	$(TEST_ALL_VENV)/bin/python $(PIP) install --editable '.[test,test-all]' || \
+		{ echo "$@: its packages could not be installed: pip says above which one is missing here"; exit 1; }
+	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 $(SELECT)
 
 # The tests that start no processes of their own, on the other Python versions that are supported, where they are installed.
 test-versions:
 	@for python in $(OTHER_PYTHONS); do \
 		command -v $$python >/dev/null && $$python -c pass 2>/dev/null || { echo "$$python is not installed: skipped"; continue; }; \
 		$$python -m venv --clear .venv-$$python && \
-		.venv-$$python/bin/python $(PIP) install --editable '.[test]' && \
-		.venv-$$python/bin/python -m pytest -n 2 -q -m "not packaging" --hypothesis-profile=quick \
-			--ignore=tests/acceptance --ignore=tests/examples --deselect=tests/codegen/test_golden.py::test_every_program_runs || exit 1; \
+		.venv-$$python/bin/python $(PIP) install --no-compile --editable '.[test]' && \
+		.venv-$$python/bin/python -m pytest -n 2 -q -m "not cold and not slow" --hypothesis-profile=quick || exit 1; \
 	done
 
 # Write the golden files anew, after a change that is meant.

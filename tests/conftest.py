@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from collections.abc import Callable, Generator
@@ -14,6 +13,7 @@ from hypothesis import settings
 
 from polygraphy import mod
 from tests.support import extra_packages, g1, g2, g3, g4
+from tests.support.forked import ForkServer
 
 if mod.has_mod("tensorflow") and mod.has_mod("triton"):
     import triton  # noqa: F401 - Where it comes after TensorFlow, the process ends.
@@ -32,12 +32,11 @@ _CALIBRATION_EXAMPLE = Path("api") / "04_int8_calibration_in_tensorrt"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A slow machine is no failure: no example has a time limit. Where CI is set, hypothesis' own profile
-# holds, which has none either and takes the same examples every time.
-settings.register_profile("quick", max_examples=15, derandomize=True, deadline=None)
-if "CI" not in os.environ:
-    settings.register_profile("patient", deadline=None)
-    settings.load_profile("patient")
+# The same examples every time, and no time limit for one of them. A profile scales also the numbers
+# of `tests.support.examples.scaled`; pytest's --hypothesis-profile chooses another one.
+for profile, examples in {"quick": 5, "default": 20, "thorough": 100}.items():
+    settings.register_profile(profile, max_examples=examples, derandomize=True, deadline=None)
+settings.load_profile("default")
 
 
 def pytest_report_header() -> str:
@@ -78,6 +77,14 @@ def built_group(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         return built[group]
 
     return folder_of
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Generator[ForkServer, None, None]:
+    """Return what runs commands and programs without starting an interpreter for each."""
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from attrs import frozen
+
+from tests.support.forked import Ended, ForkServer
 
 __all__ = ["Done"]
 
@@ -30,26 +33,31 @@ class Done:
 
 
 @pytest.fixture
-def polygraphy() -> Callable[..., Done]:
+def polygraphy(fork_server: ForkServer, request: pytest.FixtureRequest) -> Callable[..., Done]:
     """Return a function that runs ``polygraphy`` with the words of a command line in the current
-    folder.
+    folder: in a fork of a waiting interpreter, or, for tests that are marked ``cold`` and where the
+    environment differs, in a new one.
     """
+    cold = request.node.get_closest_marker("cold") is not None
 
     def run(command: str, *, env: dict[str, str] | None = None, cwd: Path | None = None) -> Done:
-        import os
-
         name, *words = shlex.split(command)
         assert name == "polygraphy"
-        done = subprocess.run(
-            [sys.executable, "-m", "polygraphy", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **(env or {})},
-            cwd=cwd,
-        )
-        assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
-        return Done(done.returncode, done.stdout, done.stderr)
+        environment = {**os.environ, **(env or {})}
+        if cold or not fork_server.accepts(environment):
+            done = subprocess.run(
+                [sys.executable, "-m", "polygraphy", *words],
+                capture_output=True,
+                text=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                cwd=cwd,
+            )
+            ended = Ended(done.returncode, done.stdout, done.stderr)
+        else:
+            ended = fork_server.run([name, *words], cwd or Path.cwd(), environment)
+        assert "Traceback" not in ended.out + ended.err, ended.out + ended.err
+        return Done(*ended)
 
     return run

@@ -18,6 +18,7 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.inspect import compare_models, inspect_model, inspect_outputs, inspect_sparsity
 from polygraphy.logger import G_LOGGER
 from tests.support import models
+from tests.support.examples import scaled
 
 BASES: list[Callable[[], onnx.ModelProto]] = [
     models.mlp,
@@ -90,7 +91,9 @@ def damage(model: onnx.ModelProto, chosen: random.Random) -> None:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=scaled(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(base=st.sampled_from(BASES), seed=st.integers(0, 2**32), count=st.integers(1, 4))
 def test_damaged_graphs(
@@ -105,7 +108,9 @@ def test_damaged_graphs(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=scaled(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(base=st.sampled_from(BASES), data=st.data())
 def test_damaged_bytes(

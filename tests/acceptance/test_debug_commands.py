@@ -100,6 +100,8 @@ def test_answers_lead_to_a_part_of_the_model(here: Run, folder: Path) -> None:
 # The story of a model with a wrong node, and a reference that was saved without it.
 
 
+@pytest.mark.slow
+@pytest.mark.cold
 def test_the_wrong_node_is_found_and_other_failures_do_not_count(
     polygraphy: Run, here: Run, folder: Path
 ) -> None:

@@ -145,6 +145,7 @@ def test_runs_of_different_lengths_do_not_match(runs: dict[str, list[float]]) ->
     assert not Comparator.compare_accuracy(results(**runs))
 
 
+@pytest.mark.cold
 def test_perceptual_metrics_that_cannot_be_measured_do_not_pass(polygraphy: Run) -> None:
     if all(map(mod.has_mod, ("lpips", "torch", "torchvision"))):
         pytest.skip("they can be measured")

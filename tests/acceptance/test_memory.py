@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="the peak can only be reset on Linux"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not Path("/proc/self/clear_refs").exists(), reason="the peak can only be reset on Linux"
+    ),
+]
 
 PREAMBLE = """
     from pathlib import Path

@@ -23,6 +23,7 @@ def critical(done: Any) -> str:
     return str(line)
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("runner", ["--onnxrt", "--onnx"])
 @pytest.mark.parametrize(
     ("content", "message"),
@@ -238,6 +239,7 @@ def interrupted(folder: Path, how: signal.Signals) -> tuple[int, str]:
     return process.returncode, seen + rest
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_harms_nothing(g2_dir: Path) -> None:
     before = set(os.listdir(g2_dir))
     code, output = interrupted(g2_dir, signal.SIGINT)
@@ -248,6 +250,7 @@ def test_ctrl_c_ends_with_130_and_harms_nothing(g2_dir: Path) -> None:
     assert set(os.listdir(g2_dir)) - before == {"endless.py", "out.json"}
 
 
+@pytest.mark.slow
 def test_sigterm_leaves_no_partial_file(g2_dir: Path) -> None:
     before = set(os.listdir(g2_dir))
     code, output = interrupted(g2_dir, signal.SIGTERM)
@@ -256,6 +259,7 @@ def test_sigterm_leaves_no_partial_file(g2_dir: Path) -> None:
     assert set(os.listdir(g2_dir)) - before == {"endless.py", "out.json"}
 
 
+@pytest.mark.slow
 def test_a_full_disk_harms_nothing(g2_dir: Path, polygraphy: Run) -> None:
     (g2_dir / "out.json").write_text("precious")
     limited = (

@@ -76,6 +76,7 @@ def broken() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
+@pytest.mark.cold
 def test_the_text_about_a_model(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy inspect model identity_fp16.onnx")
     assert done.code == 0

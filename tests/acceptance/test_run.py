@@ -17,6 +17,7 @@ Run = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.cold
 def test_the_readme_command(polygraphy: Run) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     start = readme.index("    polygraphy run examples/digits")

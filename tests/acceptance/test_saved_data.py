@@ -40,6 +40,7 @@ def critical(done: Any) -> str:
 # inspect data
 
 
+@pytest.mark.cold
 def test_results_read_as_they_always_did(polygraphy: Run) -> None:
     results(X).save("inference_results.json")
     done = polygraphy("polygraphy inspect data inference_results.json")

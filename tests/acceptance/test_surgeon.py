@@ -28,6 +28,7 @@ def ops(path: Path) -> list[str]:
     return [node.op_type for node in onnx.load(path).graph.node]
 
 
+@pytest.mark.cold
 def test_constants_are_folded(folder: Path, polygraphy: Run) -> None:
     done = polygraphy(
         "polygraphy surgeon sanitize model.onnx --fold-constants --output clean.onnx --verify"

@@ -23,6 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.cold
 def test_what_is_not_known_is_said_as_in_the_transcript(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy inspect diff-tactics --dir replays")
     assert done.code == 0

@@ -455,6 +455,7 @@ def test_all_cores_may_be_used_unless_a_number_is_asked_for() -> None:
 # What is kept.
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_log, "MOST", 128)
     taken: list[int] = []

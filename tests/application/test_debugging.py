@@ -28,6 +28,7 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.searches import Outcome
 from polygraphy.ports.binding import bind
 from polygraphy.ports.checks import Commands, Questions
+from tests.support.examples import scaled
 
 GOOD, BAD, NEITHER = Outcome.GOOD, Outcome.BAD, Outcome.UNRESOLVED
 
@@ -302,7 +303,9 @@ class Engine:
 
 
 @settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=scaled(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.integers(1, 9), st.data())
 def test_layers_that_are_needed_are_found(count: int, data: st.DataObject) -> None:

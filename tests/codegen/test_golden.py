@@ -12,7 +12,7 @@ import pytest
 from polygraphy.codegen.render import formatted
 from tests.codegen.commands import COMMANDS, RENDERED, rendered
 from tests.support import g2, replays
-from tests.support.forked import run_programs
+from tests.support.forked import ForkServer
 
 GOLDEN = Path(__file__).parent / "golden"
 SAVED_ACCURACY = Path(__file__).parents[1] / "data" / "nvidia" / "accuracy_quantile.json"
@@ -41,15 +41,15 @@ def test_there_is_no_golden_file_without_its_command() -> None:
     assert {path.stem for path in GOLDEN.glob("*.py")} == set(TEXTS)
 
 
-def test_every_program_runs(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_every_program_runs(tmp_path: Path, fork_server: ForkServer) -> None:
     g2.build(tmp_path)
     shutil.copy(SAVED_ACCURACY, tmp_path / "accuracy.json")
     replays.write(tmp_path / "replays" / "bad" / "0.json", {"conv": replays.algorithm(2)})
-    paths = [GOLDEN / f"{name}.py" for name in COMMANDS]
-    done = run_programs(paths, tmp_path)
-    for (name, (_, expected)), (code, said) in zip(COMMANDS.items(), done, strict=True):
-        assert code == expected, f"{name}:\n{said}"
-        assert "Traceback" not in said
+    for name, (_, expected) in COMMANDS.items():
+        code, out, err = fork_server.run([str(GOLDEN / f"{name}.py")], tmp_path)
+        assert code == expected, f"{name}:\n{out}{err}"
+        assert "Traceback" not in out + err
     assert "Creating ONNX-Runtime" in (tmp_path / "run.log").read_text(encoding="utf-8")
     assert sorted(path.name for path in (tmp_path / "inputs").iterdir()) == [
         "0000000000.json",

@@ -97,6 +97,7 @@ from polygraphy.cli.template_onnx import TemplateOnnxGsCommand
 from polygraphy.cli.tensor_kinds import TensorSpec
 from polygraphy.codegen.render import formatted
 from tests.codegen.tensorrt_groups import tensorrt_groups
+from tests.support.examples import scaled
 
 PIECES = [
     "a",
@@ -297,7 +298,7 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(st.lists(hostile.filter(is_no_model), min_size=5, max_size=5, unique=True))
 @example(["-", '"""', "\\", "{{ x }}", "\n"])
 def test_programs_about_saved_data_keep_text_as_constants(texts: list[str]) -> None:
@@ -331,7 +332,7 @@ def tensorflow_program(texts: list[str]) -> str:
     return RunCommand().render(Values(groups), ["polygraphy", "run", *texts])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(st.lists(hostile, min_size=5, max_size=5, unique=True))
 def test_programs_about_tensorflow_keep_text_as_constants(texts: list[str]) -> None:
     program = tensorflow_program(texts)
@@ -426,7 +427,7 @@ def programs_about_models(texts: list[str]) -> list[str]:
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(st.lists(hostile, min_size=5, max_size=5, unique=True))
 @example(["-", '"""', "\\", "{{ x }}", "\n"])
 def test_programs_about_models_keep_text_as_constants(texts: list[str]) -> None:
@@ -493,7 +494,7 @@ def programs_that_edit(texts: list[str]) -> list[str]:
     return made
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(st.lists(hostile, min_size=5, max_size=5, unique=True))
 @example(["-", '"""', "\\", "{{ x }}", "\n"])
 def test_programs_that_edit_keep_text_as_constants(texts: list[str]) -> None:
@@ -508,7 +509,7 @@ def test_programs_that_edit_keep_text_as_constants(texts: list[str]) -> None:
 PLAIN = [f"text{index}" for index in range(8)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(st.lists(hostile, min_size=8, max_size=8, unique=True))
 @example(['a"); import os #.onnx', *PLAIN[1:]])
 @example(["\n    import os\n", *PLAIN[1:]])
@@ -520,7 +521,7 @@ def test_any_text_appears_as_a_constant_and_changes_nothing_else(texts: list[str
         assert text in found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(
     st.lists(hostile.filter(lambda text: "\udc80" not in text), min_size=8, max_size=8, unique=True)
 )

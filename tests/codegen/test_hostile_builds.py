@@ -41,6 +41,7 @@ from polygraphy.cli.options.trt_tactics import TrtTacticOptions, TrtTimingOption
 from polygraphy.cli.plugin_autotune import PluginAutotuneCommand
 from polygraphy.cli.template_trt import TemplateConfigCommand, TemplateNetworkCommand
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
+from tests.support.examples import scaled
 
 
 @patch("polygraphy.cli.plugin_autotune.check_paths", nothing_is_checked)
@@ -150,7 +151,7 @@ def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
     return made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(st.lists(hostile, min_size=4, max_size=4, unique=True))
 @example(["-", '"""', "\\", "{{ x }}"])
 @example(["*", "mark all", "a.py:b", "\n"])

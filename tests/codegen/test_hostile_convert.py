@@ -16,6 +16,7 @@ from polygraphy.cli.options.model import ModelOptions
 from polygraphy.cli.options.onnx import OnnxCastOptions, OnnxLoadOptions
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
+from tests.support.examples import scaled
 
 ORDINARY = hostile.filter(lambda text: text != "*")
 """Texts that are names of outputs: a star stands for all of them."""
@@ -46,7 +47,7 @@ def program_with(texts: list[str], target: str) -> str:
     return ConvertCommand().render(Values(groups), ["polygraphy", "convert", *texts])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(st.lists(ORDINARY, min_size=5, max_size=5, unique=True), st.sampled_from(TARGETS))
 def test_text_appears_as_constants_and_changes_nothing_else(texts: list[str], target: str) -> None:
     program = program_with(texts, target)

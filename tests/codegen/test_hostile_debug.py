@@ -28,6 +28,7 @@ from polygraphy.cli.options.model import ModelOptions
 from polygraphy.cli.options.surgeon import EditedModelOptions, EditSaveOptions
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
+from tests.support.examples import scaled
 
 COMMANDS: tuple[type[Command], ...] = (
     DebugRepeatCommand,
@@ -65,7 +66,7 @@ def program_with(texts: list[str], kind: type[Command]) -> str:
     return command.render(Values(chosen), ["polygraphy", "debug", *texts])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(st.lists(hostile, min_size=4, max_size=4, unique=True), st.sampled_from(COMMANDS))
 def test_text_appears_as_constants_and_changes_nothing_else(
     texts: list[str], kind: type[Command]

@@ -16,6 +16,7 @@ from polygraphy.cli.options.onnx import OnnxLoadOptions, OutputOptions
 from polygraphy.cli.options.runners import OnnxrtOptions, RunnerOptions, RunOptions
 from polygraphy.cli.run import RunCommand
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
+from tests.support.examples import scaled
 
 
 @patch("polygraphy.cli.run_checks.check_paths", nothing_is_checked)
@@ -39,7 +40,7 @@ def program_with(texts: list[str]) -> str:
     return RunCommand().render(Values(groups), ["polygraphy", "run", *texts])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(st.lists(hostile, min_size=6, max_size=6, unique=True))
 def test_text_appears_as_constants_and_changes_nothing_else(texts: list[str]) -> None:
     program = program_with(texts)

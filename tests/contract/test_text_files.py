@@ -17,6 +17,7 @@ from polygraphy.adapters.files.text import DiskTextFiles
 from polygraphy.domain.errors import FileError
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.text import TextFiles
+from tests.support.examples import scaled
 
 
 @frozen
@@ -121,7 +122,7 @@ def test_what_cannot_be_encoded_leaves_the_old_text(subject: Subject, tmp_path: 
 
 
 @given(text=st.text())
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_survives(subject: Subject, tmp_path: Path, text: str) -> None:
     path = str(tmp_path / "file.txt")
     subject.files.write(path, text)

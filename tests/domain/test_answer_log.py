@@ -22,6 +22,7 @@ from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult
 from polygraphy.domain.tolerance import Tolerance
+from tests.support.examples import scaled
 
 AB = ("a", "b")
 
@@ -66,7 +67,7 @@ def plain(iterations: Any) -> list[Any]:
     return [{name: described(each) for name, each in answers.items()} for answers in iterations]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(ITERATIONS)
 def test_what_is_read_back_is_what_was_put(iterations: list[Any]) -> None:
     result, usual = logged(iterations), AccuracyResult([(AB, iterations)])

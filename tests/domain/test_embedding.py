@@ -78,6 +78,7 @@ def imported_by(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", USES)
 def test_nothing_foreign_is_imported(use: str) -> None:
     modules = imported_by(USES[use])

@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from onnx import checker, shape_inference
 from onnx.reference import ReferenceEvaluator
 
+from tests.support.examples import scaled
+
 Array = npt.NDArray[Any]
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "digits"
 MODEL = FOLDER / "digits.onnx"
@@ -138,7 +140,7 @@ class TestInputs:
 
 class TestNetwork:
     # Derandomized: the slope is measured, and is off where a step crosses the kink of a ReLU.
-    @settings(max_examples=20, deadline=None, derandomize=True)
+    @settings(max_examples=scaled(20), deadline=None, derandomize=True)
     @given(seed=st.integers(0, 2**32 - 1), batch=st.integers(1, 3))
     def test_gradients_are_the_slopes_of_the_loss(
         self, network: ModuleType, seed: int, batch: int
@@ -178,6 +180,7 @@ class TestNetwork:
         softmax = exponentials / exponentials.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(probabilities, softmax, rtol=1e-4, atol=1e-6)
 
+    @pytest.mark.slow
     def test_two_epochs_already_learn_most_digits(self, training: ModuleType) -> None:
         (images, labels), held_out = training.load_data()
         parameters = training.train(images, labels, epochs=2)

@@ -30,6 +30,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.slow
 @pytest.mark.packaging
 def test_the_embedding_example_runs_without_any_backend(bare_python: Path, tmp_path: Path) -> None:
     done = subprocess.run(

@@ -510,6 +510,7 @@ def test_there_are_members_to_look_at() -> None:
     assert {"excess", "passed"} <= {name for name, _ in public_members(OutputCompareResult)}
 
 
+@pytest.mark.slow
 @every_module
 def test_importing_is_cheap(name: str) -> None:
     code = f"import {name}, sys\nprint(*sorted(sys.modules))"

@@ -1,9 +1,11 @@
-"""Runs programs one after the other, each in a fork of an interpreter that has imported the large
-packages that they share; from this one, nothing.
+"""Runs commands and programs in forks of one interpreter that has imported what they share.
 
-    python forked.py FOLDER PROGRAM ...
+Starting an interpreter and importing numpy, onnx and ONNX Runtime takes longer than most commands
+of the tests. `ForkServer` pays for that once; each command still has a process of its own, with its
+own output, folder, exit code and end. What a command imported of the packages below, the server
+imports before the next one.
 
-writes a line of JSON for each: its exit code, and what it wrote.
+Settings are read from the environment on import: a command that has others is not for a fork.
 """
 
 from __future__ import annotations
@@ -16,62 +18,152 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-__all__ = ["run_programs"]
+_SHARED = (
+    "attr",
+    "attrs",
+    "black",
+    "jinja2",
+    "ml_dtypes",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "polygraphy",
+)
+"""Packages whose import starts nothing that would not survive a fork."""
 
-
-def run_programs(paths: Sequence[Path], folder: Path) -> Iterator[tuple[int, str]]:
-    """Run programs in a folder; yield exit code and output of each."""
-    words = [sys.executable, __file__, str(folder), *map(str, paths)]
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            code, text = json.loads(line)
-            yield code, text
-
-
-def main(folder: str, *paths: str) -> None:
-    """Run programs; see above."""
-    import ml_dtypes  # noqa: F401
-    import numpy  # noqa: F401
-    import onnx  # noqa: F401
-    import onnxruntime  # noqa: F401
-
-    os.chdir(folder)
-    for path in paths:
-        with tempfile.TemporaryFile() as output:
-            pid = os.fork()
-            if pid == 0:
-                _run(path, output.fileno())
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            output.seek(0)
-            text = output.read().decode(errors="replace")
-        sys.stdout.write(json.dumps([code, text]) + "\n")
-        sys.stdout.flush()
+_FIRST = ("attrs", "jinja2", "numpy", "onnx", "onnxruntime")
 
 
-def _run(path: str, output: int) -> NoReturn:
+class Ended(NamedTuple):
+    """What a process left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class ForkServer:
+    """A waiting interpreter, which forks for each command."""
+
+    def __init__(self) -> None:
+        self._settings = _settings(os.environ)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def accepts(self, environment: Mapping[str, str]) -> bool:
+        """Return whether a command with this environment may run in a fork."""
+        return _settings(environment) == self._settings
+
+    def run(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
+    ) -> Ended:
+        """Run ``polygraphy ...`` or ``/path/program.py ...`` in a folder, without standard input."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with tempfile.TemporaryDirectory() as scratch:
+            out, err = Path(scratch, "out"), Path(scratch, "err")
+            request = {
+                "words": list(words),
+                "folder": str(folder),
+                "environment": dict(environment),
+                "out": str(out),
+                "err": str(err),
+            }
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            code = int(self._process.stdout.readline())
+            return Ended(code, out.read_text(errors="replace"), err.read_text(errors="replace"))
+
+    def close(self) -> None:
+        """End the interpreter."""
+        with self._process:
+            self._process.terminate()
+
+
+def _settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are read when something is imported."""
+    return {k: v for k, v in environment.items() if k.startswith(("POLYGRAPHY_", "PYTHON"))}
+
+
+def _serve() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # What is imported may write something.
+    sys.path[0] = str(Path(__file__).parents[2])
+    _import(_FIRST)
+    for line in sys.stdin:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            _run(json.loads(line), writing)
+        os.close(writing)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=answers, flush=True)
+        with os.fdopen(reading, "rb") as report:
+            os.set_blocking(reading, False)  # What the command left running may hold it open.
+            _import((report.read() or b"").decode().split())
+
+
+def _run(request: dict[str, Any], report: int) -> NoReturn:
     code = 1
     try:
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.argv[:] = [path]
-        sys.path[0] = str(Path(path).parent)
-        runpy.run_path(path, run_name="__main__")
-        code = 0
-    except SystemExit as end:
-        code = int(end.code or 0)
+        for target, path, flags in (
+            (0, os.devnull, os.O_RDONLY),
+            (1, request["out"], os.O_WRONLY | os.O_CREAT),
+            (2, request["err"], os.O_WRONLY | os.O_CREAT),
+        ):
+            os.dup2(os.open(path, flags), target)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        code = _code_of(request["words"])
+        os.set_blocking(report, False)  # What does not fit is imported later.
+        names = [name for name in list(sys.modules) if name.partition(".")[0] in _SHARED]
+        with suppress(OSError):
+            os.write(report, "\n".join(names).encode())
     except BaseException:
         traceback.print_exc()
     finally:
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 
+def _code_of(words: list[str]) -> int:
+    sys.argv[:] = words
+    try:
+        if words[0] == "polygraphy":
+            sys.path[0] = str(Path.cwd())
+            runpy.run_module("polygraphy", run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = str(Path(words[0]).parent)
+            runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        atexit._run_exitfuncs()
+    return 0
+
+
+def _import(names: Sequence[str]) -> None:
+    for name in names:
+        if name not in sys.modules and not name.endswith("__main__"):
+            with suppress(Exception):
+                import_module(name)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _serve()

@@ -18,6 +18,7 @@ from polygraphy.backend.onnx import fold_constants
 from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.check import check_lint
 from polygraphy.domain.errors import BackendError
+from tests.support.examples import scaled
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 SPLIT = f"""{HEAD} m (float[3] x) => (float[2] y) <int64[2] s = {{2, 1}}> {{
@@ -114,7 +115,7 @@ def test_a_function_that_leaves_out_a_result_is_found() -> None:
     assert "Split node '' leaves out" in first_omission(model.SerializeToString())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(data=st.data())
 def test_damaged_models_are_no_reason_to_fail(data: st.DataObject) -> None:
     content = bytearray(leaving_out(data.draw(st.sampled_from([SPLIT, LOOP]))).SerializeToString())

@@ -19,6 +19,7 @@ from polygraphy.adapters.files.safetensors_format import open_tensors, write_ten
 from polygraphy.adapters.files.store import FileResultStore
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results import IterationResult, RunResults
+from tests.support.examples import scaled
 
 DTYPES = [
     np.dtype(name)
@@ -271,7 +272,7 @@ def test_pickles_are_never_loaded_and_damage_is_named(tmp_path: Path, suffix: st
         list(FileResultStore().iterate(path, dict))
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(
     st.sampled_from(["a.npz", "compressed.npz", "a.npy"]),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=3),

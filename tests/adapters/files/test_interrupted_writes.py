@@ -137,6 +137,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 100_000, 6_000_000, 14_000_000])
 @pytest.mark.parametrize("write", WRITES)
 def test_a_full_disk_leaves_what_was_there(write: str, limit: int) -> None:
@@ -166,6 +167,7 @@ def test_a_full_device_is_told() -> None:
             file.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal_name", ["SIGINT", "SIGKILL"])
 def test_a_killed_process_leaves_what_was_there(signal_name: str) -> None:
     ended = run(PROLOGUE + f"""

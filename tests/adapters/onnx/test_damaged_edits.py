@@ -31,6 +31,7 @@ from polygraphy.surgeon import (
     strip_weights,
 )
 from tests.support import models
+from tests.support.examples import scaled
 
 ORIGINAL = models.mlp()
 BYTES = ORIGINAL.SerializeToString(deterministic=True)
@@ -69,7 +70,9 @@ def edit_all(model: onnx.ModelProto) -> None:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=scaled(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.lists(st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 255)), min_size=1, max_size=4)
@@ -89,7 +92,9 @@ TENSORS = sorted({name for node in ORIGINAL.graph.node for name in (*node.input,
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=scaled(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 def test_graphs_that_changed(data: st.DataObject) -> None:

@@ -88,6 +88,7 @@ def peak(words: list[str], folder: Path) -> int:
     return int(done.stdout.rpartition("PEAK")[2]) * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

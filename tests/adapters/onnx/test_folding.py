@@ -21,6 +21,7 @@ from polygraphy.ports.binding import bind
 from polygraphy.ports.constants import ConstantEvaluator
 from tests.adapters.onnx.running import alike, copied, run
 from tests.support import g1, models
+from tests.support.examples import scaled
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -214,7 +215,7 @@ dims = st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=1, max_size=5)
 numbers = st.integers(-6, 6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(shape=dims, start=numbers, end=numbers, step=numbers.filter(bool), data=st.data())
 def test_known_elements_are_those_that_are_computed(
     shape: list[int | None], start: int, end: int, step: int, data: st.DataObject

@@ -15,6 +15,7 @@ from polygraphy import constants
 from polygraphy.backend.onnx import ModifyOutputs, modify_outputs
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from tests.support import models
+from tests.support.examples import scaled
 
 LAYERS = ["conv_output", "relu_output", "pool_output", "features", "y"]
 
@@ -71,7 +72,7 @@ def test_the_given_tensors_become_the_outputs_in_the_order_of_the_graph() -> Non
     onnx.checker.check_model(model, full_check=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(st.sets(st.sampled_from(LAYERS), min_size=1).map(sorted), st.randoms())
 def test_any_choice_is_in_order(chosen: list[str], random: Any) -> None:
     random.shuffle(chosen)

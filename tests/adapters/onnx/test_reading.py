@@ -17,6 +17,7 @@ from polygraphy.adapters.onnx.reading import OnnxModelReader
 from polygraphy.domain.errors import FileError, ModelError
 from polygraphy.domain.model import EVERYTHING, Detail, Model, ModelSource
 from tests.support import models
+from tests.support.examples import scaled
 
 
 def read(path: Path, detail: Detail = EVERYTHING) -> Model:
@@ -88,7 +89,7 @@ def test_weights_of_inner_graphs_and_attributes_are_left_out_too(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("all_mapped")
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=scaled(100))
 @given(data=st.data())
 def test_damaged_bytes_are_an_error_or_a_model(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

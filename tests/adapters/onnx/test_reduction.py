@@ -21,6 +21,7 @@ from polygraphy.domain.searches import Outcome
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.store import ResultStore
 from tests.support import models
+from tests.support.examples import scaled
 
 GOOD = Outcome.GOOD
 MODES = ("bisect", "linear", "ddmin")
@@ -124,7 +125,9 @@ def test_of_several_data_the_first_are_used_and_that_is_said(
 
 
 @settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=scaled(20),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 def test_every_part_computes_what_the_whole_model_does(data: st.DataObject) -> None:

@@ -18,6 +18,7 @@ from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.surgeon import strip_weights
 from tests.support import models
+from tests.support.examples import scaled
 
 
 def files(folder: Path) -> list[str]:
@@ -180,7 +181,7 @@ def test_weights_inside_branches(tmp_path: Path) -> None:
 DTYPES = [np.float32, np.float16, np.int64, np.bool_, ml_dtypes.bfloat16, ml_dtypes.int4]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(
     st.sampled_from(DTYPES),
     st.lists(st.integers(0, 5), max_size=3),

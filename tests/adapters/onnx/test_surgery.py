@@ -27,6 +27,7 @@ from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.synthesis import DataLoader
 from tests.adapters.onnx.running import alike, copied, run
 from tests.support import g1, models
+from tests.support.examples import scaled
 
 X = np.array([-2, -1, 1, 2], np.float32)
 
@@ -125,7 +126,7 @@ def test_what_nothing_depends_on_is_removed() -> None:
     assert ops(model) == ["Abs", "Add"] and [t.name for t in model.graph.initializer] == ["w"]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(st.permutations(range(6)))
 def test_sorting_restores_an_order(order: list[int]) -> None:
     model = parsed(

@@ -33,25 +33,28 @@ def causes(error: BaseException | None) -> list[str]:
     reason="before version 1.31, ONNX Runtime lets no other thread run while it loads a model",
 )
 def test_ctrl_c_ends_the_loading_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that ONNX Runtime 1.31 takes seconds to load, and 1.32 a third of one until it last
-    looks whether it is to stop; ctrl-C comes before.
+    """ONNX Runtime looks now and then whether it is to stop, last in the middle of the loading: a
+    signal at one of these moments comes before that, on a slow machine and on a quick one.
     """
     names = [f"r{i}" for i in range(12_000)]
     nodes = [helper.make_node("Relu", ["x"], [name]) for name in names]
     nodes.append(helper.make_node("Concat", names, ["y"], axis=0))
     values = [models.value("x", [1])], [models.value("y", [len(names)])]
-    model = models.make("fan", nodes, *values)
+    model = models.make("fan", nodes, *values).SerializeToString()
     native = onnxruntime.capi.onnxruntime_pybind11_state.InferenceSession
     initialize = native.initialize_session
 
-    def initializing(*args: Any) -> Any:
-        send_later(0.1)
-        return initialize(*args)
+    def is_ended_after(seconds: float) -> bool:
+        def initializing(*args: Any) -> Any:
+            send_later(seconds)
+            return initialize(*args)
 
-    monkeypatch.setattr(native, "initialize_session", initializing)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        session_from_onnx(model.SerializeToString())
-    assert any("ModelLoadCanceled" in text for text in causes(caught.value))
+        monkeypatch.setattr(native, "initialize_session", initializing)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            session_from_onnx(model)
+        return any("ModelLoadCanceled" in text for text in causes(caught.value))
+
+    assert any(map(is_ended_after, (0.1, 0.03, 0.2, 0.05, 0.01)))
 
 
 _BODY = """<body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) {

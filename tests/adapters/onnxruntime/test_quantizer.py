@@ -22,6 +22,7 @@ from polygraphy.comparator import DataLoader
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import FileError, InputError, UsageError
 from tests.support import models
+from tests.support.examples import scaled
 
 
 def feeds(shape: tuple[int, ...] = (4, 8), count: int = 6) -> list[dict[str, Any]]:
@@ -135,7 +136,7 @@ def test_other_files_are_no_caches(tmp_path: Path, text: str) -> None:
 pairs = st.tuples(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30)).map(lambda p: (min(p), max(p)))
 
 
-@settings(max_examples=50)
+@settings(max_examples=scaled(50))
 @given(st.dictionaries(st.text(), pairs))
 def test_ranges_survive_the_cache(ranges: dict[str, tuple[float, float]]) -> None:
     cache = io.BytesIO(b"something longer that was there before, and has to go" * 9)
@@ -226,7 +227,7 @@ def test_float8_is_as_exact_as_its_three_bits(make: Any, shape: Any, method: str
     assert np.allclose(np.asarray(reference[0]), lowered, atol=1e-4 * np.abs(exact).max())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=scaled(15), deadline=None)
 @given(st.floats(-30, 30), st.floats(0, 6))
 def test_no_value_that_was_seen_is_cut_off(exponent: float, spread: float) -> None:
     random = np.random.RandomState(5)

@@ -18,6 +18,7 @@ from polygraphy.backend.onnx import OnnxReferenceRunner
 from polygraphy.backend.pluginref import OP_REGISTRY, PluginRefRunner, register
 from polygraphy.domain.errors import BackendError, FileError, UsageError
 from tests.support import models
+from tests.support.examples import scaled
 
 X = np.array([[-2, 1, 3, -4]], np.float32)
 DOUBLE = """
@@ -195,7 +196,7 @@ def normalization(op: str, rank: int, **attributes: Any) -> onnx.ModelProto:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(st.data())
 def test_the_normalizations_are_those_of_the_standard(data: st.DataObject) -> None:
     op = data.draw(st.sampled_from(["InstanceNormalization", "MeanVarianceNormalization"]))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 
 from polygraphy.adapters.tensorflow.detours import without_detours  # noqa: E402
+from tests.support.examples import scaled  # noqa: E402
 
 STEPS = {
     "abs": lambda x, last: tf.raw_ops.Abs(x=x),
@@ -52,7 +53,7 @@ def graph_of(drawn: Any) -> tuple[Any, list[str]]:
     return graph, list(dict.fromkeys(kept))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(steps)
 def test_what_is_kept_computes_the_same(drawn: Any) -> None:
     graph, kept = graph_of(drawn)

@@ -15,6 +15,7 @@ from polygraphy.adapters.tensorrt import pinned_arrays
 from polygraphy.adapters.tensorrt.pinned_arrays import PinnedArrays
 from polygraphy.adapters.tensorrt.runner import TrtRunner
 from tests.support.engines import fake_machine, identity, large, nonzero
+from tests.support.examples import scaled
 from tests.support.fake_tensorrt import FakeTensorRT
 
 F32 = np.dtype(np.float32)
@@ -113,7 +114,7 @@ def test_small_outputs_are_copied_out_of_staging_memory(trt: FakeTensorRT) -> No
         assert trt.cuda.calls.count("cudaHostAlloc") == before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(
     st.lists(
         st.one_of(

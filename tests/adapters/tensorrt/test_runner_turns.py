@@ -13,6 +13,7 @@ from polygraphy.adapters.tensorrt.contexts import PLACES
 from polygraphy.adapters.tensorrt.runner import TrtRunner
 from polygraphy.cuda import DeviceArray
 from tests.support.engines import fake_machine, identity, nonzero, trt
+from tests.support.examples import scaled
 from tests.support.fake_tensorrt import FakeTensorRT
 
 __all__ = ["trt"]  # The fixture that is used here.
@@ -147,7 +148,7 @@ def test_an_older_engine_that_shares_its_profiles_keeps_graphs() -> None:
         assert trt.cuda.outstanding == {}
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=scaled(40))
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.booleans()), max_size=40),
     st.sampled_from(["auto", "on"]),

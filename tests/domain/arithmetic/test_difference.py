@@ -24,6 +24,7 @@ from tests.domain.arithmetic.strategies import (
     shapes,
     tiny_blocks,
 )
+from tests.support.examples import scaled
 
 Array = np.ndarray[Any, Any]
 TOLERANCES = st.sampled_from([0.0, 1e-5, 0.5, 1.0, 3.0, 255.0, 2.0**53, 2.0**63, 2.0**64])
@@ -92,7 +93,7 @@ def check_metrics(difference: Difference, expected: oracle.Differences) -> None:
                 assert oracle.close(metrics["mean"], oracle.mean(values))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=scaled(250), deadline=None)
 @given(pairs(NUMBERS), st.booleans(), TOLERANCES, TOLERANCES, st.booleans())
 def test_every_pair_of_dtypes(
     operands: tuple[Array, Array], equal: bool, atol: float, rtol: float, tiny: bool
@@ -108,7 +109,7 @@ def test_every_pair_of_dtypes(
             check_elements(difference, expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(pairs(INTEGERS), st.integers(0, 2**65), st.booleans())
 def test_integers_are_compared_exactly(
     operands: tuple[Array, Array], atol: int, tiny: bool
@@ -151,7 +152,7 @@ def test_bool_difference_is_exclusive_or() -> None:
     assert [difference.element(i).relative for i in range(4)] == [0, math.inf, 1, 0]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scaled(80), deadline=None)
 @given(st.data())
 def test_complex_numbers_differ_by_the_modulus(data: st.DataObject) -> None:
     shape = data.draw(shapes())
@@ -199,7 +200,7 @@ def test_longdouble_is_compared_as_such() -> None:
     assert Difference(tiny, tiny * 2).max_rel() == 0.5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "", "ab", "é"]), max_size=40), st.data())
 def test_strings_are_equal_or_not(words: list[str], data: st.DataObject) -> None:
     other = [data.draw(st.sampled_from([word, "z"])) for word in words]
@@ -224,7 +225,7 @@ def test_objects_and_dates_are_equal_or_not() -> None:
     assert Difference(days, days[::-1]).mismatches(0.5, 0.5).count == 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(st.data())
 def test_memory_layout_does_not_matter(data: st.DataObject) -> None:
     a, b = data.draw(pairs(NUMBERS))
@@ -237,7 +238,7 @@ def test_memory_layout_does_not_matter(data: st.DataObject) -> None:
     assert (left.tobytes(), right.tobytes()) == before
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(pairs(FLOATS), st.sampled_from([0.0, 1e-3, 1.0, math.inf]), TOLERANCES, st.booleans())
 def test_sum_formula_is_that_of_numpy(
     operands: tuple[Array, Array], rtol: float, atol: float, tiny: bool
@@ -259,7 +260,7 @@ def test_sum_formula_is_that_of_numpy(
         assert found.count == np.count_nonzero(~np.isclose(a, b, rtol, atol))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(pairs(FLOATS), st.sampled_from(["either", "sum"]), TOLERANCES, TOLERANCES, st.booleans())
 def test_worst_exceeds_its_tolerance_the_most(
     operands: tuple[Array, Array], formula: Any, atol: float, rtol: float, tiny: bool

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.arithmetic import Difference, histogram, joint_range
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes, tiny_blocks
+from tests.support.examples import scaled
 
 Array = np.ndarray[Any, Any]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(
     st.data(),
     st.sampled_from([1, 2, 10, 30]),

@@ -260,6 +260,7 @@ def peak_of(work: Any) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pass", "fail", "ties", "nan", "sorted", "strided"])
 def test_memory_does_not_grow_with_the_arrays(kind: str) -> None:
     size = 8_000_000

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from polygraphy.domain.arithmetic import Difference, Summary, difference, summarize, summary
 from polygraphy.domain.arithmetic.rows import describe_rows
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes
+from tests.support.examples import scaled
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +34,7 @@ def assert_same(one: Summary, other: Summary) -> None:
         ), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(st.data())
 def test_the_same_as_one_by_one(data: st.DataObject) -> None:
     shape = data.draw(shapes(min_size=1))

@@ -15,6 +15,7 @@ from polygraphy.domain.arithmetic.scratch import Scratch
 from polygraphy.domain.arithmetic.selection import Search, Tally, positions
 from tests.domain.arithmetic import oracle
 from tests.domain.arithmetic.strategies import floats_with_ties, tiny_blocks
+from tests.support.examples import scaled
 
 Array = np.ndarray[Any, Any]
 PROBABILITIES = (0.0, 0.01, 0.5, 0.9, 0.95, 0.99, 1.0)
@@ -127,7 +128,7 @@ def test_a_sample_that_misleads_costs_passes_only(
     check(search, values)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(
     st.lists(floats_with_ties(), min_size=1, max_size=200),
     st.lists(floats_with_ties(), max_size=30),

@@ -24,6 +24,7 @@ from polygraphy.domain.arithmetic import (
     sqnr,
 )
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes, tiny_blocks
+from tests.support.examples import scaled
 
 Array = np.ndarray[Any, Any]
 
@@ -44,7 +45,7 @@ def norm(values: Sequence[Fraction]) -> Fraction:
     return sum((x * x for x in values), Fraction(0))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=scaled(250), deadline=None)
 @given(st.data(), st.booleans())
 def test_norms_and_cosine(data: st.DataObject, tiny: bool) -> None:
     shape = data.draw(shapes())

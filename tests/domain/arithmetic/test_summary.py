@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from polygraphy.domain.arithmetic import Summary, summarize
 from tests.domain.arithmetic import oracle
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, relaid, shapes, tiny_blocks
+from tests.support.examples import scaled
 
 Array = np.ndarray[Any, Any]
 PROBABILITIES = (0.0, 0.25, 0.9, 0.99, 1.0)
@@ -72,7 +73,7 @@ def check_moments(summary: Summary, values: list[Any]) -> None:
         assert summary.std == math.sqrt(summary.var)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(any_array(), st.booleans())
 def test_every_dtype(array: Array, tiny: bool) -> None:
     values = oracle.elements(array)
@@ -82,7 +83,7 @@ def test_every_dtype(array: Array, tiny: bool) -> None:
     check(summary, values, array.shape)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(st.data())
 def test_memory_layout_does_not_matter(data: st.DataObject) -> None:
     array = data.draw(any_array())

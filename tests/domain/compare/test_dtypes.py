@@ -26,6 +26,7 @@ from polygraphy.domain.compare import (
 )
 from polygraphy.domain.results import IterationResult
 from tests.domain.arithmetic.strategies import FLOATS, NUMBERS, arrays, relaid, shapes
+from tests.support.examples import scaled
 
 FUNCTIONS = [
     SimpleCompareFunc(check_error_stat=["max", "mean", "median", "quantile"]),
@@ -54,7 +55,7 @@ def same(one: float | None, other: float | None) -> bool:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: type(function).__name__)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(data=st.data())
 def test_metrics_are_those_of_the_same_numbers_in_float64(
     function: Any, data: st.DataObject
@@ -84,7 +85,7 @@ def test_nan_never_passes(dtype: np.dtype[Any]) -> None:
             assert not compared(function, *pair), type(function).__name__
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(data=st.data())
 def test_the_worst_element_is_where_an_exact_search_finds_it(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(NUMBERS))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.searches import Outcome, first_bad_part, first_bad_part_in_order
 from polygraphy.domain.searches.graph import members, reaches
+from tests.support.examples import scaled
 
 
 @st.composite
@@ -45,7 +46,7 @@ class Part:
         return self.rule(self.nodes(ends))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 @given(graphs(), st.data())
 def test_the_one_node_that_is_to_blame_is_found(
     graph: list[list[int]], data: st.DataObject
@@ -78,7 +79,7 @@ def test_the_number_of_tests_is_logarithmic_in_chains_and_in_wide_graphs(
         assert len(test.asked) <= 2.41 * log2(count + 1) + 3
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 @given(graphs(), st.data())
 def test_with_several_culprits_one_is_found_first(
     graph: list[list[int]], data: st.DataObject
@@ -94,7 +95,7 @@ def test_with_several_culprits_one_is_found_first(
         assert found.part == reach[culprit]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 @given(graphs(12), st.data())
 def test_whatever_the_answers_the_part_is_the_whole_or_was_bad(
     graph: list[list[int]], data: st.DataObject
@@ -118,7 +119,7 @@ def test_whatever_the_answers_the_part_is_the_whole_or_was_bad(
         assert found.suspects & ~found.part == 0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scaled(40))
 @given(graphs(12), st.data())
 def test_in_order_every_smaller_part_of_one_node_was_tried(
     graph: list[list[int]], data: st.DataObject

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.searches import Outcome, ddmin, smallest_good_set
+from tests.support.examples import scaled
 
 SMALL = st.integers(1, 7)
 
@@ -70,7 +71,7 @@ def test_a_few_of_many_are_found_in_few_tests(count: int, data: st.DataObject) -
     assert len(asked) <= 3 + 2 * size * (log2(count / size) + 2)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=scaled(50))
 @given(SMALL, st.data())
 def test_what_cannot_be_told_is_not_left_out(count: int, data: st.DataObject) -> None:
     test = Family({}, data)
@@ -78,7 +79,7 @@ def test_what_cannot_be_told_is_not_left_out(count: int, data: st.DataObject) ->
     assert (found is None) == (test.rule[tuple(range(count))] is not Outcome.GOOD)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=scaled(50))
 @given(SMALL, st.data())
 def test_what_ddmin_finds_is_bad_and_minimal_whatever_the_rule(
     count: int, data: st.DataObject
