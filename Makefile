@@ -8,7 +8,7 @@ TEST_ALL_VENV := .venv-test-all
 PIP := -m pip --disable-pip-version-check --quiet
 OTHER_PYTHONS := python3.10 python3.13
 
-.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden bench clean
+.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures bench clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -65,6 +65,10 @@ test-versions:
 # Write the golden files anew, after a change that is meant.
 golden:
 	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/codegen tests/cli
+
+# Write down what the published names take, for the command line, which does not import them.
+signatures:
+	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/codegen/test_signatures.py -k is_written
 
 bench:
 	$(BIN)/python benchmarks/startup.py

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from attrs import asdict
 
+from polygraphy.cli.call import call_of
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import CommandLineError
 from polygraphy.cli.log_context import log_of
@@ -13,7 +14,8 @@ from polygraphy.cli.options.functions import FunctionOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.saved import RejudgeOptions
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.codegen.saved import CheckAccuracyScript
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
 
 __all__ = ["CheckAccuracyCommand"]
 
@@ -31,7 +33,7 @@ class CheckAccuracyCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that judges the results."""
-        options = values[RejudgeOptions]
+        path = values[RejudgeOptions].path
         thresholds = {
             function: threshold
             for function, threshold in asdict(values[FunctionOptions], recurse=False).items()
@@ -43,12 +45,10 @@ class CheckAccuracyCommand(Command):
                 " saved with the verdicts. Save the outputs, and compare them with --load-outputs.",
                 f"polygraphy {self.name}",
             )
-        return CheckAccuracyScript(
-            command=words,
-            path=options.path,
-            rtol=options.rtol,
-            atol=options.atol,
-            check_error_stat=options.check_error_stat,
-            thresholds=thresholds or None,
+        return render(
+            "check_accuracy.py.j2",
+            f"Judge the accuracy results {quoted(path)}.",
+            words,
+            check=call_of("check_accuracy", values, path, thresholds=thresholds or None),
             log=log_of(values[LogOptions]),
-        ).render()
+        )

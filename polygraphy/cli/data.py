@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from polygraphy.cli.call import call_of
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import CommandLineError
 from polygraphy.cli.log_context import log_of
@@ -12,7 +13,8 @@ from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.saved import ConvertOptions, JoinOptions
 from polygraphy.cli.options.script import ScriptOptions
 from polygraphy.cli.paths import check_paths
-from polygraphy.codegen.saved import DataScript
+from polygraphy.codegen.docstring import listed_paths, quoted
+from polygraphy.codegen.render import render
 
 __all__ = ["DataConcatCommand", "DataConvertCommand", "DataMergeCommand", "DataToInputCommand"]
 
@@ -21,6 +23,7 @@ class _JoinCommand(Command):
     """Makes one file of several, with the function that is named."""
 
     function: ClassVar[str]
+    summary: ClassVar[str]
     groups = (JoinOptions, ScriptOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
@@ -35,13 +38,13 @@ class _JoinCommand(Command):
             [("--output", options.output)],
             f"polygraphy {self.name}",
         )
-        return DataScript(
-            command=words,
-            function=self.function,
-            paths=options.paths,
-            output=options.output,
+        return render(
+            "data.py.j2",
+            self.summary.format(listed_paths(options.paths)),
+            words,
+            rearrange=call_of(self.function, values, list(options.paths)),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
 class DataConcatCommand(_JoinCommand):
@@ -49,6 +52,7 @@ class DataConcatCommand(_JoinCommand):
 
     name = "data concat"
     function = "concat"
+    summary = "Put the iterations of {} behind each other."
     description = (
         "Put the iterations of several files behind each other: of saved inputs, or of outputs of"
         " the same runners."
@@ -60,6 +64,7 @@ class DataMergeCommand(_JoinCommand):
 
     name = "data merge"
     function = "merge"
+    summary = "Put the tensors of {} beside each other, as input data."
     description = (
         "Put the tensors of several files of saved inputs or outputs beside each other, iteration"
         " by iteration, as input data. Where several have a tensor of the same name, the last"
@@ -95,10 +100,10 @@ class DataConvertCommand(Command):
         check_paths(
             [("PATH", options.path)], [("OUTPUT", options.output)], f"polygraphy {self.name}"
         )
-        return DataScript(
-            command=words,
-            function="convert",
-            paths=(options.path,),
-            output=options.output,
+        return render(
+            "data.py.j2",
+            f"Convert {quoted(options.path)} to {quoted(options.output)}.",
+            words,
+            rearrange=call_of("convert", values, options.path),
             log=log_of(values[LogOptions]),
-        ).render()
+        )

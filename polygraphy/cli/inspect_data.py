@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.cli.call import call_of
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import CommandLineError
 from polygraphy.cli.log_context import log_of
 from polygraphy.cli.options.inspection import DetailOptions, InspectedOptions
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.codegen.saved import InspectDataScript
+from polygraphy.codegen.docstring import listed_paths
+from polygraphy.codegen.render import render
 
 __all__ = ["InspectDataCommand"]
 
@@ -27,21 +29,17 @@ class InspectDataCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that shows the data."""
-        detail = values[DetailOptions]
-        if detail.num_items == 0:
+        if values[DetailOptions].num_items == 0:
             raise CommandLineError(
                 "argument -n/--num-items: 0 would show nothing. Leave out -s/--show-values"
                 " instead.",
                 f"polygraphy {self.name}",
             )
-        return InspectDataScript(
-            command=words,
-            paths=values[InspectedOptions].paths,
-            all_iterations=detail.all_iterations or None,
-            show_values=detail.show_values or None,
-            histogram=detail.histogram or None,
-            statistics=detail.statistics or None,
-            num_items=detail.num_items,
-            line_width=detail.line_width,
+        paths = values[InspectedOptions].paths
+        return render(
+            "inspect_data.py.j2",
+            f"Show what {listed_paths(paths)} {'holds' if len(paths) == 1 else 'hold'}.",
+            words,
+            show=call_of("inspect_data", values, *paths),
             log=log_of(values[LogOptions]),
-        ).render()
+        )

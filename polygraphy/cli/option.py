@@ -31,13 +31,23 @@ _METADATA = "polygraphy.option"
 class Option:
     """The declaration of one option or positional argument."""
 
-    __slots__ = ("default", "flags", "help", "kind", "name")
+    __slots__ = ("as_", "default", "feeds", "flags", "help", "kind", "name")
 
-    def __init__(self, flags: tuple[str, ...], kind: Kind, help: str, default: Any) -> None:
+    def __init__(
+        self,
+        flags: tuple[str, ...],
+        kind: Kind,
+        help: str,
+        default: Any,
+        feeds: tuple[str, ...] = (),
+        as_: Any = None,
+    ) -> None:
         self.flags = flags
         self.kind = kind
         self.help = help
         self.default = default
+        self.feeds = feeds
+        self.as_ = as_
         self.name = ""
 
     @property
@@ -66,7 +76,14 @@ class Options:
     """
 
 
-def option(*flags: str, help: str, kind: Kind | None = None, default: Any = None) -> Any:
+def option(
+    *flags: str,
+    help: str,
+    kind: Kind | None = None,
+    default: Any = None,
+    feeds: str | tuple[str, ...] = (),
+    as_: Any = None,
+) -> Any:
     """Declare an option; without flags, a positional argument.
 
     Args:
@@ -74,11 +91,15 @@ def option(*flags: str, help: str, kind: Kind | None = None, default: Any = None
         help: what it does, in one or two sentences; ends with a full stop.
         kind: how words become a value; free text unless given.
         default: the value when the option is left out.
+        feeds: the argument of a published name that the value becomes, as in
+            ``CreateConfig.sparse_weights``; several where it becomes more than one.
+        as_: what a flag stands for there, if that is not True.
     """
     chosen = kind or Text()
     if default is None and isinstance(chosen, Flag):
         default = False
-    declared = Option(flags, chosen, help, default)
+    targets = (feeds,) if isinstance(feeds, str) else feeds
+    declared = Option(flags, chosen, help, default, targets, as_)
     return attr.ib(default=default, metadata={_METADATA: declared})
 
 

@@ -20,8 +20,9 @@ from jinja2 import (
 )
 
 from polygraphy.codegen.bytecode import BytecodeBeside
+from polygraphy.codegen.call import finalize_in
 from polygraphy.codegen.docstring import docstring
-from polygraphy.codegen.source import Source, finalize, literal
+from polygraphy.codegen.source import Source, literal
 
 __all__ = ["LINE_LENGTH", "environment", "formatted", "render"]
 
@@ -132,7 +133,7 @@ def environment(loader: BaseLoader | None = None) -> Environment:
     made = Environment(
         loader=loader or _shipped(),
         bytecode_cache=None if _are_compiled() else _kept(),
-        finalize=finalize,
+        finalize=finalize_in,
         undefined=StrictUndefined,
         autoescape=True,  # Makes macros return Source; after `finalize` nothing is left to escape.
         trim_blocks=True,
@@ -151,7 +152,9 @@ def _shipped() -> BaseLoader:
 
 def _kept() -> BytecodeBeside:
     """Return where a working tree keeps compiled templates."""
-    return BytecodeBeside(_FOLDER, [_FOLDER / "render.py", _FOLDER / "source.py"])
+    return BytecodeBeside(
+        _FOLDER, [_FOLDER / "render.py", _FOLDER / "source.py", _FOLDER / "call.py"]
+    )
 
 
 def _are_compiled() -> bool:

@@ -29,7 +29,11 @@ class DetailOptions(Options):
     """Detail: how much is shown."""
 
     all_iterations: bool = option(
-        "-a", "--all", kind=Flag(), help="Show all iterations, not just the first."
+        "-a",
+        "--all",
+        kind=Flag(),
+        help="Show all iterations, not just the first.",
+        feeds="inspect_data.all_iterations",
     )
     statistics: bool = option(
         "--statistics",
@@ -38,10 +42,20 @@ class DetailOptions(Options):
             "Show how many elements are NaN, infinite or zero, and where the first is, and"
             " percentiles. Mean, deviation, smallest and largest are always shown."
         ),
+        feeds="inspect_data.statistics",
     )
-    show_values: bool = option("-s", "--show-values", kind=Flag(), help="Show the elements.")
+    show_values: bool = option(
+        "-s",
+        "--show-values",
+        kind=Flag(),
+        help="Show the elements.",
+        feeds="inspect_data.show_values",
+    )
     histogram: bool = option(
-        "--histogram", kind=Flag(), help="Show how the elements are distributed."
+        "--histogram",
+        kind=Flag(),
+        help="Show how the elements are distributed.",
+        feeds="inspect_data.histogram",
     )
     num_items: int | None = option(
         "-n",
@@ -51,11 +65,13 @@ class DetailOptions(Options):
             "How many elements to show at each end of each dimension of an array of more than 1000;"
             " -1 for all. 3 unless given."
         ),
+        feeds="inspect_data.num_items",
     )
     line_width: int | None = option(
         "--line-width",
         kind=Integer(minimum=-1),
         help="Longest line of elements, in characters; -1 for any length. 75 unless given.",
+        feeds="inspect_data.line_width",
     )
 
 

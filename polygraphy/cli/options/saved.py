@@ -29,6 +29,7 @@ class JoinOptions(Options):
         "--output",
         kind=Text("PATH"),
         help="The file to write, or without file extension the folder. It must be given.",
+        feeds=("concat.output", "merge.output"),
     )
 
 
@@ -46,6 +47,7 @@ class ConvertOptions(Options):
             "What to write: the format follows from the file extension; without one, a folder with"
             " one file per iteration."
         ),
+        feeds="convert.output",
     )
 
 
@@ -58,9 +60,12 @@ class RejudgeOptions(Options):
         PerName(Number(minimum=0)),
         of="the second run's value",
         otherwise="As it was saved unless given.",
+        feeds="check_accuracy.rtol",
     )
     atol: Any = absolute_tolerance(
-        PerName(Number(minimum=0)), otherwise="As it was saved unless given."
+        PerName(Number(minimum=0)),
+        otherwise="As it was saved unless given.",
+        feeds="check_accuracy.atol",
     )
     check_error_stat: Any = checked_statistic(
         "max",
@@ -68,4 +73,5 @@ class RejudgeOptions(Options):
         "median",
         "quantile",
         otherwise="Single elements cannot be checked anew: they are not saved.",
+        feeds="check_accuracy.check_error_stat",
     )

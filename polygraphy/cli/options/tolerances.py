@@ -7,16 +7,19 @@ from typing import Any
 from polygraphy.cli.kinds import Kind, PerName, Statistics
 from polygraphy.cli.option import option
 
+Feeds = str | tuple[str, ...]
+
 __all__ = ["absolute_tolerance", "checked_statistic", "relative_tolerance", "threshold"]
 
 
-def relative_tolerance(kind: Kind, of: str, otherwise: str) -> Any:
+def relative_tolerance(kind: Kind, of: str, otherwise: str, feeds: Feeds = ()) -> Any:
     """Return the option `--rtol`.
 
     Args:
         kind: what a value looks like.
         of: whose value the difference is divided by.
         otherwise: what counts when it is not given, as a sentence.
+        feeds: the arguments that it becomes.
     """
     example = ", for all outputs or per output, as in --rtol 1e-5 logits:1e-3"
     return option(
@@ -27,20 +30,22 @@ def relative_tolerance(kind: Kind, of: str, otherwise: str) -> Any:
             f"Largest difference relative to {of}{example if isinstance(kind, PerName) else ''}."
             f" {otherwise}"
         ),
+        feeds=feeds,
     )
 
 
-def absolute_tolerance(kind: Kind, otherwise: str) -> Any:
+def absolute_tolerance(kind: Kind, otherwise: str, feeds: Feeds = ()) -> Any:
     """Return the option `--atol`; see `relative_tolerance`."""
     return option(
         "--atol",
         "--abs-tol",
         kind=kind,
         help=f"Largest absolute difference, likewise. {otherwise}",
+        feeds=feeds,
     )
 
 
-def checked_statistic(*statistics: str, otherwise: str) -> Any:
+def checked_statistic(*statistics: str, otherwise: str, feeds: Feeds = ()) -> Any:
     """Return the option `--check-error-stat` of some statistics; see `relative_tolerance`."""
     return option(
         "--check-error-stat",
@@ -49,6 +54,7 @@ def checked_statistic(*statistics: str, otherwise: str) -> Any:
             "Which statistic of the differences must be within tolerance; several must all be."
             f" {otherwise}"
         ),
+        feeds=feeds,
     )
 
 

@@ -1,0 +1,96 @@
+"""The signatures that the command line reads are those of the published names."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import black
+import pytest
+
+from polygraphy.cli.commands import COMMANDS, load
+from polygraphy.codegen import signatures
+from polygraphy.codegen.render import LINE_LENGTH
+from polygraphy.codegen.signatures import SIGNATURES, Signature
+
+PUBLISHED = (
+    "polygraphy.backend.common",
+    "polygraphy.backend.onnx",
+    "polygraphy.backend.onnxrt",
+    "polygraphy.backend.pluginref",
+    "polygraphy.backend.tensorrt_rtx",
+    "polygraphy.backend.tf",
+    "polygraphy.backend.torch",
+    "polygraphy.backend.trt",
+    "polygraphy.check",
+    "polygraphy.comparator",
+    "polygraphy.convert",
+    "polygraphy.data",
+    "polygraphy.debug",
+    "polygraphy.inspect",
+    "polygraphy.multi_device",
+    "polygraphy.plugin",
+    "polygraphy.surgeon",
+)
+
+
+def targets() -> set[str]:
+    """Return what the rows of all commands feed."""
+    commands = map(load, COMMANDS)
+    rows = {
+        id(row): row for each in commands for group in each.groups for row in each.declared(group)
+    }
+    return {target for row in rows.values() for target in row.feeds}
+
+
+def names() -> list[str]:
+    return sorted({*SIGNATURES, *(target.rpartition(".")[0] for target in targets())})
+
+
+def signature_of(name: str) -> Signature:
+    head, _, method = name.partition(".")
+    known = SIGNATURES[name].module if name in SIGNATURES else ""
+    for module in [known] if known else PUBLISHED:
+        found = getattr(import_module(module), head, None)
+        if found is not None:
+            called = getattr(found, method) if method else found
+            parameters = inspect.signature(called).parameters.values()
+            return Signature(
+                module, {each.name: default(each) for each in parameters if each.name != "self"}
+            )
+    raise AssertionError(f"{name} is not published")
+
+
+def default(parameter: inspect.Parameter) -> Any:
+    try:
+        return ast.literal_eval(repr(parameter.default))
+    except (ValueError, SyntaxError):
+        return ...
+
+
+@pytest.mark.skipif(os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") != "1", reason="nothing is written")
+def test_the_table_is_written() -> None:
+    path = Path(signatures.__file__)
+    head = path.read_text(encoding="utf-8").partition("SIGNATURES = ")[0]
+    rows = "".join(
+        f"{name!r}: Signature({found.module!r}, {found.arguments!r}),".replace("Ellipsis", "...")
+        for name in names()
+        for found in [signature_of(name)]
+    )
+    mode = black.Mode(line_length=LINE_LENGTH)
+    path.write_text(black.format_str(f"{head}SIGNATURES = {{{rows}}}\n", mode=mode))
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_signature_is_that_of_the_published_name(name: str) -> None:
+    assert SIGNATURES[name] == signature_of(name)
+
+
+def test_every_row_feeds_an_argument() -> None:
+    for target in targets():
+        name, _, argument = target.rpartition(".")
+        assert argument in SIGNATURES[name].arguments, target
