@@ -10,9 +10,10 @@ from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.element_types import TypeInference
 from polygraphy.adapters.onnx.graph import taken_names, unused_name
+from polygraphy.adapters.onnx.ownership import own_model
 from polygraphy.adapters.onnx.reading import described
 from polygraphy.adapters.onnx.renaming import rename_uses
-from polygraphy.adapters.onnx.shapes import infer_shapes
+from polygraphy.adapters.onnx.shapes import add_shapes
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.unbounded import DRIVING_INPUT, unbounded_tensors
@@ -36,6 +37,8 @@ Bounds = Union[int, "Mapping[str, int]"]
 class SetUpperBound(BaseLoader):
     """Puts Min nodes before the operands that decide how large tensors become."""
 
+    makes_new_model = True
+
     def __init__(
         self, model: Deferred[ModelProto], upper_bounds: Bounds, copy: bool | None = None
     ) -> None:
@@ -47,11 +50,11 @@ class SetUpperBound(BaseLoader):
             upper_bounds: the limit of each element of the operand that decides about the size, for
                 all tensors, or by name, where the empty name stands for all others. The name is
                 that of the tensor that becomes large, or of the operand.
-            copy: whether the given model stays as it is; else it is changed in place.
+            copy: False to change a given model in place (default: it stays as it is).
         """
         self._model = model
         self._bounds = upper_bounds
-        self._copy = bool(copy)
+        self._copy = copy
 
     def call_impl(self) -> ModelProto:
         """Return the model.
@@ -61,13 +64,9 @@ class SetUpperBound(BaseLoader):
             UsageError: a limit is not positive, or the size of a tensor that is named does not
                 depend on an operand.
         """
-        return edited(self._model, self._edit)
+        return edited(lambda: own_model(self._model, self._copy), self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
-        if self._copy:
-            copied: ModelProto = onnx.ModelProto()
-            copied.CopyFrom(model)
-            model = copied
         bounds = self._bounds if isinstance(self._bounds, Mapping) else {"": self._bounds}
         for name, bound in bounds.items():
             if bound < 1:
@@ -118,7 +117,7 @@ def _driving_operand(node: NodeProto) -> str:
 def _unbounded(model: ModelProto) -> list[str]:
     seen: ModelProto = onnx.ModelProto()
     seen.CopyFrom(model)
-    seen = infer_shapes(seen, allow_onnxruntime=False)
+    add_shapes(seen, allow_onnxruntime=False)
     return unbounded_tensors(described(seen, "", Detail(layers=True)).graph)
 
 

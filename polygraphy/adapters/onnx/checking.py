@@ -10,6 +10,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.element_types import graphs_of
 from polygraphy.adapters.onnx.elements import is_stripped
+from polygraphy.adapters.onnx.ownership import makes_new_model
 from polygraphy.adapters.onnx.weights import (
     SMALL,
     all_graphs,
@@ -38,6 +39,11 @@ _TOLERATED = ("No Op registered for", "No opset import for domain", "Field 'shap
 @mod.export(funcify=True)
 class CheckModel(BaseLoader):
     """Checks an ONNX model and passes it on."""
+
+    @property
+    def makes_new_model(self) -> bool:
+        """Whether nobody but the caller has the model; see `ownership`."""
+        return makes_new_model(self._model)
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
         """Take the model, or a loader that makes it."""

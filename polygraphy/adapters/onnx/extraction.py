@@ -17,6 +17,7 @@ from polygraphy.adapters.onnx.graph import (
     used_by,
 )
 from polygraphy.adapters.onnx.graphsurgeon import as_onnx, like
+from polygraphy.adapters.onnx.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.value_infos import described, input_metadata, restate, value_info
 from polygraphy.domain.errors import UnknownNameError, UsageError
@@ -44,6 +45,8 @@ _NO_TENSOR = "no tensor"
 class ExtractSubgraph(BaseLoader):
     """Cuts the part of an ONNX model that lies between some tensors out of it."""
 
+    makes_new_model = True
+
     def __init__(
         self,
         model: Deferred[Any],
@@ -68,7 +71,7 @@ class ExtractSubgraph(BaseLoader):
         self._check = check_meta is not False
 
     def call_impl(self) -> Any:
-        """Return the part, of the kind that was given; an `onnx.ModelProto` is changed in place.
+        """Return the part, of the kind that was given; what was given stays as it is.
 
         Raises:
             UnknownNameError: the model has no tensor of a name.
@@ -77,6 +80,8 @@ class ExtractSubgraph(BaseLoader):
         """
         given = evaluate(self._model)
         model = as_onnx(given)
+        if model is given and not makes_new_model(self._model):
+            model = own_model(given)
         with faults_of(model):
             known = completed(model, self._inputs, self._outputs)
             if self._check and (missing := undescribed(*known)):

@@ -13,6 +13,7 @@ from polygraphy.adapters.onnx.constant_nodes import ConstantNodes, Settings
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.element_types import GraphTypes, TypeInference, graphs_of
 from polygraphy.adapters.onnx.graph import clean_model, sort
+from polygraphy.adapters.onnx.ownership import own_model
 from polygraphy.adapters.onnx.shape_values import Elements, shape_values
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.value_infos import shape_of
@@ -43,6 +44,8 @@ Shapes = dict[str, "Shape | None"]
 class FoldConstants(BaseLoader):
     """Replaces the parts of an ONNX model that depend on no input by their values."""
 
+    makes_new_model = True
+
     def __init__(
         self,
         model: Deferred[ModelProto],
@@ -67,7 +70,7 @@ class FoldConstants(BaseLoader):
                 the one that failed is computed from.
             fold_shapes: whether shapes of tensors that are not constant are folded, where they are
                 known, as they are unless this is False.
-            copy: whether the given model stays as it is; else it is changed in place.
+            copy: False to change a given model in place (default: it stays as it is).
             error_ok: whether a model that cannot be folded further is passed on with a warning, as
                 it is unless this is False.
             size_threshold: values of more bytes than this are not put into the model.
@@ -85,7 +88,7 @@ class FoldConstants(BaseLoader):
         self._settings = Settings(
             fold_shapes=fold_shapes is not False, size_threshold=size_threshold
         )
-        self._copy = bool(copy)
+        self._copy = copy
         self._has_changed = True  # Whether the model is another than when its shapes were inferred.
         self._may_go_on = False  # Whether a pass made something known that shapes do not tell.
         self._error_ok = error_ok is not False
@@ -98,13 +101,9 @@ class FoldConstants(BaseLoader):
             ModelError: nodes depend on each other in a circle.
             BackendError: a constant cannot be computed, and `error_ok` is False.
         """
-        return edited(self._model, self._edit)
+        return edited(lambda: own_model(self._model, self._copy), self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
-        if self._copy:
-            copied: ModelProto = onnx.ModelProto()
-            copied.CopyFrom(model)
-            model = copied
         before = _count(model)
         G_LOGGER.info(f"Folding Constants | Original Nodes: {before}")
         sort(model.graph)

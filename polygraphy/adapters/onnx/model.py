@@ -39,6 +39,8 @@ onnx = mod.lazy_import("onnx")
 class OnnxFromPath(BaseLoader):
     """Loads an ONNX model from a file."""
 
+    makes_new_model = True
+
     def __init__(
         self,
         path: str,
@@ -96,6 +98,8 @@ def _is_binary(path: Path) -> bool:
 @mod.export(funcify=True)
 class OnnxFromBytes(BaseLoader):
     """Reads a serialised ONNX model."""
+
+    makes_new_model = True
 
     def __init__(self, serialized_onnx: Deferred[bytes]) -> None:
         """Take the bytes, or a loader that makes them."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
+from polygraphy.adapters.onnx.ownership import own_model
 from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.weights import all_graphs, byte_size, is_external, skeleton
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
@@ -32,11 +33,13 @@ _LARGE = 1 << 16  # Bytes; smaller weights may be what an operator's new form is
 class ConvertOpset(BaseLoader):
     """Rewrites an ONNX model for another opset, with the converter of the `onnx` package."""
 
+    makes_new_model = True
+
     def __init__(self, model: Deferred[ModelProto], opset: int) -> None:
         """Say for which.
 
         Args:
-            model: the model, which is changed in place, or a loader that makes it.
+            model: the model, which stays as it is, or a loader that makes it.
             opset: the version of the standard's operators; other domains keep theirs.
         """
         self._model = model
@@ -50,7 +53,7 @@ class ConvertOpset(BaseLoader):
             ModelError: the model has functions, which the converter would lose.
             BackendError: an operator cannot be converted.
         """
-        return edited(self._model, self._edit)
+        return edited(lambda: own_model(self._model), self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         latest = defs.onnx_opset_version()

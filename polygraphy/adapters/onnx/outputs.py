@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import constants, mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.weights import all_graphs
 from polygraphy.domain.errors import UnknownNameError, UsageError
@@ -26,6 +27,11 @@ onnx = mod.lazy_import("onnx")
 @mod.export(funcify=True)
 class ModifyOutputs(BaseLoader):
     """Makes other tensors of an ONNX model its outputs."""
+
+    @property
+    def makes_new_model(self) -> bool:
+        """Whether nobody but the caller has the model; see `ownership`."""
+        return self._copy or makes_new_model(self._model)
 
     def __init__(
         self,
@@ -60,11 +66,7 @@ class ModifyOutputs(BaseLoader):
             UsageError: a name is that of a constant or of a tensor in a sub-graph, or no output is
                 left.
         """
-        model = evaluate(self._model)
-        if self._copy:
-            copied: ModelProto = onnx.ModelProto()
-            copied.CopyFrom(model)
-            model = copied
+        model = own_model(self._model) if self._copy else evaluate(self._model)
         tensors = _Tensors(model.graph)
         types = value_infos(model)
         chosen = self._chosen(tensors)

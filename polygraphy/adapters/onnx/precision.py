@@ -11,6 +11,7 @@ from polygraphy.adapters.onnx.cast_selection import CastSelection
 from polygraphy.adapters.onnx.editing import faults_of
 from polygraphy.adapters.onnx.lowered_model import check_castable, lower
 from polygraphy.adapters.onnx.narrowed_weights import original
+from polygraphy.adapters.onnx.ownership import makes_new_model
 from polygraphy.adapters.onnx.stored import is_stored
 from polygraphy.adapters.onnx.weights import all_graphs, byte_size, is_external, skeleton
 from polygraphy.domain.datatype import DataType, DataTypeEntry
@@ -61,6 +62,8 @@ class OnnxPrecisionCaster:
 class _Convert(BaseLoader):
     """Casts a model to one type."""
 
+    makes_new_model = True
+
     dtype: DataTypeEntry
 
     def __init__(
@@ -77,7 +80,7 @@ class _Convert(BaseLoader):
 
         Args:
             model: the model, or a loader that makes it.
-            copy: whether the given model stays as it is; else it is changed in place.
+            copy: False to change a given model in place (default: it stays as it is).
             keep_ops: operator types that stay in float32, besides those whose results depend on
                 the order or the exact value of their operands.
             keep_nodes: names of nodes that stay in float32; one without a name goes by those of
@@ -88,7 +91,7 @@ class _Convert(BaseLoader):
             cast_io: whether inputs and outputs in float32 become narrow, too.
         """
         self._model = model
-        self._copy = bool(copy)
+        self._copy = copy
         self._selection = CastSelection(
             keep_ops=frozenset(keep_ops),
             keep_nodes=frozenset(keep_nodes),
@@ -106,7 +109,7 @@ class _Convert(BaseLoader):
             ModelError: the opset of the model has no such type, or its weights are not loaded.
         """
         model = evaluate(self._model)
-        if self._copy:
+        if self._copy is not False and not makes_new_model(self._model):
             return _cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)
         with faults_of(model):
             check_castable(model, self.dtype, self._selection)

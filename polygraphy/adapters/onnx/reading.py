@@ -15,7 +15,7 @@ from polygraphy.adapters.onnx.attributes import attribute_of
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.external import location_of
 from polygraphy.adapters.onnx.mapped import load_structure
-from polygraphy.adapters.onnx.shapes import infer_shapes
+from polygraphy.adapters.onnx.shapes import add_shapes
 from polygraphy.adapters.onnx.texts import check_texts, text, texts
 from polygraphy.adapters.onnx.weights import byte_size, is_external
 from polygraphy.domain.model import (
@@ -53,7 +53,7 @@ class OnnxModelReader:
         """
         model = load_structure(source.path)
         if source.infer_shapes:
-            model = infer_shapes(model, allow_onnxruntime=source.allow_onnxruntime)
+            add_shapes(model, allow_onnxruntime=source.allow_onnxruntime)
         arrays = None
         if detail.weights:
             arrays = WeightArrays(source.path, source.external_data_dir)

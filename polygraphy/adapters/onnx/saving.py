@@ -14,6 +14,7 @@ from polygraphy.adapters.common.paths import atomic_file
 from polygraphy.adapters.onnx.elements import is_stripped
 from polygraphy.adapters.onnx.external import external_files
 from polygraphy.adapters.onnx.mapped import load_structure
+from polygraphy.adapters.onnx.ownership import makes_new_model
 from polygraphy.adapters.onnx.stored import copy_stored, is_stored
 from polygraphy.adapters.onnx.weights import Place, all_tensors, byte_size, is_external, skeleton
 from polygraphy.adapters.onnx.writing import write_model
@@ -39,6 +40,11 @@ _WORD = 64
 @mod.export(funcify=True)
 class SaveOnnx(BaseLoader):
     """Writes an ONNX model to a file and passes it on."""
+
+    @property
+    def makes_new_model(self) -> bool:
+        """Whether nobody but the caller has the model; see `ownership`."""
+        return makes_new_model(self._model)
 
     def __init__(
         self,

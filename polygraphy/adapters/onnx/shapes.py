@@ -9,6 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph import sort
 from polygraphy.adapters.onnx.model import OnnxFromPath
+from polygraphy.adapters.onnx.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx.weights import all_tensors, weights_size, without_large_weights
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.logger import G_LOGGER
@@ -18,7 +19,14 @@ from polygraphy.ports.shapes import ShapeInference
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
 
-__all__ = ["InferShapes", "infer_shapes", "inferred_value_infos", "is_made_up", "value_infos"]
+__all__ = [
+    "InferShapes",
+    "add_shapes",
+    "infer_shapes",
+    "inferred_value_infos",
+    "is_made_up",
+    "value_infos",
+]
 
 infer_shapes: Callable[..., ModelProto]
 
@@ -36,6 +44,8 @@ class InferShapes(BaseLoader):
     """Adds inferred data types and shapes to an ONNX model, as far as they can be known without
     running it.
     """
+
+    makes_new_model = True
 
     def __init__(
         self,
@@ -60,56 +70,79 @@ class InferShapes(BaseLoader):
                 takes `sympy`.
         """
         self._model = model
-        self._error_ok = error_ok is not False
+        self._error_ok = error_ok
         self._external_data_dir = external_data_dir
-        self._threshold = (
-            _COPIED if save_to_disk_threshold_bytes is None else save_to_disk_threshold_bytes
-        )
-        self._allow_onnxruntime = allow_onnxruntime is not False
+        self._threshold = save_to_disk_threshold_bytes
+        self._allow_onnxruntime = allow_onnxruntime
 
     def call_impl(self) -> ModelProto:
-        """Return the model with its shapes, which are added in place.
+        """Return the model with its shapes; a given one stays as it is.
 
         Raises:
             ModelError: shapes contradict each other, and `error_ok` is False.
             FileError: the file, or one with its weights, is missing.
         """
-        given: Any = evaluate(self._model)
-        model: ModelProto = (
+        given: Any = self._model if makes_new_model(self._model) else evaluate(self._model)
+        model = (
             OnnxFromPath(given, self._external_data_dir).call_impl()
             if isinstance(given, str)
-            else given
+            else own_model(given)
         )
-        seen = without_large_weights(model) if weights_size(model) >= self._threshold else model
-        inferred = self._inferred(seen)
-        if inferred is not None:
-            _take_over(inferred.graph, model.graph)
+        add_shapes(
+            model,
+            error_ok=self._error_ok,
+            allow_onnxruntime=self._allow_onnxruntime,
+            threshold=self._threshold,
+        )
         return model
 
-    def _inferred(self, model: ModelProto) -> ModelProto | None:
-        """Return the model with shapes. ONNX Runtime infers them in Python, node by node, so it is
-        only asked for what the onnx package does not find out.
-        """
-        made: ModelProto | None = None
-        problem: ModelError | None = None
+
+def add_shapes(
+    model: ModelProto,
+    *,
+    error_ok: bool | None = None,
+    allow_onnxruntime: bool | None = None,
+    threshold: int | None = None,
+) -> None:
+    """Add inferred data types and shapes to a model in place; see `InferShapes`.
+
+    Raises:
+        ModelError: shapes contradict each other, and `error_ok` is False.
+    """
+    is_large = weights_size(model) >= (_COPIED if threshold is None else threshold)
+    inferred = _inferred(
+        without_large_weights(model) if is_large else model,
+        error_ok=error_ok is not False,
+        allow_onnxruntime=allow_onnxruntime is not False,
+    )
+    if inferred is not None:
+        _take_over(inferred.graph, model.graph)
+
+
+def _inferred(model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool) -> ModelProto | None:
+    """Return the model with shapes. ONNX Runtime infers them in Python, node by node, so it is only
+    asked for what the onnx package does not find out.
+    """
+    made: ModelProto | None = None
+    problem: ModelError | None = None
+    try:
+        made = _inferred_by_onnx(model, strict=not error_ok)
+    except ModelError as error:
+        problem = error
+    if allow_onnxruntime and (made is None or not _knows_all(made.graph)):
         try:
-            made = _inferred_by_onnx(model, strict=not self._error_ok)
-        except ModelError as error:
-            problem = error
-        if self._allow_onnxruntime and (made is None or not _knows_all(made.graph)):
-            try:
-                symbolic = _inferred_symbolically(model)
-            except MissingDependencyError as error:
-                G_LOGGER.verbose(f"Inferring shapes with onnx.shape_inference: {error}")
-            except (BackendError, ModelError) as error:
-                G_LOGGER.warning(f"{error} Inferring shapes with onnx.shape_inference instead.")
-            else:
-                return symbolic
-        if problem is not None:
-            if not self._error_ok:
-                raise problem
-            G_LOGGER.warning(f"{problem} Going on without.")
-        return made
+            symbolic = _inferred_symbolically(model)
+        except MissingDependencyError as error:
+            G_LOGGER.verbose(f"Inferring shapes with onnx.shape_inference: {error}")
+        except (BackendError, ModelError) as error:
+            G_LOGGER.warning(f"{error} Inferring shapes with onnx.shape_inference instead.")
+        else:
+            return symbolic
+    if problem is not None:
+        if not error_ok:
+            raise problem
+        G_LOGGER.warning(f"{problem} Going on without.")
+    return made
 
 
 def _knows_all(graph: GraphProto) -> bool:

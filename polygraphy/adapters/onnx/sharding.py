@@ -11,7 +11,7 @@ from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.context_parallel import split_context
 from polygraphy.adapters.onnx.editing import faults_of
 from polygraphy.adapters.onnx.saving import SaveOnnx
-from polygraphy.adapters.onnx.shapes import infer_shapes
+from polygraphy.adapters.onnx.shapes import add_shapes
 from polygraphy.adapters.onnx.tensor_parallel import split_tensors
 from polygraphy.domain.sharding import TENSOR, ShardHints
 from polygraphy.logger import G_LOGGER
@@ -49,8 +49,8 @@ class ShardModel(BaseLoader):
         model = evaluate(self._model)
         with faults_of(model):
             if self._hints.parallelism == TENSOR:
-                known: ModelProto = infer_shapes(model, allow_onnxruntime=False)
-                return split_tensors(known, self._hints)
+                add_shapes(model, allow_onnxruntime=False)
+                return split_tensors(model, self._hints)
             hints = self._hints
             if not (hints.attention_layers or hints.inputs or hints.outputs):
                 G_LOGGER.warning("There is nothing to split: the hints name no tensors.")

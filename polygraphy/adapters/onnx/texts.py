@@ -21,14 +21,14 @@ def texts(values: Iterable[str]) -> tuple[str, ...]:
     return made
 
 
-def check_texts(values: tuple[str, ...]) -> None:
+def check_texts(values: tuple[str | bytes, ...]) -> None:
     """Look at texts of a message.
 
     Raises:
         ModelError: one is none.
     """
     try:
-        "".join(values)
+        "".join(values)  # type: ignore[arg-type]
     except TypeError:
         wrong = next(one for one in values if isinstance(one, bytes))
         raise ModelError(

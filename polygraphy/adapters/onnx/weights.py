@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.stored import is_stored
+from polygraphy.adapters.onnx.texts import check_texts
 from polygraphy.adapters.onnx.wire import BYTES, FIXED, as_varint, field
 
 if TYPE_CHECKING:
@@ -168,7 +169,21 @@ def _copy_graph(
 def copy_fields(source: Any, target: Any, *but: str) -> None:
     """Copy the fields of a message that are set, except some; those that only later versions of
     the format know are copied, too.
+
+    Raises:
+        ModelError: a text is no UTF-8.
     """
+    try:
+        _copy_known_fields(source, target, but)
+    except UnicodeDecodeError as error:
+        check_texts((error.object,))
+        raise
+    unknown = _unknown_fields()(source)
+    if len(unknown):
+        target.MergeFromString(b"".join(map(_as_bytes, unknown)))
+
+
+def _copy_known_fields(source: Any, target: Any, but: tuple[str, ...]) -> None:
     for described in source.DESCRIPTOR.fields:
         name = described.name
         if name in but:
@@ -181,9 +196,6 @@ def copy_fields(source: Any, target: Any, *but: str) -> None:
                 getattr(target, name).CopyFrom(value)
         elif source.HasField(name):
             setattr(target, name, value)
-    unknown = _unknown_fields()(source)
-    if len(unknown):
-        target.MergeFromString(b"".join(map(_as_bytes, unknown)))
 
 
 @cache

@@ -33,6 +33,8 @@ tf2onnx = mod.lazy_import("tf2onnx>=1.16", requires=["onnx"])
 class OnnxFromTfGraph(BaseLoader):
     """Converts a TensorFlow graph to an ONNX model."""
 
+    makes_new_model = True
+
     def __init__(
         self,
         graph: Deferred[GraphAndOutputs],

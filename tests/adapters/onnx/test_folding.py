@@ -192,12 +192,12 @@ def test_models_of_old_versions_list_new_weights_among_the_inputs() -> None:
     assert [value.name for value in made.graph.input] == ["x", "e"]
 
 
-def test_a_copy_is_made_when_asked_for() -> None:
+def test_a_given_model_is_changed_when_asked_for_only() -> None:
     model = g1.classifier()
     before = copied(model)
-    made = fold_constants(model, copy=True)
+    made = fold_constants(model)
     assert model == before and len(made.graph.node) == len(model.graph.node) - 1
-    assert fold_constants(model) is model
+    assert fold_constants(model, copy=False) is model
 
 
 def test_an_input_with_a_default_is_no_constant() -> None:
