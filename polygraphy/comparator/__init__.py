@@ -136,6 +136,7 @@ _ELSEWHERE = {
 __getattr__ = deferred_names(
     globals(),
     {name: _ELSEWHERE.get(name, "polygraphy.domain.compare") for name in __all__},
+    submodules=("comparator", "compare", "data_loader", "postprocess", "struct", "util"),
 )
 
 

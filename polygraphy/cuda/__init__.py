@@ -4,5 +4,8 @@ from polygraphy.adapters.cuda.array import DeviceArray, DeviceView
 from polygraphy.adapters.cuda.selection import use_device
 from polygraphy.adapters.cuda.stream import Stream
 from polygraphy.adapters.cuda.wrapper import Cuda, MemcpyKind, wrapper
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = ["Cuda", "DeviceArray", "DeviceView", "MemcpyKind", "Stream", "use_device", "wrapper"]
+
+__getattr__ = deferred_names(globals(), submodules=("cuda",))

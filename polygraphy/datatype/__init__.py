@@ -1,5 +1,10 @@
 """Data types of tensors, in one vocabulary for all backends."""
 
 from polygraphy.domain.datatype import DataType, DataTypeEntry
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = ["DataType", "DataTypeEntry"]
+
+__getattr__ = deferred_names(
+    globals(), submodules=("datatype", "numpy", "onnx", "onnxrt", "tensorrt", "torch")
+)

@@ -14,6 +14,7 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = [
     "BackendError",
@@ -29,3 +30,5 @@ __all__ = [
     "UnknownNameError",
     "UsageError",
 ]
+
+__getattr__ = deferred_names(globals(), submodules=("exception",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polygraphy import config
 from polygraphy.logger import G_LOGGER
+from polygraphy.mod.deferred import deferred_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 __all__ = ["constantmethod", "extend"]
+
+__getattr__ = deferred_names(globals(), submodules=("func",))
 
 
 def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], Callable[P, R]]:

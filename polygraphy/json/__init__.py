@@ -22,6 +22,7 @@ from polygraphy.adapters.files import json_io
 from polygraphy.adapters.files.json_codec import Decoder, Encoder
 from polygraphy.adapters.files.json_io import PathOrFile
 from polygraphy.logger import G_LOGGER
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = [
     "Decoder",
@@ -32,6 +33,8 @@ __all__ = [
     "save_json",
     "to_json",
 ]
+
+__getattr__ = deferred_names(globals(), submodules=("serde",))
 
 Class = TypeVar("Class", bound=type)
 

@@ -7,27 +7,36 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import Any
 
 __all__ = ["deferred_names"]
 
 
-def deferred_names(namespace: dict[str, Any], names: Mapping[str, str]) -> Callable[[str], Any]:
+def deferred_names(
+    namespace: dict[str, Any],
+    names: Mapping[str, str] | None = None,
+    submodules: Collection[str] = (),
+) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module, and have `dir` list the names, too.
 
     Args:
         namespace: the module's `globals()`, in which a name is kept once it was asked for.
         names: which module has each of the names.
+        submodules: modules of a package that are attributes of it without an import of their own.
     """
 
+    homes = names or {}
+
     def __getattr__(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = namespace[name] = getattr(import_module(names[name]), name)
-        return value
+        if name in homes:
+            value = namespace[name] = getattr(import_module(homes[name]), name)
+            return value
+        if name in submodules:
+            return import_module(f"{namespace['__name__']}.{name}")
+        raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
 
-    namespace["__dir__"] = lambda: sorted({*namespace, *names})
+    namespace["__dir__"] = lambda: sorted({*namespace, *homes, *submodules})
     return __getattr__

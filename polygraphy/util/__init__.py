@@ -1,5 +1,6 @@
 """Small helpers that scripts use; `polygraphy.util.array` has those about arrays."""
 
+from polygraphy.mod.deferred import deferred_names
 from polygraphy.util.files import (
     LockFile,
     NamedTemporaryFile,
@@ -61,3 +62,5 @@ __all__ = [
     "value_or_from_dict",
     "volume",
 ]
+
+__getattr__ = deferred_names(globals(), submodules=("array", "misc", "util"))

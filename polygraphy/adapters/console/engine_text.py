@@ -10,7 +10,7 @@ import numpy as np
 from polygraphy.domain.engine import EngineDescription, Layer, NetworkDescription, ProfileTensor
 from polygraphy.domain.model import Detail
 
-__all__ = ["engine_lines", "network_lines"]
+__all__ = ["engine_lines", "layer_lines", "network_lines"]
 
 _INDENT = "    "
 _NAME_MARGIN = 8
@@ -86,16 +86,21 @@ def _layers(layers: Iterable[Layer], *, qualified: bool) -> Iterator[str]:
     for index, layer in enumerate(layers):
         if index:
             yield ""
-        op = f" [Op: {layer.op}]" if layer.op else ""
-        yield f"Layer {index:<4} | {layer.name}{op}"
-        if not layer.op:
-            continue
-        yield from _indented(_dataflow(layer))
-        if layer.attributes:
-            yield f"{_INDENT}---- Attributes ----"
-            owner = f"{layer.name}." if qualified else ""
-            for name, value in layer.attributes.items():
-                yield from _indented(f"{owner}{name} = {_value(value)}".split("\n"))
+        yield from layer_lines(index, layer, qualified=qualified)
+
+
+def layer_lines(index: int, layer: Layer, *, qualified: bool = True) -> Iterator[str]:
+    """Yield the lines that describe a layer, the `index`-th of its network or engine."""
+    op = f" [Op: {layer.op}]" if layer.op else ""
+    yield f"Layer {index:<4} | {layer.name}{op}"
+    if not layer.op:
+        return
+    yield from _indented(_dataflow(layer))
+    if layer.attributes:
+        yield f"{_INDENT}---- Attributes ----"
+        owner = f"{layer.name}." if qualified else ""
+        for name, value in layer.attributes.items():
+            yield from _indented(f"{owner}{name} = {_value(value)}".split("\n"))
 
 
 def _dataflow(layer: Layer) -> Iterator[str]:

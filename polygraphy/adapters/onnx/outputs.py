@@ -17,7 +17,7 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
-__all__ = ["ModifyOutputs", "modify_outputs"]
+__all__ = ["GraphTensors", "ModifyOutputs", "modify_outputs", "set_outputs"]
 
 modify_outputs: Callable[..., ModelProto]
 
@@ -67,11 +67,9 @@ class ModifyOutputs(BaseLoader):
                 left.
         """
         model = own_model(self._model) if self._copy else evaluate(self._model)
-        tensors = _Tensors(model.graph)
-        types = value_infos(model)
+        tensors = GraphTensors(model.graph)
         chosen = self._chosen(tensors)
-        if any(name not in types for name in chosen):
-            types = {**inferred_value_infos(model), **types}
+        types = _types_of(model, chosen)
         if self._marks_all:
             chosen = {name for name in chosen if _is_tensor(name, types.get(name))}
         chosen -= tensors.named(self._exclude)
@@ -85,7 +83,7 @@ class ModifyOutputs(BaseLoader):
     def _marks_all(self) -> bool:
         return self._outputs == constants.MARK_ALL
 
-    def _chosen(self, tensors: _Tensors) -> set[str]:
+    def _chosen(self, tensors: GraphTensors) -> set[str]:
         if self._outputs is None and self._types is None:
             return set(tensors.outputs)
         by_type = tensors.of_types(self._types or ())
@@ -96,7 +94,7 @@ class ModifyOutputs(BaseLoader):
         return by_type | tensors.named(self._outputs)
 
 
-class _Tensors:
+class GraphTensors:
     """The tensors of a graph by name, in the order in which they come to be."""
 
     def __init__(self, graph: GraphProto) -> None:
@@ -155,6 +153,21 @@ class _Tensors:
                 raise UnknownNameError("Operator type", wanted, known)
             found.update(makers[wanted.lower()])
         return found
+
+
+def set_outputs(model: ModelProto, names: Sequence[str]) -> None:
+    """Give a model its outputs, in this order."""
+    _set_outputs(model.graph, names, _types_of(model, names))
+
+
+def _types_of(model: ModelProto, names: Iterable[str]) -> dict[str, ValueInfoProto]:
+    """Return what is known about the tensors of a model; inferred where that of these is not
+    stated.
+    """
+    types = value_infos(model)
+    if any(name not in types for name in names):
+        types = {**inferred_value_infos(model), **types}
+    return types
 
 
 def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:

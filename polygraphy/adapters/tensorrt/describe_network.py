@@ -17,7 +17,14 @@ from polygraphy.domain.engine import Layer, NetworkDescription
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 
-__all__ = ["describe_network", "tensor_dtype"]
+__all__ = [
+    "describe_layer",
+    "describe_network",
+    "layer_attribute_names",
+    "layer_classes",
+    "metadata_of",
+    "tensor_dtype",
+]
 
 _FIRST_OF_PAIRS = "if"  # ``CONDITIONAL_INPUT`` is of the class ``IIfConditionalInputLayer``.
 
@@ -41,13 +48,15 @@ def describe_network(
     """
     described: list[Layer] = []
     if layers:
-        described = [_layer(layer, attrs=attrs, weights=weights) for layer in layers_of(network)]
+        described = [
+            describe_layer(layer, attrs=attrs, weights=weights) for layer in layers_of(network)
+        ]
     held = [_weights(layer) for layer in layers_of(network)] if sizes else None
     return NetworkDescription(
         name=network.name,
         is_strongly_typed=_is_strongly_typed(network),
-        inputs=_metadata(network.get_input(index) for index in range(network.num_inputs)),
-        outputs=_metadata(network.get_output(index) for index in range(network.num_outputs)),
+        inputs=metadata_of(network.get_input(index) for index in range(network.num_inputs)),
+        outputs=metadata_of(network.get_output(index) for index in range(network.num_outputs)),
         layer_count=network.num_layers,
         layers=tuple(described),
         parameters=None if held is None else sum(count for count, _ in held),
@@ -69,7 +78,8 @@ def _is_strongly_typed(network: Any) -> bool:
     return flag is not None and bool(network.get_flag(flag))
 
 
-def _metadata(tensors: Iterable[Any]) -> TensorMetadata:
+def metadata_of(tensors: Iterable[Any]) -> TensorMetadata:
+    """Return the names, data types and shapes of tensors of a network."""
     metadata = TensorMetadata()
     for tensor in tensors:
         if tensor is not None:  # An operand may be left out.
@@ -84,9 +94,10 @@ def _shape(dims: Any) -> tuple[int, ...] | None:
         return None
 
 
-def _layer(layer: Any, *, attrs: bool, weights: bool) -> Layer:
-    inputs = _metadata(layer.get_input(index) for index in range(layer.num_inputs))
-    outputs = _metadata(layer.get_output(index) for index in range(layer.num_outputs))
+def describe_layer(layer: Any, *, attrs: bool = False, weights: bool = False) -> Layer:
+    """Describe an ``ILayer``; see `describe_network`."""
+    inputs = metadata_of(layer.get_input(index) for index in range(layer.num_inputs))
+    outputs = metadata_of(layer.get_output(index) for index in range(layer.num_outputs))
     with _as_special(layer) as generic:
         op = str(layer.type)
         attributes = dict(_attributes(layer, generic, weights=weights)) if attrs else {}
@@ -143,6 +154,19 @@ def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
             continue
         if not callable(value) and value is not None:
             yield name, value
+
+
+def layer_attribute_names(layer: Any) -> list[str]:
+    """Return the names of what a layer has that one of the base class has not, in order."""
+    with _as_special(layer) as generic:
+        return [name for name, _ in _raw_attributes(layer, generic)]
+
+
+def layer_classes(module: Any) -> dict[Any, type]:
+    """Return the class of each type of layers, as far as there is one."""
+    known = _layer_classes(module)
+    types = module.LayerType.__members__
+    return {each: known[_plain(name)] for name, each in types.items() if _plain(name) in known}
 
 
 def _value(value: Any) -> Any:

@@ -11,7 +11,7 @@ from polygraphy.adapters.tensorrt.module import ModuleKey, tensorrt_module
 from polygraphy.domain.errors import BackendError
 from polygraphy.logger import G_LOGGER, LogMode
 
-__all__ = ["Reasons", "asking", "get_trt_logger", "watching"]
+__all__ = ["Reasons", "asking", "get_trt_logger", "made_trt_logger", "watching"]
 
 _MOST_REASONS = 3
 
@@ -89,7 +89,19 @@ def get_trt_logger() -> Any:
     Raises:
         MissingDependencyError: TensorRT is not installed.
     """
-    return _make_logger(ModuleKey(tensorrt_module()))
+    _Made.logger = _make_logger(ModuleKey(tensorrt_module()))
+    return _Made.logger
+
+
+def made_trt_logger() -> Any:
+    """Return the logger if somebody asked for it already; else None, importing nothing."""
+    return _Made.logger
+
+
+class _Made:
+    """The logger that was made last."""
+
+    logger: Any = None
 
 
 @lru_cache(maxsize=8)

@@ -14,7 +14,12 @@ from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.naming import matching
 from polygraphy.logger import G_LOGGER
 
-__all__ = ["ModifyNetworkOutputs", "modify_network_outputs"]
+__all__ = [
+    "ModifyNetworkOutputs",
+    "comparable_tensors",
+    "modify_network_outputs",
+    "tensors_of_types",
+]
 
 modify_network_outputs: Callable[..., NetworkParts]
 
@@ -93,16 +98,16 @@ class _Choice:
     def _chosen(self, network: Any, tensors: dict[str, Any], present: set[str]) -> set[str]:
         if self._outputs is None and self._types is None:
             return present
-        by_type = _of_types(network, self._types or ())
+        by_type = tensors_of_types(network, self._types or ())
         if self._outputs is None:
             return by_type
         if self._marks_all:
-            return by_type | present | _comparable(network)
+            return by_type | present | comparable_tensors(network)
         inputs = {network.get_input(index).name for index in range(network.num_inputs)}
         return by_type | matching(self._outputs, tensors, unless=inputs)
 
 
-def _of_types(network: Any, types: Iterable[str]) -> set[str]:
+def tensors_of_types(network: Any, types: Iterable[str]) -> set[str]:
     """Return what layers of some types compute; UnknownNameError for a type that there is not."""
     known = trt.LayerType.__members__
     wanted = {name.upper() for name in types}
@@ -120,7 +125,7 @@ def _of_types(network: Any, types: Iterable[str]) -> set[str]:
     return found
 
 
-def _comparable(network: Any) -> set[str]:
+def comparable_tensors(network: Any) -> set[str]:
     """Return all tensors that hold values worth comparing."""
     found: set[str] = set()
     is_in_loop = False

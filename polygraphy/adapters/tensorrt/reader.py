@@ -19,7 +19,7 @@ from polygraphy.domain.results import RunResults
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.store import ResultStore
 
-__all__ = ["TensorrtModelReader"]
+__all__ = ["TensorrtModelReader", "notes_of"]
 
 _NETWORK_FUNCTION = "load_network"
 
@@ -37,7 +37,7 @@ class TensorrtModelReader:
         """
         made = evaluate(source.loader) if source.loader is not None else _made(source)
         if hasattr(made, "num_io_tensors"):
-            notes = _notes(source.tensor_info) if detail.layers else {}
+            notes = notes_of(source.tensor_info) if detail.layers else {}
             return describe_engine(
                 made, layers=detail.layers, attrs=detail.attrs, notes=notes, sizes=detail.sizes
             )
@@ -69,7 +69,7 @@ def _made(source: ModelSource) -> Any:
     return made
 
 
-def _notes(path: str | None) -> dict[str, str]:
+def notes_of(path: str | None) -> dict[str, str]:
     """Return a note about each tensor whose values were saved: of the first iteration of the first
     runner.
     """

@@ -15,7 +15,7 @@ from polygraphy.domain.datatype import DataTypeEntry
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.shapes import fits
 
-__all__ = ["IoTensor", "ShapeRange", "read_tensors"]
+__all__ = ["IoTensor", "ShapeRange", "format_of", "read_tensors"]
 
 Shape = tuple[int, ...]
 
@@ -96,7 +96,7 @@ def _read(engine: Any, name: str, profile: int) -> IoTensor:
     is_on_host = engine.get_tensor_location(name) == trt.TensorLocation.HOST
     shape = tuple(engine.get_tensor_shape(name))
     entry = _entry(engine, name)
-    is_linear = _of_profile(engine.get_tensor_format, name, profile) == trt.TensorFormat.LINEAR
+    is_linear = format_of(engine, name, profile) == trt.TensorFormat.LINEAR
     components, vectorized_dim = 1, -1
     if not is_linear:  # Asked about a linear tensor, these log an error.
         vectorized_dim = _of_profile(engine.get_tensor_vectorized_dim, name, profile)
@@ -117,6 +117,11 @@ def _read(engine: Any, name: str, profile: int) -> IoTensor:
         ranges=_ranges(engine, name) if is_input and -1 in shape else (),
         aliased="" if is_input else _aliased(engine, name),
     )
+
+
+def format_of(engine: Any, name: str, profile: int) -> Any:
+    """Return the `tensorrt.TensorFormat` of an input or output in a profile."""
+    return _of_profile(engine.get_tensor_format, name, profile)
 
 
 def _entry(engine: Any, name: str) -> DataTypeEntry:

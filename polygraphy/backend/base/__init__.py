@@ -2,5 +2,8 @@
 
 from polygraphy.adapters.common.loader import BaseLoader
 from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = ["BaseLoader", "BaseRunner"]
+
+__getattr__ = deferred_names(globals(), submodules=("loader", "runner", "util"))

@@ -8,6 +8,7 @@ from polygraphy.adapters.common.bytes import (
     invoke_from_script,
     save_bytes,
 )
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = [
     "BytesFromPath",
@@ -17,3 +18,5 @@ __all__ = [
     "invoke_from_script",
     "save_bytes",
 ]
+
+__getattr__ = deferred_names(globals(), submodules=("loader",))

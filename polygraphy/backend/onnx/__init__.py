@@ -24,6 +24,7 @@ from polygraphy.adapters.onnx.reference import OnnxReferenceRunner
 from polygraphy.adapters.onnx.saving import SaveOnnx, save_onnx
 from polygraphy.adapters.onnx.shapes import InferShapes, infer_shapes
 from polygraphy.adapters.tensorflow.conversion import OnnxFromTfGraph, onnx_from_tf_graph
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = [
     "BytesFromOnnx",
@@ -56,3 +57,5 @@ __all__ = [
     "save_onnx",
     "set_upper_bound",
 ]
+
+__getattr__ = deferred_names(globals(), submodules=("loader", "util"))

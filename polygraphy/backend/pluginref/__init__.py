@@ -2,5 +2,8 @@
 
 from polygraphy.adapters.pluginref.references import OP_REGISTRY, register
 from polygraphy.adapters.pluginref.runner import PluginRefRunner
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = ["OP_REGISTRY", "PluginRefRunner", "register"]
+
+__getattr__ = deferred_names(globals(), submodules=("references", "runner"))

@@ -15,6 +15,7 @@ from polygraphy.adapters.tensorflow.session import (
     session_from_graph,
 )
 from polygraphy.adapters.tensorflow.tftrt import UseTfTrt, use_tf_trt
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = [
     "CreateConfig",
@@ -39,3 +40,5 @@ __all__ = [
     "session_from_graph",
     "use_tf_trt",
 ]
+
+__getattr__ = deferred_names(globals(), submodules=("loader", "runner", "util"))

@@ -71,6 +71,7 @@ from polygraphy.adapters.tensorrt.tactics import (
     TacticReplayer,
     TensorInfo,
 )
+from polygraphy.mod.deferred import deferred_names
 
 __all__ = [
     "Algorithm",
@@ -134,3 +135,17 @@ __all__ = [
     "set_tensor_formats",
     "tensorrt_module_and_version_string",
 ]
+
+__getattr__ = deferred_names(
+    globals(),
+    submodules=(
+        "algorithm_selector",
+        "calibrator",
+        "config",
+        "file_reader",
+        "loader",
+        "profile",
+        "runner",
+        "util",
+    ),
+)

@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.backend.base`, from which scripts import."""
+
+from polygraphy.backend.base import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.backend.onnxrt`, from which scripts import."""
+
+from polygraphy.backend.onnxrt import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.backend.pluginref`, from which scripts import."""
+
+from polygraphy.backend.pluginref import *  # noqa: F403

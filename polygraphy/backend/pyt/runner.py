@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.backend.pyt`, from which scripts import."""
+
+from polygraphy.backend.pyt import *  # noqa: F403

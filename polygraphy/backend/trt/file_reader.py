@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.backend.trt`, from which scripts import."""
+
+from polygraphy.backend.trt import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.constants`, from which scripts import."""
+
+from polygraphy.constants import *  # noqa: F403

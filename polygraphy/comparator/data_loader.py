@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.comparator`, from which scripts import."""
+
+from polygraphy.comparator import *  # noqa: F403

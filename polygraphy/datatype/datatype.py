@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.datatype`, from which scripts import."""
+
+from polygraphy.datatype import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.json`, from which scripts import."""
+
+from polygraphy.json import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.mod`, from which scripts import."""
+
+from polygraphy.mod import *  # noqa: F403

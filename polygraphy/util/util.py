@@ -1,0 +1,3 @@
+"""Another address of `polygraphy.util`, from which scripts import."""
+
+from polygraphy.util import *  # noqa: F403
