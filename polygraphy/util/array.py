@@ -6,7 +6,6 @@ Numbers come out as Python's.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,19 +13,58 @@ import numpy as np
 
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import UsageError
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.tensors import Tensors
+from polygraphy.util.conversion import (
+    Array,
+    is_device_view,
+    is_numpy,
+    is_on_cpu,
+    is_on_gpu,
+    is_torch,
+    like,
+    to_numpy,
+    to_torch,
+)
+from polygraphy.util.elementwise import (
+    abs,
+    argwhere,
+    dispatch,
+    divide,
+    greater,
+    histogram,
+    logical_and,
+    logical_not,
+    logical_xor,
+    multiply,
+    pad,
+    power,
+    ravel,
+    reshape,
+    resize_or_reallocate,
+    sqrt,
+    subtract,
+    topk,
+    transpose,
+    unravel_index,
+    view,
+    where,
+)
 
 __all__ = [
+    "abs",
     "all",
     "allclose",
     "any",
     "argmax",
     "argmin",
+    "argwhere",
     "cast",
     "data_ptr",
+    "dispatch",
+    "divide",
     "dtype",
     "equal",
+    "greater",
+    "histogram",
     "is_contiguous",
     "is_device_view",
     "is_numpy",
@@ -36,80 +74,37 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "logical_and",
+    "logical_not",
+    "logical_xor",
     "make_contiguous",
     "max",
     "mean",
     "median",
     "min",
+    "multiply",
     "nbytes",
+    "pad",
+    "power",
     "quantile",
+    "ravel",
+    "reshape",
+    "resize_or_reallocate",
     "shape",
     "size",
+    "sqrt",
     "std",
+    "subtract",
     "sum",
     "to_numpy",
     "to_torch",
+    "topk",
+    "transpose",
+    "unravel_index",
     "var",
+    "view",
+    "where",
 ]
-
-Array = np.ndarray[Any, Any]
-
-
-def is_numpy(obj: Any) -> bool:
-    """Tell whether something is a NumPy array or scalar."""
-    return isinstance(obj, (np.ndarray, np.generic))
-
-
-def is_torch(obj: Any) -> bool:
-    """Tell whether something is a PyTorch tensor; PyTorch is not imported for that."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(obj, torch.Tensor)
-
-
-def is_device_view(obj: Any) -> bool:
-    """Tell whether something is a `polygraphy.cuda.DeviceView`, or a `DeviceArray`."""
-    cuda = sys.modules.get("polygraphy.adapters.cuda.array")
-    return cuda is not None and isinstance(obj, cuda.DeviceView)
-
-
-def is_on_gpu(obj: Any) -> bool:
-    """Tell whether the elements are in device memory."""
-    return is_device_view(obj) or (is_torch(obj) and obj.device.type == "cuda")
-
-
-def is_on_cpu(obj: Any) -> bool:
-    """Tell whether the elements are in host memory."""
-    return is_numpy(obj) or (is_torch(obj) and obj.device.type == "cpu")
-
-
-def to_numpy(obj: Any) -> Array:
-    """Return a NumPy array of the elements; of host memory without a copy where possible.
-
-    Raises:
-        UsageError: it is no array, nor a number.
-    """
-    if is_torch(obj):
-        return resolve(Tensors, "torch").to_array(obj)
-    if is_device_view(obj):
-        copied: Array = obj.numpy()
-        return copied
-    if is_numpy(obj) or isinstance(obj, (bool, int, float, complex)):
-        return np.asarray(obj)
-    raise UsageError(f"A {type(obj).__name__} is no array that is known here.")
-
-
-def to_torch(obj: Any) -> Any:
-    """Return a PyTorch tensor; one is returned as it is.
-
-    Raises:
-        MissingDependencyError: PyTorch is not installed.
-        InputError: PyTorch has no such data type.
-    """
-    if is_torch(obj):
-        return obj
-    tensors = resolve(Tensors, "torch")
-    tensors.prepare()
-    return tensors.from_array("array", to_numpy(obj))
 
 
 def dtype(obj: Any) -> DataTypeEntry:
@@ -191,17 +186,17 @@ def all(obj: Any) -> bool:
 
 def isfinite(obj: Any) -> Any:
     """Tell of each element whether it is neither NaN nor infinite."""
-    return _like(obj, np.isfinite(_floats(obj)))
+    return like(obj, np.isfinite(_floats(obj)))
 
 
 def isinf(obj: Any) -> Any:
     """Tell of each element whether it is infinite."""
-    return _like(obj, np.isinf(_floats(obj)))
+    return like(obj, np.isinf(_floats(obj)))
 
 
 def isnan(obj: Any) -> Any:
     """Tell of each element whether it is NaN."""
-    return _like(obj, np.isnan(_floats(obj)))
+    return like(obj, np.isnan(_floats(obj)))
 
 
 def max(obj: Any) -> Any:
@@ -271,8 +266,3 @@ def _floats(obj: Any) -> Array:
 def _wide(array: Array) -> Array:
     """Return the elements in a type in which they are added without loss or overflow."""
     return array if array.dtype.kind == "c" else array.astype(np.float64)
-
-
-def _like(obj: Any, found: Array) -> Any:
-    """Return an array in the library of the first."""
-    return to_torch(found).to(obj.device) if is_torch(obj) else found

@@ -11,7 +11,7 @@ from polygraphy.adapters.plots.figures import file_name, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["error_plots"]
+__all__ = ["error_plots", "known_error_plots"]
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,22 @@ def error_plots(name: str, value: Array, reference: Array) -> list[tuple[str, Fi
 
     Of many elements an even sample is drawn, and always the largest differences.
     """
-    magnitude, absolute, relative = _points(value.reshape(-1), reference.reshape(-1))
+    points = _points(value.reshape(-1), reference.reshape(-1))
+    title = f"{name}: {points[0].size} of {value.size} elements"
+    return [(file_name("error_metrics", name, "png"), _figure(title, *points))]
+
+
+def known_error_plots(
+    name: str, absolute: Array, relative: Array, reference: Array
+) -> list[tuple[str, Figure]]:
+    """Return what `error_plots` does, of differences that have been computed; of every element."""
+    with np.errstate(all="ignore"):
+        magnitude = np.abs(_wide(reference.reshape(-1)))
+    points = [_drawable(each) for each in (magnitude, absolute.reshape(-1), relative.reshape(-1))]
+    return [(file_name("error_metrics", name, "png"), _figure(name, *points))]
+
+
+def _figure(title: str, magnitude: Array, absolute: Array, relative: Array) -> Figure:
     figure = new_figure(10, 4.5)
     for axis, errors, what in zip(
         figure.subplots(1, 2), (absolute, relative), ("Absolute difference", "Relative difference")
@@ -42,8 +57,8 @@ def error_plots(name: str, value: Array, reference: Array) -> list[tuple[str, Fi
                 scale("log", nonpositive="clip")
         left_out = int(errors.size - np.count_nonzero(known))
         axis.set_title(f"{left_out} not finite" if left_out else "", fontsize=8)
-    figure.suptitle(f"{name}: {absolute.size} of {value.size} elements", parse_math=False)
-    return [(file_name("error_metrics", name, "png"), figure)]
+    figure.suptitle(title, parse_math=False)
+    return figure
 
 
 def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:

@@ -14,7 +14,7 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["heat_maps"]
+__all__ = ["array_heat_maps", "heat_maps"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,19 +35,47 @@ def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figu
     """
     pair = _images(value), _images(reference)
     count = len(pair[0])
-    drawn = min(count, _COLUMNS * _ROWS * _MOST_FIGURES)
-    if drawn < count:
-        G_LOGGER.warning(f"Heat maps show the first {drawn} of the {count} images of {name!r}.")
     figures = []
-    for start in range(0, drawn, _COLUMNS * _ROWS):
-        stop = min(start + _COLUMNS * _ROWS, drawn)
+    for start, stop in _pages(name, count):
         for what, images in _kinds(pair[0][start:stop], pair[1][start:stop]):
             label = f"{what}, images {start} to {stop - 1}" if count > 1 else what
             where = f"{name}_{what.replace(' ', '_')}"
             where += f"_{start}-{stop - 1}" if count > 1 else ""
-            figure = _figure(f"{name}: {label}", images, is_error=what.endswith("difference"))
+            norm, scale = _norm(images, is_error=what.endswith("difference"))
+            figure = _figure(f"{name}: {label}{scale}", images, norm)
             figures.append((file_name("heat_map", where, "svg"), figure))
     return figures
+
+
+def array_heat_maps(
+    name: str, array: Array, low: float, high: float, *, logarithmic: bool = False
+) -> list[tuple[str, Figure]]:
+    """Return figures with their file names: of one array, whose colours go from `low` to `high`;
+    see `heat_maps`.
+    """
+    from matplotlib.colors import LogNorm, Normalize
+
+    norm: Normalize = Normalize(low, high if high > low else low + 1)
+    scale = ""
+    if logarithmic and low > 0:
+        norm, scale = LogNorm(low, high, clip=True), " (logarithmic)"
+    images = _images(array)
+    figures = []
+    for start, stop in _pages(name, len(images)):
+        drawn = [_smaller(_real(image)) for image in images[start:stop]]
+        where = f"{name}_{start}-{stop - 1}" if len(images) > 1 else name
+        figure = _figure(f"{where}{scale}", drawn, norm)
+        figures.append((file_name("heat_map", where, "svg"), figure))
+    return figures
+
+
+def _pages(name: str, count: int) -> Iterator[tuple[int, int]]:
+    """Yield which images are in each figure: from one up to another."""
+    drawn = min(count, _COLUMNS * _ROWS * _MOST_FIGURES)
+    if drawn < count:
+        G_LOGGER.warning(f"Heat maps show the first {drawn} of the {count} images of {name!r}.")
+    for start in range(0, drawn, _COLUMNS * _ROWS):
+        yield start, min(start + _COLUMNS * _ROWS, drawn)
 
 
 def _images(array: Array) -> Array:
@@ -90,14 +118,13 @@ def _smaller(image: Array) -> Array:
     return image
 
 
-def _figure(title: str, images: list[Array], *, is_error: bool) -> Figure:
+def _figure(title: str, images: list[Array], norm: Any) -> Figure:
     from matplotlib import colormaps
 
     columns = min(len(images), _COLUMNS)
     rows = math.ceil(len(images) / columns)
     figure = new_figure(max(columns * 1.6, 5), max(rows * 1.6, 4))
     axes = figure.subplots(rows, columns, squeeze=False)
-    norm, scale = _norm(images, is_error=is_error)
     colors = colormaps["viridis"].with_extremes(bad="red")
     mappable: Any = None
     for index, axis in enumerate(axes.ravel()):
@@ -105,7 +132,7 @@ def _figure(title: str, images: list[Array], *, is_error: bool) -> Figure:
         if index < len(images):
             masked = np.ma.masked_invalid(images[index])
             mappable = axis.imshow(masked, norm=norm, cmap=colors, interpolation="nearest")
-    figure.suptitle(f"{title}{scale}\nwhat is not finite is red", parse_math=False, fontsize=9)
+    figure.suptitle(f"{title}\nwhat is not finite is red", parse_math=False, fontsize=9)
     figure.colorbar(mappable, ax=axes)
     return figure
 

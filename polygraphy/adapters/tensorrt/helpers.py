@@ -1,4 +1,4 @@
-"""Small questions to networks and engines, and outputs that are marked, for whoever writes scripts."""
+"""Small questions to networks and engines, and outputs that are marked, for scripts."""
 
 from __future__ import annotations
 

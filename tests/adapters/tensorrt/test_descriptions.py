@@ -316,14 +316,14 @@ def test_networks_are_read_from_scripts_and_models(rtx: Any, tmp_path: Path) -> 
 
 
 def test_statistics_of_saved_outputs_are_shown_with_layers(fake: None, tmp_path: Path) -> None:
-    from polygraphy.adapters.tensorrt.reader import _notes
+    from polygraphy.adapters.tensorrt.reader import notes_of
 
     results = RunResults()
     results.append(("r", [IterationResult({"mul_out": np.array([1.0, 3.0])})]))
     results.save(str(tmp_path / "o.json"))
     engine = identity()
     engine.layers = [layer("mul", "FP32")]
-    notes = _notes(str(tmp_path / "o.json"))
+    notes = notes_of(str(tmp_path / "o.json"))
     [described] = describe_engine(engine, layers=True, notes=notes).layers
     assert "Format: FP32, min=1, max=3, avg=2]" in str(described.outputs)
 
