@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from polygraphy.config import AUTOINSTALL_DEPS, INTERNAL_CORRECTNESS_CHECKS
+
 __all__ = [
+    "AUTOINSTALL_DEPS",
     "DEFAULT_SEED",
     "DEFAULT_SHAPE_VALUE",
+    "INTERNAL_CORRECTNESS_CHECKS",
     "LEGACY_KEY_PREFIX",
     "LEGACY_TYPE_MARKER",
     "MARK_ALL",
@@ -32,3 +38,19 @@ LEGACY_TYPE_MARKER = "polygraphy_serialized_json_type"
 
 LEGACY_KEY_PREFIX = "__polygraphy_encoded_"
 """Start of the JSON key that holds `LEGACY_TYPE_MARKER`; the name of the type follows."""
+
+_SETTINGS = ("AUTOINSTALL_DEPS", "INTERNAL_CORRECTNESS_CHECKS")
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        # What `config` says at the moment, because a program may change that.
+        if name not in _SETTINGS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from polygraphy import config
+
+        return getattr(config, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SETTINGS})

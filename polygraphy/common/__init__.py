@@ -1,10 +1,23 @@
-"""Descriptions of tensors."""
+"""Descriptions of tensors, and errors."""
 
+from polygraphy.domain.errors import (
+    DataTypeConversionException,
+    PolygraphyException,
+    PolygraphyInternalException,
+)
 from polygraphy.domain.formatted import FormattedArray
 from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
 from polygraphy.mod.deferred import deferred_names
 
-__all__ = ["BoundedShape", "FormattedArray", "MetadataTuple", "TensorMetadata"]
+__all__ = [
+    "BoundedShape",
+    "DataTypeConversionException",
+    "FormattedArray",
+    "MetadataTuple",
+    "PolygraphyException",
+    "PolygraphyInternalException",
+    "TensorMetadata",
+]
 
 __getattr__ = deferred_names(
     globals(), submodules=("constants", "exception", "interface", "struct")

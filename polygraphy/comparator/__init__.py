@@ -152,6 +152,14 @@ class CompareFunc:
         return SimpleCompareFunc(*args, **kwargs)
 
     @staticmethod
+    @mod.deprecate("2.0", "SimpleCompareFunc", name="CompareFunc.basic_compare_func")
+    def basic_compare_func(*args: Any, **kwargs: Any) -> "SimpleCompareFunc":
+        """Return a `SimpleCompareFunc`, whose parameters these are."""
+        from polygraphy.domain.compare import SimpleCompareFunc
+
+        return SimpleCompareFunc(*args, **kwargs)
+
+    @staticmethod
     @mod.deprecate("2.0", "IndicesCompareFunc", name="CompareFunc.indices")
     def indices(*args: Any, **kwargs: Any) -> "IndicesCompareFunc":
         """Return an `IndicesCompareFunc`, whose parameters these are."""

@@ -1,3 +1,33 @@
-"""Another address of `polygraphy.comparator`, from which scripts import."""
+"""What runs and comparisons are kept in: results per runner, iteration and output.
 
-from polygraphy.comparator import *  # noqa: F403
+Pickles name these classes by this module, as NVIDIA's do.
+"""
+
+from typing import Any
+
+from polygraphy.comparator import AccuracyResult, AccuracyResults, IterationResult, RunResults
+from polygraphy.domain.facts import DeferredFacts, InputHint, ModelFacts
+from polygraphy.domain.results import Part
+
+__all__ = [
+    "AccuracyResult",
+    "AccuracyResults",
+    "DeferredFacts",
+    "InputHint",
+    "IterationResult",
+    "LazyArray",
+    "ModelFacts",
+    "Part",
+    "RunResults",
+]
+
+
+class LazyArray:
+    """Stands for an array that `load` returns; here it is in memory."""
+
+    def __init__(self, arr: Any) -> None:
+        self.arr = arr
+
+    def load(self) -> Any:
+        """Return the array."""
+        return self.arr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, SupportsIndex, Union
@@ -14,6 +14,7 @@ from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.keyed_list import KeyedList
+from polygraphy.domain.pickling import pickled_as, their_items
 from polygraphy.domain.reevaluation import Thresholds, check_aggregation, reevaluate
 from polygraphy.domain.results import IterationResult
 from polygraphy.ports.binding import resolve
@@ -61,6 +62,7 @@ class WorstOutput:
     excess: float
 
 
+@pickled_as("polygraphy.comparator.struct")
 class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     """What one comparison function found: per pair of runners, per iteration, an answer per output.
 
@@ -77,6 +79,20 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     label = "simple"
     aggregation = "per_sample"
     left_out: Mapping[RunnerPair, Sequence[str]] = MappingProxyType({})
+
+    def __init__(
+        self,
+        dct: (
+            Mapping[RunnerPair, Iterable[Answers]]
+            | Iterable[tuple[RunnerPair, Iterable[Answers]]]
+            | None
+        ) = None,
+        aggregation: str = "per_sample",
+    ) -> None:
+        """Hold no pairs, or those of a dictionary or of a list of ``(pair, iterations)``."""
+        super().__init__(dct.items() if isinstance(dct, Mapping) else dct)
+        if aggregation != self.aggregation:
+            self.aggregation = check_aggregation(aggregation)
 
     def start(self, pair: RunnerPair, spool: Spool | None = None) -> AnswerLog:
         """Add a pair of runners, and return the log that takes what is found of it. Of many
@@ -261,11 +277,28 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
                 yield pair, None, name, average
 
 
+@pickled_as("polygraphy.comparator.struct")
 class AccuracyResults(list[AccuracyResult]):
     """What several comparison functions found; truthy when all of them passed."""
 
+    def __init__(self, lst: Iterable[AccuracyResult] | None = None) -> None:
+        super().__init__(lst or ())
+
+    def append(self, elem: AccuracyResult) -> None:
+        """Add what another function found."""
+        super().append(elem)
+
+    def extend(self, elems: Iterable[AccuracyResult]) -> None:
+        """Add what other functions found."""
+        super().extend(elems)
+
     def __bool__(self) -> bool:
         return len(self) > 0 and all(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the results; NVIDIA's says those, too."""
+        self.extend(their_items(state) or ())
+        vars(self).update(state)
 
     def output_names(self) -> list[str]:
         """Return the names of all outputs that were compared, each once."""
@@ -301,15 +334,15 @@ class AccuracyResults(list[AccuracyResult]):
         resolve(ResultStore).save(self, dest)
 
     @classmethod
-    def load(cls, source: PathOrFile) -> AccuracyResults:
+    def load(cls, src: PathOrFile) -> AccuracyResults:
         """Read verdicts; FileError when the file is missing, damaged or holds something else."""
-        return resolve(ResultStore).load(source, AccuracyResults)
+        return resolve(ResultStore).load(src, AccuracyResults)
 
     def to_json(self) -> str:
         """Return the verdicts as JSON text."""
         return resolve(ResultStore).dumps(self)
 
     @staticmethod
-    def from_json(text: str) -> AccuracyResults:
+    def from_json(src: str) -> AccuracyResults:
         """Read verdicts from JSON text."""
-        return resolve(ResultStore).loads(text, AccuracyResults)
+        return resolve(ResultStore).loads(src, AccuracyResults)

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from polygraphy.domain.errors import DataTypeConversionException
+from polygraphy.domain.pickling import pickled_as
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.datatype import DataTypeConverter
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DataType", "DataTypeEntry"]
 
 
+@pickled_as("polygraphy.datatype.datatype")
 @frozen(repr=False)
 class DataTypeEntry:
     """One data type: its `name`, and its `itemsize` in bytes (a fraction for packed types, 0 for
@@ -31,7 +33,7 @@ class DataTypeEntry:
 
     name: str
     itemsize: float
-    kind: str
+    kind: str = field(alias="type")
 
     @property
     def is_floating(self) -> bool:
@@ -62,6 +64,15 @@ class DataTypeEntry:
     def torch(self) -> Any:
         """Return the `torch.dtype`."""
         return DataType.to_dtype(self, "torch")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"name": self.name, "itemsize": self.itemsize, "kind": self.kind}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says; NVIDIA's has a number for the kind."""
+        kind = state["kind"] if "kind" in state else DataType[state["name"]].kind
+        for name, value in ("name", state["name"]), ("itemsize", state["itemsize"]), ("kind", kind):
+            object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
         return self.name

@@ -6,6 +6,7 @@
     ├── UsageError                       2   what the caller asked for cannot be meant
     │   ├── UnknownNameError             2   a name that the model, the data or a script does not
     have
+    │   │   └── UnknownInputError        2   an input that a profile does not have (also KeyError)
     │   └── InputError                   2   data that do not fit the model (also ValueError)
     ├── CheckFailedError                 1   a check ran and said no: accuracy, validation, lint
     ├── FileError                        3   a file is missing, empty, damaged or cannot be written
@@ -38,6 +39,7 @@ __all__ = [
     "ModelError",
     "PolygraphyException",
     "PolygraphyInternalException",
+    "UnknownInputError",
     "UnknownNameError",
     "UsageError",
     "close_matches",
@@ -95,6 +97,10 @@ class UnknownNameError(UsageError):
         if self.matches and not hint:
             hint = "Did you mean " + " or ".join(repr(match) for match in self.matches) + "?"
         super().__init__(f"{what} {name!r} does not exist. There is: {listed}.", hint=hint)
+
+
+class UnknownInputError(UnknownNameError, KeyError):
+    """An input that a profile does not have."""
 
 
 class InputError(UsageError, ValueError):

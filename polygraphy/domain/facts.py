@@ -7,9 +7,12 @@ from typing import Protocol
 
 from attrs import Factory, frozen
 
+from polygraphy.domain.pickling import pickled_as
+
 __all__ = ["DeferredFacts", "Facts", "InputHint", "ModelFacts"]
 
 
+@pickled_as("polygraphy.comparator.struct")
 @frozen
 class InputHint:
     """Which whole numbers an input may take, whatever its data type.
@@ -39,6 +42,7 @@ class Facts(Protocol):
         """By input which values it may take, where the model limits them."""
 
 
+@pickled_as("polygraphy.comparator.struct")
 @frozen
 class ModelFacts:
     """What is known of a model; see `Facts`. Empty where nothing is."""
@@ -51,6 +55,7 @@ def _perhaps() -> bool:
     return True
 
 
+@pickled_as("polygraphy.comparator.struct")
 class DeferredFacts:
     """Facts that are found out when they are first asked for, and kept.
 

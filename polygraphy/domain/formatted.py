@@ -7,6 +7,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from polygraphy.domain.pickling import pickled_as
+
 __all__ = ["FormattedArray"]
 
 
@@ -14,6 +16,7 @@ def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(shape)
 
 
+@pickled_as("polygraphy.common.struct")
 @frozen(eq=False)
 class FormattedArray:
     """An array, and the shape that it means where it is stored in another, say vectorized, one.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.pickling import their_items
 
 __all__ = ["KeyedList"]
 
@@ -23,8 +24,16 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
 
     key_description = "Key"
 
-    def __init__(self, entries: Iterable[tuple[K, Iterable[V]]] = ()) -> None:
-        super().__init__((key, list(values)) for key, values in entries)
+    def __init__(self, lst: Iterable[tuple[K, Iterable[V]]] | None = None) -> None:
+        super().__init__((key, list(values)) for key, values in lst or ())
+
+    def append(self, elem: tuple[K, list[V]]) -> None:
+        """Add an entry."""
+        super().append(elem)
+
+    def extend(self, elems: Iterable[tuple[K, list[V]]]) -> None:
+        """Add entries."""
+        super().extend(elems)
 
     @overload
     def __getitem__(self, key: SupportsIndex) -> tuple[K, list[V]]: ...  # type: ignore[overload-overlap]
@@ -77,6 +86,13 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         """Take over the entries of `other`; an entry whose key is here already is replaced."""
         for key, values in other.items():
             self[key] = values
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the entries; NVIDIA's says those, too."""
+        entries = their_items(state)
+        if entries is not None:
+            self[:] = entries.items() if isinstance(entries, Mapping) else entries
+        vars(self).update(state)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.items())!r})"

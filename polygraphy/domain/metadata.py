@@ -7,11 +7,13 @@ from typing import Any
 
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import DataTypeConversionException
+from polygraphy.domain.pickling import pickled_as, their_items
 from polygraphy.domain.shapes import Dim, Shape
 
 __all__ = ["BoundedShape", "MetadataTuple", "TensorMetadata"]
 
 
+@pickled_as("polygraphy.common.struct")
 class BoundedShape(list[Dim]):
     """A shape, with the smallest (`min`) and the largest (`max`) that it may take where these are
     known.
@@ -28,6 +30,7 @@ class BoundedShape(list[Dim]):
         return f"BoundedShape({list(self)}, min={self.min}, max={self.max})"
 
 
+@pickled_as("polygraphy.common.struct")
 class MetadataTuple:
     """Data type, shape and description of one tensor; unpacks into ``dtype, shape``."""
 
@@ -41,6 +44,12 @@ class MetadataTuple:
     def __iter__(self) -> Iterator[Any]:
         yield self.dtype
         yield self.shape
+
+    def __setstate__(self, state: Any) -> None:
+        """Take what a pickle says; NVIDIA's calls the data type otherwise."""
+        known = state[1] if isinstance(state, tuple) else {"dtype": state.pop("_dtype"), **state}
+        for name, value in known.items():
+            setattr(self, name, value)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MetadataTuple):
@@ -71,6 +80,7 @@ class MetadataTuple:
         return f"[{', '.join(facts)}]" if facts else ""
 
 
+@pickled_as("polygraphy.common.struct")
 class TensorMetadata(dict[str, MetadataTuple]):
     """Names of tensors, in order, and what is known about each."""
 
@@ -97,6 +107,11 @@ class TensorMetadata(dict[str, MetadataTuple]):
         bounded = None if shape is None else BoundedShape(shape, min=min_shape, max=max_shape)
         self[name] = MetadataTuple(_ours(dtype), bounded, docstring)
         return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the entries; NVIDIA's says those, too."""
+        self.update(their_items(state) or ())
+        vars(self).update(state)
 
     def with_numpy_dtypes(self) -> TensorMetadata:
         """Return a copy whose data types are NumPy's; what NumPy does not have stays as it is."""

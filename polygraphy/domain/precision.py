@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 from attrs import frozen
 
+from polygraphy.domain.pickling import pickled_as
+
 __all__ = [
     "GROWTH",
     "PRECISIONS",
@@ -91,6 +93,7 @@ def _brief(number: float) -> float:
     return float(f"{number:.3g}")
 
 
+@pickled_as("polygraphy.comparator.compare")
 @frozen
 class Rounding:
     """What rounding explains of the difference between two outputs.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from attrs import field, frozen
 
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import UnknownInputError, UsageError
+from polygraphy.domain.pickling import pickled_as, their_items
 
 __all__ = ["Profile", "ShapeTuple"]
 
@@ -15,6 +17,7 @@ def _as_dims(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(dim) for dim in shape)
 
 
+@pickled_as("polygraphy.backend.trt.profile")
 @frozen
 class ShapeTuple:
     """The smallest (`min`), usual (`opt`) and largest (`max`) shape of one input; unpacks in this
@@ -76,6 +79,16 @@ class Profile(dict[str, ShapeTuple]):
         for name, shape in shapes.items():
             profile.add(name, shape, shape, shape)
         return profile
+
+    def __missing__(self, name: str) -> ShapeTuple:
+        raise UnknownInputError("Input", name, self, hint="Add its shapes to the profile.")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the ranges; NVIDIA's says those, too."""
+        ranges = their_items(state)
+        if ranges is not None:
+            self.__init__(ranges)  # type: ignore[misc]
+        vars(self).update(state)
 
     def misfits(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
         """Return those of the `shapes` that lie outside the range of their input."""

@@ -12,6 +12,7 @@ from attrs import frozen
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import Facts, ModelFacts
 from polygraphy.domain.keyed_list import KeyedList
+from polygraphy.domain.pickling import pickled_as, their_items
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.store import ResultStore
 
@@ -20,6 +21,7 @@ __all__ = ["IterationResult", "Part", "RunResults"]
 PathOrFile = Union[str, "Path", IO[Any]]
 
 
+@pickled_as("polygraphy.comparator.struct")
 @frozen
 class Part:
     """Which of an iteration's outputs these are, where not all of them fit into memory at once.
@@ -33,6 +35,7 @@ class Part:
     names: Collection[str]
 
 
+@pickled_as("polygraphy.comparator.struct")
 class IterationResult(dict[str, Any]):
     """Outputs of one inference: a dictionary from names to arrays.
 
@@ -57,6 +60,13 @@ class IterationResult(dict[str, Any]):
         self.runtime = runtime
         self.facts: Facts = ModelFacts() if facts is None else facts
         self.runner_name = "custom_runner" if runner_name is None else runner_name
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the outputs; NVIDIA's says those, too."""
+        outputs = their_items(state)
+        if outputs is not None:
+            self.__init__(_loaded(outputs))  # type: ignore[misc]
+        vars(self).update(state)
 
     @property
     def is_continued(self) -> bool:
@@ -91,6 +101,13 @@ class IterationResult(dict[str, Any]):
         )
 
 
+def _loaded(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arrays in place of the stand-ins that NVIDIA's pickles have for them."""
+    return {
+        name: array.load() if hasattr(array, "load") else array for name, array in outputs.items()
+    }
+
+
 def _same_array(left: Any, right: Any) -> bool:
     a, b = np.asarray(left), np.asarray(right)
     if a.dtype != b.dtype or a.shape != b.shape:
@@ -98,6 +115,7 @@ def _same_array(left: Any, right: Any) -> bool:
     return bool((a == b).all()) if a.dtype == object else a.tobytes() == b.tobytes()
 
 
+@pickled_as("polygraphy.comparator.struct")
 class RunResults(KeyedList[str, IterationResult]):
     """Results of several runners: a list of ``(runner name, iterations)``, which also answers to
     names.
@@ -162,9 +180,9 @@ class RunResults(KeyedList[str, IterationResult]):
         resolve(ResultStore).save(self, dest)
 
     @classmethod
-    def load(cls, source: PathOrFile) -> RunResults:
+    def load(cls, src: PathOrFile) -> RunResults:
         """Read results; FileError when the file is missing, damaged or holds something else."""
-        return resolve(ResultStore).load(source, RunResults)
+        return resolve(ResultStore).load(src, RunResults)
 
     @staticmethod
     def load_streaming(path: str | Path, allow_dirs: bool = True) -> Iterator[RunResults]:
@@ -178,6 +196,6 @@ class RunResults(KeyedList[str, IterationResult]):
         return resolve(ResultStore).dumps(self)
 
     @staticmethod
-    def from_json(text: str) -> RunResults:
+    def from_json(src: str) -> RunResults:
         """Read results from JSON text."""
-        return resolve(ResultStore).loads(text, RunResults)
+        return resolve(ResultStore).loads(src, RunResults)

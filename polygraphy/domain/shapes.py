@@ -62,9 +62,9 @@ def is_valid_shape_override(new_shape: Sequence[int], original: Shape | None) ->
     return fits(new_shape, original)
 
 
-def volume(shape: Sequence[int]) -> int:
-    """Return the number of elements; 1 for a scalar."""
-    return prod(shape)
+def volume(obj: Sequence[int]) -> int:
+    """Return the number of elements of a shape; 1 for that of a scalar."""
+    return prod(obj)
 
 
 def format_shape(shape: Shape) -> str:

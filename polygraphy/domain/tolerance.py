@@ -9,6 +9,7 @@ from typing import Any
 from attrs import field, frozen, validators
 
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.pickling import pickled_as
 from polygraphy.domain.threshold import Threshold
 
 __all__ = ["DEFAULT_ATOL", "DEFAULT_RTOL", "STATISTICS", "Tolerance"]
@@ -43,6 +44,7 @@ def _number(value: Any) -> float:
     return number
 
 
+@pickled_as("polygraphy.comparator.compare")
 @frozen
 class Tolerance(Threshold):
     """What one output is held to.

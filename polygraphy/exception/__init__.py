@@ -11,6 +11,7 @@ from polygraphy.domain.errors import (
     ModelError,
     PolygraphyException,
     PolygraphyInternalException,
+    UnknownInputError,
     UnknownNameError,
     UsageError,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "ModelError",
     "PolygraphyException",
     "PolygraphyInternalException",
+    "UnknownInputError",
     "UnknownNameError",
     "UsageError",
 ]

@@ -137,7 +137,7 @@ def _name(function: Callable[..., object]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def constantmethod(method: Callable[P, R]) -> Callable[P, R]:
+def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
     """Decorate a method that may not set, replace or delete attributes of its object.
 
     The decorated method raises a PolygraphyInternalException if it did, and
@@ -145,13 +145,13 @@ def constantmethod(method: Callable[P, R]) -> Callable[P, R]:
     """
     from functools import wraps
 
-    @wraps(method)
+    @wraps(func)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not config.INTERNAL_CORRECTNESS_CHECKS:
-            return method(*args, **kwargs)
+            return func(*args, **kwargs)
         instance = args[0]
         before = _attributes(instance)
-        result = method(*args, **kwargs)
+        result = func(*args, **kwargs)
         after = _attributes(instance)
         changed = [
             name
@@ -160,7 +160,7 @@ def constantmethod(method: Callable[P, R]) -> Callable[P, R]:
         ]
         if changed:
             G_LOGGER.internal_error(
-                f"{type(instance).__name__}.{_name(method)} is a constant method, "
+                f"{type(instance).__name__}.{_name(func)} is a constant method, "
                 f"but it changed {', '.join(changed)} of {instance!r}"
             )
         return result

@@ -8,16 +8,8 @@ output.
 
 from __future__ import annotations
 
-import os
-
 from polygraphy.logger.errors import was_logged
-from polygraphy.logger.logger import Logger, LogMode
+from polygraphy.logger.logger import G_LOGGER, Logger, LogMode
 from polygraphy.logger.severity import SEVERITIES, SeverityTable
 
 __all__ = ["G_LOGGER", "SEVERITIES", "LogMode", "Logger", "SeverityTable", "was_logged"]
-
-G_LOGGER = Logger()
-"""The logger of the process."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=G_LOGGER.renew_lock)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import os
+import sys
 from contextvars import ContextVar
 
 from polygraphy import config
@@ -12,7 +14,7 @@ from polygraphy.logger.filter import SeverityFilter, caller_frame
 from polygraphy.logger.layout import json_line, module_path, text_lines
 from polygraphy.logger.pending import PendingLines
 from polygraphy.logger.scope import Scope
-from polygraphy.logger.sinks import LogFile, forward, write_console
+from polygraphy.logger.sinks import LogFile, forward, shows_colours, write_console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +30,15 @@ if TYPE_CHECKING:
     R = TypeVar("R")
     Message: TypeAlias = "object | Callable[[], object]"
 
-__all__ = ["LogMode", "Logger"]
+__all__ = [
+    "G_LOGGER",
+    "LogMode",
+    "Logger",
+    "LoggerIndent",
+    "LoggerVerbosity",
+    "SeverityTrie",
+    "has_colors",
+]
 
 
 class LogMode:
@@ -51,6 +61,7 @@ class Logger(SeverityFilter):
 
     Args:
         severity: The least severity that is logged, or one per module; see `module_severity`.
+        colors: See the attribute of that name; so with the others.
 
     Attributes:
         letter: Whether lines start with the letter of their severity, `[I]`.
@@ -75,12 +86,29 @@ class Logger(SeverityFilter):
         "module_severity",
     )
 
-    def __init__(self, severity: Levels = levels.INFO) -> None:
+    SEVERITY_LETTER_MAPPING = {
+        value: f"[{levels.letter_of(value)}]" for value in levels.SEVERITIES.values()
+    }
+    """How a line of each severity starts."""
+
+    SEVERITY_COLOR_MAPPING = {
+        value: levels.colour_of(value) or None for value in levels.SEVERITIES.values()
+    }
+    """The SGR parameters of the colour of each severity, None for the terminal's own."""
+
+    def __init__(
+        self,
+        severity: Levels = levels.INFO,
+        colors: bool = True,
+        letter: bool = True,
+        timestamp: bool = False,
+        line_info: bool = False,
+    ) -> None:
         super().__init__(severity)
-        self.letter = True
-        self.timestamp = False
-        self.line_info = False
-        self.colors = True
+        self.letter = letter
+        self.timestamp = timestamp
+        self.line_info = line_info
+        self.colors = colors
         self.json = False
         self.use_python_logging_system = False
         self._file: LogFile | None = None
@@ -384,3 +412,31 @@ def _text(message: Message) -> str:
 
 def _copied(value: object) -> object:
     return value.copy() if isinstance(value, list | set) else value
+
+
+class LoggerIndent(Scope):
+    """A context in which a logger indents messages by `indent` times four spaces."""
+
+    def __init__(self, logger: Logger, indent: int) -> None:
+        depth = logger._indentation
+        before = depth.get()
+        super().__init__(lambda: depth.set(indent), lambda: depth.set(before))
+
+
+def LoggerVerbosity(logger: Logger, severity: Levels) -> Scope:
+    """Return a context in which other severities apply; see `Logger.verbosity`."""
+    return logger.verbosity(severity)
+
+
+def has_colors() -> bool:
+    """Return whether standard output is coloured where colours are on."""
+    return shows_colours(sys.stdout)
+
+
+SeverityTrie = levels.SeverityTable
+
+G_LOGGER = Logger()
+"""The logger of the process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=G_LOGGER.renew_lock)

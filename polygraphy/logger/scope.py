@@ -21,8 +21,9 @@ class Scope:
         self._enter = enter
         self._leave = leave
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Scope:
         self._enter()
+        return self
 
     def __exit__(self, *_exception: object) -> None:
         self._leave()

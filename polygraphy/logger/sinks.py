@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Line: TypeAlias = tuple[str, int]
     """The text of a message, without the final line break, and its severity."""
 
-__all__ = ["LogFile", "forward", "of_one_stream", "write_console"]
+__all__ = ["LogFile", "forward", "of_one_stream", "shows_colours", "write_console"]
 
 
 def of_one_stream(lines: Sequence[Line]) -> list[Line]:
@@ -46,7 +46,7 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
     stream: TextIO | None = sys.stderr if lines[0][1] >= CRITICAL else sys.stdout
     if stream is None or getattr(stream, "closed", False):
         return
-    if colors and _shows_colours(stream):
+    if colors and shows_colours(stream):
         lines = [(_coloured(text, severity), severity) for text, severity in lines]
     try:
         _write(stream, _joined(lines))
@@ -80,7 +80,7 @@ def _discard_from_now_on(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def _shows_colours(stream: TextIO) -> bool:
+def shows_colours(stream: TextIO) -> bool:
     """Tell whether to colour a stream: a capable terminal, and no wish against it.
 
     The wish is the variable NO_COLOR, set and not empty (https://no-color.org).

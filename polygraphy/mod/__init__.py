@@ -27,6 +27,7 @@ __all__ = [
 
 # Few programs use more than two of these, and all start faster without the rest.
 _HOMES = {
+    "G_LOGGER": "deprecation",
     "LATEST_VERSION": "versions",
     "LazyModule": "lazy",
     "Version": "versions",
@@ -42,9 +43,14 @@ _HOMES = {
 }
 
 
+_SUBMODULES = ("exporter", "importer", "trt_importer", "util")
+
+
 if not TYPE_CHECKING:  # A type checker would take every name for one that is there.
 
     def __getattr__(name):
+        if name in _SUBMODULES:
+            return __import__(f"{__name__}.{name}", fromlist=[name])
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = __import__(f"{__name__}.{_HOMES[name]}", fromlist=[name])
@@ -53,4 +59,4 @@ if not TYPE_CHECKING:  # A type checker would take every name for one that is th
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_SUBMODULES})

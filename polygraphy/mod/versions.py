@@ -79,15 +79,15 @@ class Version(tuple[int, ...]):
         return hash(self._key)
 
 
-def version(text: str) -> Version:
-    """Return the version that `text` starts with.
+def version(version_str: str) -> Version:
+    """Return the version that `version_str` starts with.
 
     A local part, and whatever else follows, is ignored. A text that does not start with a version
     gives the empty tuple, which is lower than every version.
     """
     import re
 
-    match = re.match(_PATTERN, text, re.VERBOSE | re.IGNORECASE)
+    match = re.match(_PATTERN, version_str, re.VERBOSE | re.IGNORECASE)
     if match is None:
         return Version((), (_NOT_A_VERSION, (), _AFTER_EVERY_PHASE, _NO_POST_RELEASE, 0))
 

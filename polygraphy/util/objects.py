@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polygraphy.constants import TAB
-from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from polygraphy.domain.metadata import TensorMetadata
 
 __all__ = [
     "TempAttrChange",
@@ -158,6 +160,8 @@ def str_from_layer(
 
 
 def _tensors(names: Sequence[str], known: TensorMetadata) -> str:
+    from polygraphy.domain.metadata import TensorMetadata
+
     return str(TensorMetadata((name, known[name]) for name in names))
 
 

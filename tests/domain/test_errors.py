@@ -20,6 +20,7 @@ from polygraphy.domain.errors import (
     ModelError,
     PolygraphyException,
     PolygraphyInternalException,
+    UnknownInputError,
     UnknownNameError,
     UsageError,
     close_matches,
@@ -29,6 +30,7 @@ EXAMPLES: dict[str, Exception] = {
     "PolygraphyException": PolygraphyException("text", hint="Do this."),
     "UsageError": UsageError("text", hint="Do this."),
     "UnknownNameError": UnknownNameError("Input", "imput", ["input", "mask"]),
+    "UnknownInputError": UnknownInputError("Input", "imput", ["input", "mask"]),
     "InputError": InputError("text", hint="Do this."),
     "CheckFailedError": CheckFailedError("text"),
     "FileError": FileError("text", path="model.onnx", hint="Do this."),
@@ -75,6 +77,7 @@ def test_every_class_has_an_example() -> None:
 
 def test_some_errors_are_builtin_ones_too() -> None:
     assert issubclass(InputError, ValueError)
+    assert issubclass(UnknownInputError, KeyError)
     assert issubclass(MissingDependencyError, ImportError)
     assert not issubclass(PolygraphyInternalException, PolygraphyException)
 

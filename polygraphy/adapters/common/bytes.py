@@ -70,16 +70,16 @@ class InvokeFromScript(BaseLoader):
         """Name the script and the symbol in it."""
         self._path = path
         self._name = name
-        self._target: Any = None
+        self._loaded: list[Any] = []
 
     def _load(self) -> Any:
-        if self._target is None:
+        if not self._loaded:
             symbol = mod.import_from_script(self._path, self._name)
             if isinstance(symbol, type):
                 check_takes(symbol, "class")
                 symbol = symbol()
-            self._target = symbol
-        return self._target
+            self._loaded.append(symbol)
+        return self._loaded[0]
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """Call the symbol with the same arguments; UsageError when it takes others."""

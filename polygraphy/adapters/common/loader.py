@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, Union
 
+from polygraphy import func
+
 __all__ = ["BaseLoader", "Deferred", "evaluate"]
 
 T = TypeVar("T")
@@ -21,8 +23,11 @@ class BaseLoader:
         """Do the work; implemented by each loader."""
         raise NotImplementedError(f"{type(self).__name__} does not implement call_impl")
 
+    @func.constantmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Do the work and hand over the result."""
+        """Do the work and hand over the result; under internal checks, make sure that the loader
+        stays as it is, so that it does the same the next time.
+        """
         return self.call_impl(*args, **kwargs)
 
     def __repr__(self) -> str:

@@ -35,6 +35,7 @@ class BaseRunner:
     """
 
     outputs_are_fresh = False
+    RUNNER_COUNTS = _runner_counts
 
     def __init__(self, name: str | None = None, prefix: str | None = None) -> None:
         """Name the runner; nothing is loaded before `activate`."""

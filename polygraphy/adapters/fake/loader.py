@@ -18,13 +18,18 @@ class FakeLoader(BaseLoader):
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         """Say what a call returns, or raises."""
-        self.calls = 0
+        self._calls: list[None] = []
         self._value = value
         self._error = error
 
+    @property
+    def calls(self) -> int:
+        """How often the loader was called."""
+        return len(self._calls)
+
     def call_impl(self) -> Any:
         """Count the call, and return the value or raise the error."""
-        self.calls += 1
+        self._calls.append(None)
         if self._error is not None:
             raise self._error
         return self._value

@@ -54,14 +54,19 @@ class DeferredText:
 
 
 class Encoder:
-    """Knows for each type the function that turns its objects into fields."""
+    """Knows for each type the function that turns its objects into fields.
 
+    Attributes:
+        polygraphy_registered: the functions by type, for whoever looks which there are.
+    """
+
+    polygraphy_registered: dict[type | str, Callable[[Any], Any]] = {}
     _encodings: dict[type | str, _Encoding] = {}
     _found: dict[type, _Encoding | None] = {}
 
     @classmethod
     def register(
-        cls, kind: type | str, alias: str | None = None, *, marker: str | None = None
+        cls, typ: type | str, alias: str | None = None, *, marker: str | None = None
     ) -> Callable[[EncodeFunction], EncodeFunction]:
         """Return a decorator for the function that encodes objects of a type and its subclasses.
 
@@ -70,15 +75,16 @@ class Encoder:
         dictionary, that is saved in the object's place.
 
         Args:
-            kind: the type; or for one of a module that may not be there its full name, such as
+            typ: the type; or for one of a module that may not be there its full name, such as
                 "torch.Tensor".
             alias: another name under which such objects are read; only the Decoder has use for it.
             marker: what the type is called in files; its name, unless given.
         """
-        name = marker or (kind if isinstance(kind, str) else kind.__name__)
+        name = marker or (typ if isinstance(typ, str) else typ.__name__)
 
         def add(function: EncodeFunction) -> EncodeFunction:
-            cls._encodings[kind] = (name, function)
+            cls._encodings[typ] = (name, function)
+            cls.polygraphy_registered[typ] = function
             cls._found.clear()
             return function
 
@@ -95,27 +101,31 @@ class Encoder:
 
 
 class Decoder:
-    """Knows for each marker the function that makes an object of fields."""
+    """Knows for each marker the function that makes an object of fields.
 
-    _functions: dict[str, Callable[[Fields], Any]] = {}
+    Attributes:
+        polygraphy_registered: the functions by marker.
+    """
+
+    polygraphy_registered: dict[str, Callable[[Fields], Any]] = {}
     _taking_deferred: set[str] = set()
 
     @classmethod
     def register(
-        cls, kind: type | str, alias: str | None = None, *, takes_deferred_text: bool = False
+        cls, typ: type | str, alias: str | None = None, *, takes_deferred_text: bool = False
     ) -> Callable[[DecodeFunction], DecodeFunction]:
         """Return a decorator for the function that makes an object of a dictionary of fields.
 
         Args:
-            kind: the type, whose name is the marker; or the marker.
+            typ: the type, whose name is the marker; or the marker.
             alias: another marker that is read in the same way.
             takes_deferred_text: whether the function can do with a `DeferredText` for a string.
         """
-        name = kind if isinstance(kind, str) else kind.__name__
+        name = typ if isinstance(typ, str) else typ.__name__
 
         def add(function: DecodeFunction) -> DecodeFunction:
             for marker in filter(None, (name, alias)):
-                cls._functions[marker] = function
+                cls.polygraphy_registered[marker] = function
                 cls._taking_deferred.discard(marker)
                 if takes_deferred_text:
                     cls._taking_deferred.add(marker)
@@ -130,7 +140,7 @@ class Decoder:
         Raises:
             ContentError: the marker is not known, or the fields are not what its function expects.
         """
-        if marker not in cls._functions:
+        if marker not in cls.polygraphy_registered:
             raise ContentError(
                 f"it holds an object of type {marker!r}, which is not known here",
                 hint="It is of another version, or of code that must be imported first.",
@@ -139,7 +149,7 @@ class Decoder:
             fields = {key: _fetched(value) for key, value in fields.items()}
         damaged = f"an object of type {marker!r} in it is damaged"
         try:
-            return cls._functions[marker](fields)
+            return cls.polygraphy_registered[marker](fields)
         except (ContentError, MissingDependencyError):
             raise
         except KeyError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from copy import copy as copied
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -101,7 +102,8 @@ class FoldConstants(BaseLoader):
             ModelError: nodes depend on each other in a circle.
             BackendError: a constant cannot be computed, and `error_ok` is False.
         """
-        return edited(lambda: own_model(self._model, self._copy), self._edit)
+        # What is found out on the way belongs to this call, not to the loader.
+        return edited(lambda: own_model(self._model, self._copy), copied(self)._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         before = _count(model)

@@ -10,6 +10,7 @@ from typing import IO, Any, Union
 
 from attrs import field, fields_dict, frozen
 
+from polygraphy import mod
 from polygraphy.adapters.tensorrt.cached_tactics import CachedTactics
 from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.given import given
@@ -230,11 +231,28 @@ def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:
     Raises:
         TypeError: there is no setting of that name.
     """
+    settings = _as_named_now(settings)
     known = fields_dict(CommonSettings)
     for name in settings:
         if name not in known:
             raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}")
     return CommonSettings(**settings)
+
+
+def _as_named_now(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings with those of older versions under the names that they have now."""
+    made = dict(settings)
+    for name in ("strict_types", "obey_precision_constraints"):
+        if made.pop(name, None):
+            mod.warn_deprecated(name, "precision_constraints='obey'", "2.0")
+            made["precision_constraints"] = "obey"
+    workspace = made.pop("max_workspace_size", None)
+    if workspace is not None:
+        mod.warn_deprecated("max_workspace_size", "memory_pool_limits", "2.0")
+        limits = made.get("memory_pool_limits") or {}
+        if not any(_spelt(pool) == "WORKSPACE" for pool in limits):
+            made["memory_pool_limits"] = {**limits, "WORKSPACE": workspace}
+    return made
 
 
 def set_flag(config: Any, name: str, asked: str) -> None:

@@ -271,13 +271,11 @@ def convert_linear_to_vectorized_format(context: Any, name: str, input_arr: Any)
 
 def _layout(context: Any, name: str) -> Layout:
     profile = context.active_optimization_profile
-    tensor = _io_tensor(context.engine, name, profile)
+    known = _io_tensor(context.engine, name, profile)
     shape = tuple(context.get_tensor_shape(name))
-    strides = contiguous_strides(shape) if tensor.is_linear else context.get_tensor_strides(name)
-    bits = int(tensor.entry.itemsize * 8)
-    return Layout(
-        shape, tensor.dtype, tuple(strides), tensor.components, tensor.vectorized_dim, bits
-    )
+    strides = contiguous_strides(shape) if known.is_linear else context.get_tensor_strides(name)
+    bits = int(known.entry.itemsize * 8)
+    return Layout(shape, known.dtype, tuple(strides), known.components, known.vectorized_dim, bits)
 
 
 def _io_tensor(engine: Any, name: str, profile: int) -> IoTensor:

@@ -61,6 +61,7 @@ class _NetworkFromOnnx(BaseLoader):
         config: Any = None,
         *,
         cast: str | None = None,
+        explicit_precision: bool | None = None,
     ) -> None:
         """Describe how the model is parsed.
 
@@ -75,7 +76,10 @@ class _NetworkFromOnnx(BaseLoader):
             cast: the type to which floating-point tensors of the model are cast first, ``fp16`` or
                 ``bf16``; the network is strongly typed then, and its inputs and outputs keep their
                 types.
+            explicit_precision: deprecated, and without a meaning.
         """
+        if explicit_precision is not None:
+            mod.warn_deprecated("explicit_precision", None, "2.0")
         self._flags = list(flags or ())
         if enable_uint8_asymmetric_quantization_dla:
             self._flags.append(_UINT8_DLA)
@@ -181,6 +185,7 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
         config: Any = None,
         *,
         cast: str | None = None,
+        explicit_precision: bool | None = None,
     ) -> None:
         """Take the bytes, or a loader that makes them; the rest says how they are parsed."""
         super().__init__(
@@ -191,6 +196,7 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
             enable_uint8_asymmetric_quantization_dla,
             config,
             cast=cast,
+            explicit_precision=explicit_precision,
         )
         self._model_bytes = model_bytes
 
@@ -235,6 +241,7 @@ class NetworkFromOnnxModel(_NetworkFromOnnx):
         config: Any = None,
         *,
         cast: str | None = None,
+        explicit_precision: bool | None = None,
     ) -> None:
         """Take the `onnx.ModelProto`, or a loader that makes it; the rest says how it is parsed."""
         super().__init__(
@@ -245,6 +252,7 @@ class NetworkFromOnnxModel(_NetworkFromOnnx):
             enable_uint8_asymmetric_quantization_dla,
             config,
             cast=cast,
+            explicit_precision=explicit_precision,
         )
         self._model = model
 
@@ -286,6 +294,7 @@ class NetworkFromOnnxPath(_NetworkFromOnnx):
         config: Any = None,
         *,
         cast: str | None = None,
+        explicit_precision: bool | None = None,
     ) -> None:
         """Name the file, or a loader that names it; the rest says how it is parsed."""
         super().__init__(
@@ -296,6 +305,7 @@ class NetworkFromOnnxPath(_NetworkFromOnnx):
             enable_uint8_asymmetric_quantization_dla,
             config,
             cast=cast,
+            explicit_precision=explicit_precision,
         )
         self._path = path
 

@@ -37,10 +37,12 @@ from polygraphy.domain.arithmetic.summary import (
 )
 from polygraphy.domain.arithmetic.survey import Extent, survey, watch_mismatches
 from polygraphy.domain.arithmetic.widen import Array, Index, unravel
+from polygraphy.domain.pickling import pickled_as
 
 __all__ = ["Difference", "Element", "Mismatches"]
 
 
+@pickled_as("polygraphy.comparator.compare")
 @frozen
 class Element:
     """One element of a comparison: where it is, the two values, and their differences."""
@@ -52,6 +54,7 @@ class Element:
     relative: float
 
 
+@pickled_as("polygraphy.comparator.compare")
 @frozen
 class Mismatches:
     """The elements that differ by more than a `Limit` allows."""

@@ -51,6 +51,8 @@ from polygraphy.domain.compare.metrics import (
 )
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
+from polygraphy.domain.pickling import pickled_as
+from polygraphy.domain.threshold import Threshold
 
 __all__ = [
     "BaseCompareFunc",
@@ -102,3 +104,7 @@ __all__ = [
     "UlpThreshold",
     "UncomparedResult",
 ]
+
+for _each in tuple(globals().values()):
+    if isinstance(_each, type) and issubclass(_each, (CompareResult, Threshold)):
+        pickled_as("polygraphy.comparator.compare")(_each)

@@ -17,6 +17,7 @@ from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.pairing import FindOutput
 from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.pickling import pickled_as
 
 __all__ = ["IndicesCompareFunc", "IndicesResult", "Misplaced"]
 
@@ -24,6 +25,7 @@ Array = np.ndarray[Any, Any]
 Positions = npt.NDArray[np.intp]
 
 
+@pickled_as("polygraphy.comparator.compare")
 @frozen
 class Misplaced:
     """An entry of the first run that the second run does not have nearby.

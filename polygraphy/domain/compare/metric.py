@@ -122,6 +122,9 @@ class MetricResult(CompareResult):
         super().__init__(thresholds)
         self.value = value
 
+    def _take_their_metrics(self, state: dict[str, Any]) -> None:
+        self.value = state.get(self.metric.field)
+
     def metric_fields(self) -> tuple[str, ...]:
         """Name the metric."""
         return (self.metric.field,)

@@ -58,6 +58,7 @@ _GUARDED = {
     "IBuilderConfig.set_quantization_flag": "quantization_flags",
     "IBuilderConfig.algorithm_selector": "algorithm_selector",
     "IBuilderConfig.int8_calibrator": "calibrators",
+    "IBuilderConfig.get_calibration_profile": "calibrators",
     "IBuilderConfig.set_calibration_profile": "calibrators",
     "ComputeCapability": "compute_capability",
     "ComputeCapability.CURRENT": "compute_capability",

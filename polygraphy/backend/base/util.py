@@ -1,0 +1,14 @@
+"""The check of what runners are given, at the address that scripts use."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from polygraphy.domain.feed import check_feed
+from polygraphy.domain.metadata import TensorMetadata
+
+__all__ = ["check_inputs"]
+
+
+def check_inputs(feed_dict: Mapping[str, Any], input_metadata: TensorMetadata) -> None:
+    """Raise an InputError unless names, data types and shapes of arrays fit what a model takes."""
+    check_feed(feed_dict, input_metadata)
