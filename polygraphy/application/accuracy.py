@@ -18,6 +18,7 @@ from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.comparison_record import ComparisonRecord
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.runner_names import label_of_runner
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.console import Console
 from polygraphy.ports.machine import Machine
@@ -99,7 +100,9 @@ def compare_accuracy(
         steps.close()
     verdicts = comparison.verdicts if comparison.pairs else None
     if add_to_outputs_path is not None and comparison.record is not None and verdicts is not None:
-        resolve(ResultStore).add_comparison(add_to_outputs_path, comparison.record.as_dict())
+        resolve(ResultStore).add_comparison(
+            add_to_outputs_path, comparison.record.as_dict(verdicts)
+        )
     for verdict in verdicts or ():
         comparison.console.comparison_finished(verdict)
     if comparison.worst is not None:
@@ -113,7 +116,7 @@ def compare_accuracy(
             "There is nothing to compare: that takes at least two runs with an iteration each."
         )
     for verdict in verdicts:
-        if not verdict.left_out and not any(True for _ in verdict.scan()):
+        if not verdict.left_out_at and not any(True for _ in verdict.scan()):
             raise InconclusiveError(
                 f"The comparison function {verdict.label} answered about no output, so nothing was"
                 " checked."
@@ -170,8 +173,7 @@ class _Comparison:
             if self._iteration == 0 and not is_continued:
                 self.console.comparison_starting(step[i][0], step[j][0])
             for verdict, logs, function in zip(self.verdicts, self._logs, self._functions):
-                log = logs[position]
-                passed = self._compare(verdict, log, function, step[i], step[j]) and passed
+                passed = self._compare(verdict, logs, function, step, position) and passed
             if step[i][1] is None or step[j][1] is None:
                 self._ended.add(position)
         return len(self._ended) < len(self.pairs) and (passed or not fail_fast)
@@ -187,17 +189,25 @@ class _Comparison:
             )
 
     def _compare(
-        self, verdict: AccuracyResult, log: AnswerLog, function: Any, run0: Run, run1: Run
+        self,
+        verdict: AccuracyResult,
+        logs: Sequence[AnswerLog],
+        function: Any,
+        step: Step,
+        position: int,
     ) -> bool:
+        log, (i, j) = logs[position], self.pairs[position]
+        run0, run1 = step[i], step[j]
         shared0, shared1 = _shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
         pair = _compared(
             function, shared0, shared1, self._iteration, is_judged=not self._check_average
         )
+        pair = evolve(pair, positions=(i, j))
         if self._check_average:
             check_metrics(pair.results.values())
         if self._allow_missing_outputs:
             left_out = [*_left_out(run0, shared0), *_left_out(run1, shared1)]
-            pair = self._without_missing(pair, verdict, left_out)
+            pair = self._without_missing(pair, verdict, position, left_out)
         self.console.iteration_compared(pair)
         if self.record is not None:
             self.record.add(pair)
@@ -211,10 +221,15 @@ class _Comparison:
             for result in pair.results.values():
                 if isinstance(result, CompareResult):
                     result.settle()
-        return not pair.mismatched
+        is_part = any(run is not None and run.part is not None for _, run in (run0, run1))
+        return not pair.mismatched and (bool(pair.results) or is_part)
 
     def _without_missing(
-        self, pair: PairResult, verdict: AccuracyResult, left_out: Sequence[str]
+        self,
+        pair: PairResult,
+        verdict: AccuracyResult,
+        position: int,
+        left_out: Sequence[str],
     ) -> PairResult:
         """Leave out what one side lacks, besides what was left out before; say so once, in the
         first iteration.
@@ -222,12 +237,13 @@ class _Comparison:
         missing = [name for name, r in pair.results.items() if getattr(r, "is_missing", False)]
         missing += left_out
         if missing:
-            before = verdict.left_out.get(pair.runners, ())
+            before = verdict.left_out_at.get(position, ())
             known = list(dict.fromkeys((*before, *missing)))
-            verdict.left_out = {**verdict.left_out, pair.runners: known}
+            verdict.left_out_at = {**verdict.left_out_at, position: known}
         if missing and verdict is self.verdicts[0] and pair.iteration == 0:
             self.console.note(
-                f"Not compared, because only one of {' and '.join(pair.runners)} has it:"
+                f"Not compared, because only one of"
+                f" {' and '.join(map(label_of_runner, pair.runners))} has it:"
                 f" {', '.join(missing)}."
             )
         kept = {name: result for name, result in pair.results.items() if name not in missing}
@@ -331,7 +347,8 @@ def _ended_early(
     iteration: int,
 ) -> dict[str, CompareResult]:
     """Fail every output of an iteration that only one of two runs has."""
-    longer, shorter = (name0, name1) if outputs1 is None else (name1, name0)
+    names = label_of_runner(name0), label_of_runner(name1)
+    longer, shorter = names if outputs1 is None else reversed(names)
     reason = (
         f"Iteration {iteration} exists only in {longer}: {shorter} ended after {iteration}"
         " iteration(s). Runs of different lengths are not the same experiment."

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from polygraphy.domain.accuracy import AccuracyResult
 from polygraphy.domain.layer_errors import layer_errors
+from polygraphy.domain.runner_names import label_of_runners
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.plots import Plots
 
@@ -32,10 +33,22 @@ class DepthPlot:
         differences; FileError when that is not possible.
         """
         for verdict in verdicts:
+            labels = _labels(verdict)
             lines = {
-                f"{runner0} vs. {runner1}": layer_errors(iterations)
-                for (runner0, runner1), iterations in verdict.read()
+                label: layer_errors(verdict.judged(position))
+                for position, label in enumerate(labels)
             }
             if any(error.absolute is not None for errors in lines.values() for error in errors):
                 resolve(Plots).error_by_depth(lines, self._path)
                 return
+
+
+def _labels(verdict: AccuracyResult) -> list[str]:
+    """Name each pair of runs; those of equal names are numbered."""
+    labels: list[str] = []
+    for runners in verdict:
+        name = label = label_of_runners(runners)
+        while label in labels:
+            label = f"{name} ({sum(each.startswith(name) for each in labels) + 1})"
+        labels.append(label)
+    return labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 from polygraphy.domain.accuracy import AccuracyResults
@@ -66,13 +67,13 @@ def merge(paths: Sequence[str], output: str) -> None:
     for path, stored in sources.items():
         if stored.kind is AccuracyResults:
             raise UsageError(f"{path} holds accuracy results, which have no tensors.")
-    counts = {
-        f"{path}{f' ({name})' if name else ''}": count
+    runs = [
+        (f"{path} ({name})" if name else path, count)
         for path, stored in sources.items()
         for name, count in stored.runs
-    }
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{path} has {count}" for path, count in counts.items())
+    ]
+    if len({count for _, count in runs}) > 1:
+        listed = ", ".join(f"{run} has {count}" for run, count in runs)
         raise UsageError(
             f"Data of different numbers of iterations cannot be merged: {listed}.",
             hint="data concat puts iterations behind each other.",
@@ -81,11 +82,11 @@ def merge(paths: Sequence[str], output: str) -> None:
     with resolve(ResultStore).writer(output, dict) as writer:
         for steps in zip(*(_feeds(stored) for stored in sources.values())):
             merged: dict[str, Any] = {}
-            for path, feed in zip(sources, steps):
-                for name in feed.keys() & merged.keys() - told:
+            for (run, _), feed in zip(runs, chain.from_iterable(steps)):
+                for name in sorted(feed.keys() & merged.keys() - told):
                     told.add(name)
                     resolve(Console).note(
-                        f"{name!r} is also in {path}, which counts. To put iterations behind each"
+                        f"{name!r} is also in {run}, which counts. To put iterations behind each"
                         " other, use data concat."
                     )
                 merged.update(feed)
@@ -142,12 +143,10 @@ def _order(first: Source, other: Source) -> list[int]:
     )
 
 
-def _feeds(stored: Stored) -> Iterator[dict[str, Any]]:
+def _feeds(stored: Stored) -> Iterator[list[dict[str, Any]]]:
+    """Yield, per iteration, the tensors of each run; of input data there is one."""
     for step in stored.iterations():
-        if stored.kind is dict:
-            yield step
-        else:
-            yield {name: array for _, [one] in step for name, array in one.items()}
+        yield [step] if stored.kind is dict else [one for _, [one] in step]
 
 
 class _Tensors:

@@ -56,7 +56,7 @@ def check_accuracy(
         InconclusiveError: the file holds no verdicts.
     """
     results = AccuracyResults.load(path)
-    if not any(True for result in results for _ in result.outputs()):
+    if not any(len(iterations) for result in results for _, iterations in result.read()):
         raise InconclusiveError(f"{path} holds no verdicts, so nothing was checked.")
     judge = _Judge((rtol, atol, check_error_stat), thresholds or {})
     if judge.has_work:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Union
 
+from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.runner_names import kind_of_runner
 
 __all__ = ["Run", "Runs", "Step", "iterations_of", "was_interrupted"]
 
@@ -19,6 +21,11 @@ Step = list[Run]
 def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
     """Yield, per iteration, the name and the outputs of every run; None where a run has ended
     before the others. Closing it closes the streams that it reads.
+
+    Runs are identified by position. Names in later iterations may be of runners of other processes.
+
+    Raises:
+        UsageError: the iterations of a stream have runs of different runners.
     """
     is_joined = isinstance(run_results, list) and not isinstance(run_results, RunResults)
     sources: Any = run_results if is_joined else [run_results]
@@ -44,7 +51,14 @@ def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> St
     step: Step = []
     for names, part in zip(known, parts):
         if part is not None:
-            names[:] = [name for name, _ in part]
+            found = [name for name, _ in part]
+            if names and list(map(kind_of_runner, names)) != list(map(kind_of_runner, found)):
+                raise UsageError(
+                    "The iterations of a stream have different runs: one has"
+                    f" {', '.join(found) or 'none'}, those before it {', '.join(names)}.",
+                    hint="Compare iterations of the same runners, in the same order.",
+                )
+            names[:] = names or found
         step += part if part is not None else [(name, None) for name in names]
     return step
 
@@ -57,7 +71,10 @@ def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
         return
     stream = iter(source)
     while (results := next(stream, None)) is not None:
-        yield from _lanes(results)
+        if isinstance(results, RunResults) and not results:
+            yield []
+        else:
+            yield from _lanes(results)
         del results
 
 

@@ -24,6 +24,7 @@ class _Kept:
 
     badness: tuple[bool, float]
     runners: RunnerPair
+    positions: tuple[int, int]
     values: tuple[Any, Any]
 
 
@@ -52,7 +53,7 @@ class WorstTensors:
             values = _values(pair, name, result)
             if values is None:
                 continue
-            found = _Kept(_badness(result), pair.runners, values)
+            found = _Kept(_badness(result), pair.runners, pair.positions, values)
             known = self._kept.get(name)
             if known is None or found.badness > known.badness:
                 self._kept[name] = found
@@ -64,13 +65,13 @@ class WorstTensors:
         where no output could be compared.
         """
         names = sorted(self._kept, key=lambda name: self._kept[name].badness, reverse=True)
-        runs: dict[str, IterationResult] = {}
+        runs: dict[int, IterationResult] = {}  # By position: names may repeat.
         for name in names:
             kept = self._kept[name]
-            for runner, value in zip(kept.runners, kept.values):
-                runs.setdefault(runner, IterationResult(runner_name=runner))[name] = value
+            for position, runner, value in zip(kept.positions, kept.runners, kept.values):
+                runs.setdefault(position, IterationResult(runner_name=runner))[name] = value
         if names:
-            results = RunResults((runner, [outputs]) for runner, outputs in runs.items())
+            results = RunResults((outputs.runner_name, [outputs]) for outputs in runs.values())
             resolve(ResultStore).save(results, self._path)
 
 

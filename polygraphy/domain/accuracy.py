@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, SupportsIndex, Union
@@ -11,7 +12,7 @@ from attrs import frozen
 
 from polygraphy.domain.answer_log import AnswerLog, Answers
 from polygraphy.domain.compare.average import average_of
-from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.keyed_list import KeyedList
 from polygraphy.domain.pickling import pickled_as, their_items
@@ -21,10 +22,14 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.spool import Spool
 from polygraphy.ports.store import ResultStore
 
-__all__ = ["AccuracyResult", "AccuracyResults", "PairResult", "WorstOutput"]
+__all__ = ["AccuracyResult", "AccuracyResults", "PairResult", "PairTally", "WorstOutput"]
 
 PathOrFile = Union[str, "Path", IO[Any]]
 RunnerPair = tuple[str, str]
+PairKey = Union[RunnerPair, SupportsIndex, None]
+"""Which pair is asked about: by position, or by names, which several pairs may have; the first pair
+for None.
+"""
 
 
 @frozen
@@ -33,6 +38,7 @@ class PairResult:
 
     `results` maps output names to answers that are truthy when the output passed; `outputs` are the
     two runs' outputs. Where `is_judged` is false, only the average of all iterations is judged.
+    Names of runners may repeat: `positions` says which runs were compared.
     """
 
     runners: RunnerPair
@@ -41,11 +47,34 @@ class PairResult:
     results: Mapping[str, Any]
     outputs: tuple[IterationResult, IterationResult]
     is_judged: bool = True
+    positions: tuple[int, int] = (0, 1)
 
     @property
     def mismatched(self) -> list[str]:
         """Names of the outputs that failed."""
         return [name for name, result in self.results.items() if not result]
+
+
+@frozen
+class PairTally:
+    """How many of a pair's iterations matched; of its outputs, where averages are judged.
+
+    An iteration without any output matches nothing.
+    """
+
+    runners: RunnerPair
+    matched: int
+    total: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether there was something to match, and all of it did."""
+        return 0 < self.matched == self.total
+
+    @property
+    def percentage(self) -> float:
+        """The share that matched, in percent; 0 where there was nothing to match."""
+        return 100.0 * self.matched / self.total if self.total else 0.0
 
 
 @frozen
@@ -66,19 +95,21 @@ class WorstOutput:
 class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     """What one comparison function found: per pair of runners, per iteration, an answer per output.
 
-    Truthy when every output of every iteration of every pair passed, and at least one was compared.
+    Truthy when every pair passed, as `tallies` counts: every output of every iteration did, and in
+    every iteration at least one was compared.
 
     Attributes:
         label: name of the comparison function.
         aggregation: ``per_sample`` where every iteration is judged, ``average`` where the mean of
             each metric over the iterations is.
-        left_out: per pair, the outputs that were not compared because only one side has them.
+        left_out_at: per position of a pair, the outputs that were not compared because only one
+            side has them.
     """
 
     key_description = "Pair of runners"
     label = "simple"
     aggregation = "per_sample"
-    left_out: Mapping[RunnerPair, Sequence[str]] = MappingProxyType({})
+    left_out_at: Mapping[int, Sequence[str]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -110,15 +141,40 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         for pair, iterations in super().items():
             yield pair, iterations.reading() if isinstance(iterations, AnswerLog) else iterations
 
-    def _read(self, runner_pair: RunnerPair | None) -> Collection[Answers]:
-        """Return the iterations of a pair, the first unless given; UnknownNameError when there is
-        no such pair.
+    @property
+    def left_out(self) -> dict[RunnerPair, list[str]]:
+        """Per pair of names, the outputs that were not compared because only one side has them."""
+        by_names: dict[RunnerPair, list[str]] = {}
+        for position, names in self.left_out_at.items():
+            by_names.setdefault(self.keys()[position], []).extend(names)
+        return {pair: list(dict.fromkeys(names)) for pair, names in by_names.items()}
+
+    def _positions(self, runner_pair: PairKey) -> list[int]:
+        """Return the positions of the pairs that are asked about; UnknownNameError when there is no
+        such pair.
         """
-        wanted = self.keys()[0] if runner_pair is None else runner_pair
-        for pair, iterations in self.read():
-            if pair == wanted:
-                return iterations
-        return self.index_of(wanted)  # type: ignore[return-value]
+        if runner_pair is None or isinstance(runner_pair, SupportsIndex):
+            return [range(len(self))[0 if runner_pair is None else runner_pair]]
+        found = [position for position, pair in enumerate(self.keys()) if pair == runner_pair]
+        return found or [self.index_of(runner_pair)]
+
+    def _position(self, runner_pair: PairKey) -> int:
+        """Return the position of the one pair that is asked about.
+
+        Raises:
+            UnknownNameError: there is no such pair.
+            UsageError: there are several.
+        """
+        found = self._positions(runner_pair)
+        if len(found) > 1:
+            raise UsageError(
+                f"{len(found)} pairs of runs have the names {runner_pair}.",
+                hint=f"Ask by position: {', '.join(map(str, found))}.",
+            )
+        return found[0]
+
+    def _iterations_at(self, position: int) -> Collection[Answers]:
+        return next(islice(self.read(), position, None))[1]
 
     def _unpack(self) -> None:
         for entry in super().items():
@@ -169,54 +225,73 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return type(self), (list(self.items()),), vars(self)
 
     def __bool__(self) -> bool:
-        if self.is_average:
-            averages = [self.average_results(pair) for pair in self]
-            return any(averages) and all(all(found.values()) for found in averages)
-        compared = False
-        for _, _, _, answer in self.scan():
-            if not answer:
-                return False
-            compared = True
-        return compared
+        return len(self) > 0 and all(tally.passed for tally in self.tallies())
 
-    def stats(self, runner_pair: RunnerPair | None = None) -> tuple[int, int, int]:
+    def tallies(self) -> Iterator[PairTally]:
+        """Yield how each pair fared, in order; every verdict and every count is taken from here."""
+        for position, pair in enumerate(self.keys()):
+            passed = [
+                bool(answers) and all(answers.values()) for answers in self._judgements(position)
+            ]
+            yield PairTally(pair, sum(passed), len(passed))
+
+    def _judgements(self, position: int) -> Iterable[Answers]:
+        """Return what is counted: the answers about each iteration, or each average by itself."""
+        if not self.is_average:
+            return self._iterations_at(position)
+        return [{name: average} for name, average in self._averages(position).items()]
+
+    def stats(self, runner_pair: PairKey = None) -> tuple[int, int, int]:
         """Count the iterations of a pair (the first unless given): ``(matched, mismatched,
-        total)``; its outputs where averages are judged.
+        total)``; its outputs where averages are judged. Several pairs of the same names are counted
+        together.
         """
-        if self.is_average:
-            verdicts = [bool(average) for average in self.average_results(runner_pair).values()]
-            return sum(verdicts), len(verdicts) - sum(verdicts), len(verdicts)
-        iterations = self._read(runner_pair)
-        matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
-        return matched, len(iterations) - matched, len(iterations)
+        asked = self._positions(runner_pair)
+        tallies = [tally for at, tally in enumerate(self.tallies()) if at in asked]
+        matched, total = (sum(each) for each in zip(*((t.matched, t.total) for t in tallies)))
+        return matched, total - matched, total
 
-    def percentage(self, runner_pair: RunnerPair | None = None) -> float:
-        """Return the share of what `stats` counts that matched, in percent; 100 when there is
-        none.
+    def percentage(self, runner_pair: PairKey = None) -> float:
+        """Return the share of what `stats` counts that matched, in percent; 0 where there is
+        nothing.
         """
         matched, _, total = self.stats(runner_pair)
-        return 100.0 * matched / total if total else 100.0
+        return PairTally(("", ""), matched, total).percentage
 
-    def average_results(self, runner_pair: RunnerPair | None = None) -> dict[str, CompareResult]:
+    def average_results(self, runner_pair: PairKey = None) -> dict[str, CompareResult]:
         """Return, per output of a pair (the first unless given), the mean of each metric over the
-        iterations, held to the thresholds of the first one.
+        iterations, held to the thresholds of the first one. Where an iteration was not compared,
+        there are no means, and all outputs fail.
 
         Raises:
-            UsageError: the answers hold no metrics.
+            UsageError: the answers hold no metrics, or several pairs have these names.
         """
+        return self._averages(self._position(runner_pair))
+
+    def _averages(self, position: int) -> dict[str, CompareResult]:
         by_output: dict[str, list[Any]] = {}
-        for answers in self._read(runner_pair):
+        empty: int | None = None
+        for iteration, answers in enumerate(self._iterations_at(position)):
+            if not answers and empty is None:
+                empty = iteration
             for name, answer in answers.items():
                 by_output.setdefault(name, []).append(answer)
+        if empty is not None:
+            reason = f"No output was compared in iteration {empty}, so there is no average."
+            return {name: UncomparedResult(reason) for name in by_output}
         return {name: average_of(found) for name, found in by_output.items()}
+
+    def judged(self, position: int) -> Collection[Answers]:
+        """Return what decides about the pair at a position: the answers about every iteration, or
+        the averages as if they were one; for whoever neither changes nor keeps it.
+        """
+        return [self._averages(position)] if self.is_average else self._iterations_at(position)
 
     def output_names(self) -> list[str]:
         """Return the names of all outputs that were compared, each once."""
         return list(dict.fromkeys(name for _, _, name, _ in self.scan()))
 
-    def describe_average(
-        self, runner_pair: RunnerPair | None = None
-    ) -> dict[str, tuple[str, bool]]:
+    def describe_average(self, runner_pair: PairKey = None) -> dict[str, tuple[str, bool]]:
         """Return, per output of a pair (the first unless given), the verdict about its averages in
         a line, and whether it passed; without those whose thresholds have no such line.
         """
@@ -267,14 +342,16 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
                 worst = WorstOutput(pair, iteration, name, answer, excess)
         return worst
 
+    def failed_names(self) -> set[str]:
+        """Return the names of all outputs that failed."""
+        return {name for _, _, name, answer in self._judged() if not answer}
+
     def _judged(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
         """Yield what decides: every answer, or the averages."""
-        if not self.is_average:
-            yield from self.scan()
-            return
-        for pair in self:
-            for name, average in self.average_results(pair).items():
-                yield pair, None, name, average
+        for position, pair in enumerate(self.keys()):
+            for iteration, answers in enumerate(self.judged(position)):
+                for name, answer in answers.items():
+                    yield pair, None if self.is_average else iteration, name, answer
 
 
 @pickled_as("polygraphy.comparator.struct")

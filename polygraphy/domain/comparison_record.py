@@ -4,13 +4,13 @@ package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isnan
 from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.accuracy import PairResult
+from polygraphy.domain.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.distribution import distribution_of
@@ -18,7 +18,8 @@ from polygraphy.domain.compare.result import CompareResult
 
 __all__ = ["ComparisonRecord"]
 
-_Key = tuple[tuple[str, str], int, str]
+_Key = tuple[tuple[int, int], int, str]
+"""Positions of the two runs, iteration, and name of the output."""
 
 
 class ComparisonRecord:
@@ -32,41 +33,46 @@ class ComparisonRecord:
     def add(self, pair: PairResult) -> None:
         """Take the verdicts of one function on one iteration, while its outputs are at hand."""
         for name, result in pair.results.items():
-            key = (pair.runners, pair.iteration, name)
-            entry = self._entries.setdefault(key, {"passed": True})
-            entry["passed"] = entry["passed"] and bool(result)
+            key = (pair.positions, pair.iteration, name)
+            passed = True if pair.is_judged else None
+            entry = self._entries.setdefault(key, {"runners": pair.runners, "passed": passed})
+            entry["passed"] = passed and entry["passed"] and bool(result)
             if "max_error" not in entry:
                 entry.update(_errors(pair, result))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, verdicts: Iterable[AccuracyResult] = ()) -> dict[str, Any]:
         """Return the record of each output: ``max_error`` and ``mean_error``, both absolute and
-        None where the output could not be compared, ``passed``, ``error_distribution``, and where
-        there are several, the details as ``pairs``.
+        None where the output could not be compared, ``passed`` as the verdicts have it,
+        ``error_distribution``, and where there are several, the details as ``pairs``, of which none
+        has passed or failed by itself where averages are judged.
         """
+        failed = {name for verdict in verdicts for name in verdict.failed_names()}
         by_output: dict[str, list[tuple[_Key, dict[str, Any]]]] = {}
         for key, entry in self._entries.items():
             by_output.setdefault(key[2], []).append((key, entry))
-        return {name: _record(entries) for name, entries in by_output.items()}
+        return {
+            name: _record(entries, has_failed=name in failed) for name, entries in by_output.items()
+        }
 
 
-def _record(entries: list[tuple[_Key, dict[str, Any]]]) -> dict[str, Any]:
+def _record(entries: list[tuple[_Key, dict[str, Any]]], *, has_failed: bool) -> dict[str, Any]:
     worst = max((entry for _, entry in entries), key=_badness)
     record = {
         "max_error": worst.get("max_error"),
         "mean_error": worst.get("mean_error"),
-        "passed": all(entry["passed"] for _, entry in entries),
+        "passed": not has_failed and all(entry["passed"] is not False for _, entry in entries),
         "error_distribution": worst.get("error_distribution"),
     }
     if len(entries) > 1:
         record["pairs"] = [
             {
-                "runners": list(runners),
+                "runners": list(entry["runners"]),
                 "iteration": iteration,
                 "max_error": entry.get("max_error"),
                 "mean_error": entry.get("mean_error"),
                 "passed": entry["passed"],
             }
-            for (runners, iteration, _), entry in entries
+            for (_, iteration, _), entry in entries
         ]
     return record
 
@@ -75,7 +81,7 @@ def _badness(entry: Mapping[str, Any]) -> tuple[bool, bool, float]:
     """Order entries: what could not be compared is worst, then NaN, then the largest error."""
     error = entry.get("max_error")
     if error is None:
-        return not entry["passed"], False, 0.0
+        return entry["passed"] is False, False, 0.0
     return False, isnan(error), 0.0 if isnan(error) else error
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import frozen
 
 from polygraphy.domain.compare.result import CompareResult
 
-__all__ = ["LayerError", "first_failure", "layer_errors"]
+__all__ = ["Failure", "LayerError", "first_failure", "layer_errors"]
 
 Iterations = Collection[Mapping[str, Any]]
 
@@ -48,12 +48,23 @@ def layer_errors(iterations: Iterations) -> list[LayerError]:
     return [each.as_error(name) for name, each in found.items()]
 
 
-def first_failure(iterations: Iterations) -> tuple[int, str] | None:
-    """Return the iteration and the name of the first output that fails; None when all passed."""
+class Failure(NamedTuple):
+    """The first output that fails, in the order of iterations and outputs; `output` is None where
+    an iteration was not compared at all.
+    """
+
+    iteration: int
+    output: str | None
+
+
+def first_failure(iterations: Iterations) -> Failure | None:
+    """Return what fails first; None when every iteration passed."""
     for index, answers in enumerate(iterations):
+        if not answers:
+            return Failure(index, None)
         for name, answer in answers.items():
             if not answer:
-                return index, name
+                return Failure(index, name)
     return None
 
 

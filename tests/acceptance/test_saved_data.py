@@ -447,3 +447,38 @@ def test_text_has_no_statistics(tmp_path: Path, monkeypatch: Any, polygraphy: Ru
     assert "words [dtype=str, shape=(2,)] | Text, of which there are no statistics" in done.out
     assert "nan" not in done.out.lower()
     assert "Histogram" not in done.out
+
+
+def test_finding_2_iterations_are_counted_per_run_not_per_name(polygraphy: Run) -> None:
+    runs = RunResults([("r", [IterationResult({"y": X})] * 2), ("r", [IterationResult({"z": X})])])
+    runs.save("uneven.json")
+    done = polygraphy("polygraphy data merge uneven.json -o merged.json")
+    assert done.code == 2
+    assert "uneven.json (r) has 2, uneven.json (r) has 1" in critical(done)
+
+
+def test_finding_2_a_tensor_of_two_runs_of_one_file_is_noted(polygraphy: Run) -> None:
+    runs = RunResults([("r", [IterationResult({"y": X})]), ("s", [IterationResult({"y": X + 1})])])
+    runs.save("two.json")
+    done = polygraphy("polygraphy data merge two.json -o merged.json")
+    assert done.code == 0
+    assert "'y' is also in two.json (s), which counts" in done.out
+    np.testing.assert_array_equal(load_json("merged.json")[0]["y"], X + 1)
+
+
+@pytest.mark.parametrize("function", ["l2", "psnr", "cosine_similarity", "simple"])
+def test_findings_2_and_4_no_pair_and_no_iteration_hides_another(
+    polygraphy: Run, function: str
+) -> None:
+    for name, value in (("a", 1.0), ("b", 1.0), ("c", 99.0)):
+        made = RunResults()
+        made.add([{"y": np.array([1.0, value])}] + [{"y": np.ones(2)}] * 2)
+        made.save(f"{name}.json")
+    done = polygraphy(
+        "polygraphy run --load-outputs a.json b.json c.json --check-average --check-error-stat max"
+        f" --compare {function} --save-accuracy-results acc.json"
+    )
+    assert done.code == 1
+    summaries = [line for line in done.lines if "Accuracy Summary" in line]
+    assert [re.findall(r"Passed: (\d)/1", line) for line in summaries] == [["1"], ["0"]]
+    assert polygraphy("polygraphy check accuracy acc.json").code == 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.adapters.fake import MemoryResultStore, RecordingConsole
 from polygraphy.application.accuracy import (
     compare_accuracy,
     default_comparisons,
@@ -18,7 +18,13 @@ from polygraphy.application.accuracy import (
 from polygraphy.application.inference import stream
 from polygraphy.domain import answer_log
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc, UncomparedResult
+from polygraphy.domain.compare import (
+    L2CompareFunc,
+    OutputCompareResult,
+    PsnrCompareFunc,
+    SimpleCompareFunc,
+    UncomparedResult,
+)
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.ports.binding import bind
@@ -480,3 +486,120 @@ def test_results_in_memory_keep_their_arrays(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(answer_log, "MOST", 2)
     found = compared(results(a=[[1.0]] * 8, b=[[1.0]] * 8))
     assert all(answers["y"].arrays is not None for answers in found[AB])
+
+
+# Positions, not names.
+
+
+def of_one_name(*runs: list[Any]) -> RunResults:
+    return RunResults(("r", [iteration("r", y=value) for value in run]) for run in runs)
+
+
+def test_finding_2_pairs_of_one_name_are_judged_by_their_own_data() -> None:
+    """The second pair was judged by the data of the first."""
+    for function in (SimpleCompareFunc(check_error_stat="max"), L2CompareFunc(), PsnrCompareFunc()):
+        for average in (False, True):
+            found = compared(
+                of_one_name([1.0], [1.0], [99.0]), compare_func=function, check_average=average
+            )
+            assert not found
+            assert [tally.passed for tally in found.tallies()] == [True, False]
+            assert (found.stats(0), found.stats(1)) == ((1, 0, 1), (0, 1, 1))
+            assert (found.percentage(0), found.percentage(-1)) == (100, 0)
+            assert found.stats(("r", "r")) == (1, 1, 2)
+            if not average:
+                continue
+            assert [bool(found.average_results(at)["y"]) for at in (0, 1)] == [True, False]
+            with pytest.raises(UsageError, match="2 pairs of runs have the names") as refused:
+                found.average_results(("r", "r"))
+            assert "0, 1" in refused.value.hint
+
+
+def test_finding_2_what_one_side_lacks_is_noted_per_pair() -> None:
+    runs = of_one_name([1.0], [1.0], [1.0])
+    runs[2][1][0]["more"] = np.zeros(1)
+    found = compared(runs, allow_missing_outputs=True)
+    assert found.left_out_at == {1: ["more"]}
+    assert found.left_out == {("r", "r"): ["more"]}
+
+
+def test_finding_2_both_sides_of_the_worst_output_are_saved(store: MemoryResultStore) -> None:
+    """One of two runs of one name was lost."""
+    compared(of_one_name([1.0], [5.0]), save_worst=1, save_worst_path="worst.json")
+    saved = RunResults.load("worst.json")
+    assert [(name, its[0]["y"].item()) for name, its in saved] == [("r", 1.0), ("r", 5.0)]
+
+
+def test_finding_2_details_of_pairs_of_one_name_are_kept_apart(store: MemoryResultStore) -> None:
+    runs = of_one_name([1.0], [1.0], [3.0])
+    runs.save("outputs.json")
+    compared(runs, add_to_outputs_path="outputs.json")
+    record = store.comparisons["outputs.json"]["y"]
+    assert not record["passed"]
+    assert [(one["passed"], one["max_error"]) for one in record["pairs"]] == [(True, 0), (False, 2)]
+
+
+def test_finding_2_the_record_of_an_average_is_that_of_the_verdict(
+    store: MemoryResultStore,
+) -> None:
+    runs = results(a=[1.0, 1.0], b=[1.0, 1.5])
+    runs.save("outputs.json")
+    function = SimpleCompareFunc(check_error_stat="max", atol=0.3)
+    assert compared(
+        runs, compare_func=function, check_average=True, add_to_outputs_path="outputs.json"
+    )
+    assert store.comparisons["outputs.json"]["y"]["passed"]
+
+
+def test_finding_3_an_iteration_without_outputs_on_one_side_fails(
+    console: RecordingConsole,
+) -> None:
+    """The summary said 50 % and the exit code 0."""
+    longer = RunResults([("a", [iteration(y=1.0), iteration()]), ("b", [iteration(y=1.0)])])
+    empty = RunResults(
+        [("a", [iteration(y=1.0), iteration()]), ("b", [iteration(y=1.0), iteration(y=9.0)])]
+    )
+    for runs, allowed in ((longer, False), (longer, True), (empty, True)):
+        for average in (False, True):
+            found = compared(
+                runs,
+                allow_missing_outputs=allowed,
+                check_average=average,
+                compare_func=SimpleCompareFunc(check_error_stat="max"),
+            )
+            assert not found
+            matched, mismatched, _ = found.stats()
+            assert mismatched == 1
+            assert found.percentage() == 50 * matched
+
+
+def test_finding_3_stopping_early_stops_where_nothing_was_compared() -> None:
+    runs = RunResults(
+        [("a", [iteration(), iteration(y=1.0)]), ("b", [iteration(), iteration(y=1.0)])]
+    )
+    with pytest.raises(InconclusiveError):
+        compared(runs, fail_fast=True)
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"], ["b", "a"], []])
+@pytest.mark.parametrize("joined", [False, True])
+def test_finding_17_a_stream_whose_iterations_have_other_runs_is_refused(
+    names: list[str], joined: bool
+) -> None:
+    """One run less was an IndexError, one run more was never compared."""
+
+    def runs() -> Iterator[RunResults]:
+        yield results(a=[1.0], b=[1.0])
+        yield RunResults((name, [iteration(name, y=1.0)]) for name in names)
+
+    with pytest.raises(UsageError, match="The iterations of a stream have different runs"):
+        compared([runs(), results(c=[1.0, 1.0])] if joined else runs())
+
+
+def test_finding_17_runners_of_other_processes_may_go_on() -> None:
+    def runs() -> Iterator[RunResults]:
+        for when in ("01/01/30-00:00:00", "01/01/30-00:00:07.000123"):
+            names = [f"{kind}-runner-N0-{when}" for kind in ("onnxrt", "trt")]
+            yield RunResults((name, [iteration(name, y=1.0)]) for name in names)
+
+    assert compared(runs()).stats() == (2, 0, 2)

@@ -27,7 +27,7 @@ class BaseRunner:
     `deactivate_impl` where there is something to release.
 
     Attributes:
-        name: unique in the process unless the caller chose it: kind, number, date and time.
+        name: unique unless the caller chose it: kind, number, date and time.
         inference_time: seconds of the last inference; set by `infer_impl`.
         is_active: whether the runner is between `activate` and `deactivate`.
         outputs_are_fresh: whether each inference returns arrays that no later one overwrites, so
@@ -172,4 +172,6 @@ class BaseRunner:
 def _unique_name(prefix: str) -> str:
     count = _runner_counts[prefix]
     _runner_counts[prefix] += 1
-    return f"{prefix}-N{count}-{time.strftime('%m/%d/%y-%H:%M:%S')}"
+    seconds, fraction = divmod(time.time_ns(), 10**9)
+    when = time.strftime("%m/%d/%y-%H:%M:%S", time.localtime(seconds))
+    return f"{prefix}-N{count}-{when}.{fraction // 1000:06}"  # Other processes count from 0, too.

@@ -13,6 +13,7 @@ import numpy as np
 
 from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.runner_names import label_of_runner, label_of_runners
 from polygraphy.domain.validation import OutputValidity
 from polygraphy.logger import G_LOGGER
 
@@ -35,7 +36,7 @@ class LogConsole:
 
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
-        G_LOGGER.start(f"{runner:35} | Activating and starting inference")
+        G_LOGGER.start(f"{label_of_runner(runner):35} | Activating and starting inference")
 
     def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
         """A model is about to be run in stretches of layers."""
@@ -50,38 +51,39 @@ class LogConsole:
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """What the runner is fed with."""
-        G_LOGGER.info(f"{runner:35}\n---- Inference Input(s) ----\n{metadata}")
+        G_LOGGER.info(f"{label_of_runner(runner):35}\n---- Inference Input(s) ----\n{metadata}")
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """What the runner gave."""
-        G_LOGGER.info(f"{runner:35}\n---- Inference Output(s) ----\n{metadata}")
+        G_LOGGER.info(f"{label_of_runner(runner):35}\n---- Inference Output(s) ----\n{metadata}")
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done."""
         if not runtimes:
             G_LOGGER.finish(
-                f"{runner:35} | Completed; the runner does not measure its inference time."
+                f"{label_of_runner(runner):35} | Completed; the runner does not measure its"
+                " inference time."
             )
             return
         total = sum(runtimes) * 1000
         G_LOGGER.finish(
-            f"{runner:35} | Completed {len(runtimes)} iteration(s) in {total:.4g} ms"
-            f" | Average inference time: {total / len(runtimes):.4g} ms."
+            f"{label_of_runner(runner):35} | Completed {len(runtimes)} iteration(s) in"
+            f" {total:.4g} ms | Average inference time: {total / len(runtimes):.4g} ms."
         )
         if len(runtimes) >= _ENOUGH_TO_SPREAD:
-            G_LOGGER.info(lambda: f"{runner:35} | {_spread(runtimes)}")
+            G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_spread(runtimes)}")
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         """What a runner's device measured."""
-        G_LOGGER.info(lambda: f"{runner:35} | {_device_spread(times)}")
+        G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_device_spread(times)}")
 
     def runner_failed(self, runner: str, reason: str) -> None:
         """A runner failed where the others go on."""
-        G_LOGGER.error(f"{runner:35} | FAILED | {reason}")
+        G_LOGGER.error(f"{label_of_runner(runner):35} | FAILED | {reason}")
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
         """Two runs are about to be compared."""
-        G_LOGGER.start(f"Accuracy Comparison | {runner0} vs. {runner1}")
+        G_LOGGER.start(f"Accuracy Comparison | {label_of_runners((runner0, runner1))}")
 
     def iteration_compared(self, pair: PairResult) -> None:
         """The outputs of one iteration of two runs were compared."""
@@ -96,9 +98,7 @@ class LogConsole:
 
         with G_LOGGER.indent():
             if pair.iteration > 0:
-                G_LOGGER.info(
-                    f"Iteration: {pair.iteration} | {pair.runners[0]} vs. {pair.runners[1]}"
-                )
+                G_LOGGER.info(f"Iteration: {pair.iteration} | {label_of_runners(pair.runners)}")
             for name, result in pair.results.items():
                 verdicts.log_output(pair, name, result)
             verdicts.log_iteration(pair)
@@ -111,12 +111,12 @@ class LogConsole:
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""
-        G_LOGGER.start(f"Output Validation | Runners: {list(runners)}")
+        G_LOGGER.start(f"Output Validation | Runners: {[*map(label_of_runner, runners)]}")
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """One output was checked."""
         with G_LOGGER.indent():
-            G_LOGGER.verbose(f"{runner:35} | Validating output: {validity.name}")
+            G_LOGGER.verbose(f"{label_of_runner(runner):35} | Validating output: {validity.name}")
             with G_LOGGER.indent():
                 for what, count, first in (
                     ("NaN", validity.nan, validity.first_nan),
@@ -124,8 +124,8 @@ class LogConsole:
                 ):
                     if count:
                         G_LOGGER.error(
-                            f"{what} Detected | Output: {validity.name} of {runner}: {count} of"
-                            f" {validity.size} elements, the first at {first}"
+                            f"{what} Detected | Output: {validity.name} of {label_of_runner(runner)}:"
+                            f" {count} of {validity.size} elements, the first at {first}"
                         )
                 if not validity.nan and not validity.inf:
                     G_LOGGER.info(f"PASSED | Output: {validity.name} is valid")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from polygraphy.adapters.console.numbers import brief
 from polygraphy.domain.accuracy import AccuracyResult, RunnerPair
 from polygraphy.domain.layer_errors import LayerError, first_failure, layer_errors
+from polygraphy.domain.runner_names import label_of_runners
 from polygraphy.logger import G_LOGGER
 
 __all__ = ["log_outputs"]
@@ -33,13 +34,17 @@ def log_outputs(result: AccuracyResult) -> None:
         if len(errors) > _HANDFUL and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
             G_LOGGER.info(_table(pair, errors))
         failing = sum(not error.passed for error in errors)
-        failed = first_failure(iterations) if failing else None
-        if failed is not None:
-            where = f" in iteration {failed[0]}" if len(iterations) > 1 else ""
-            G_LOGGER.error(
-                f"First output that fails, in the order of the model: {failed[1]!r}{where};"
-                f" {failing} of {len(errors)} outputs fail."
-            )
+        failed = first_failure(iterations)
+        if failed is None:
+            continue
+        if failed.output is None:
+            G_LOGGER.error(f"No output was compared in iteration {failed.iteration}.")
+            continue
+        where = f" in iteration {failed.iteration}" if len(iterations) > 1 else ""
+        G_LOGGER.error(
+            f"First output that fails, in the order of the model: {failed.output!r}{where};"
+            f" {failing} of {len(errors)} outputs fail."
+        )
 
 
 def _table(pair: RunnerPair, errors: Sequence[LayerError]) -> str:
@@ -52,7 +57,7 @@ def _table(pair: RunnerPair, errors: Sequence[LayerError]) -> str:
         ).rstrip()
         for row in rows
     ]
-    return "\n".join([f"{pair[0]} vs. {pair[1]}", "---- Outputs ----", *lines])
+    return "\n".join([label_of_runners(pair), "---- Outputs ----", *lines])
 
 
 def _row(error: LayerError) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from polygraphy.domain.accuracy import AccuracyResults
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.inspection import DataReport, RunReport, TensorReport
+from polygraphy.domain.runner_names import label_of_runner, label_of_runners
 from polygraphy.domain.tolerance import Tolerance
 from polygraphy.logger import G_LOGGER
 
@@ -69,11 +70,12 @@ def _data_lines(report: DataReport, values: _Values) -> Iterator[str]:
         return
     yield f"==== Run Results ({len(report.runs)} runners) ===="
     yield ""
-    width = max((len(run.runner or "") for run in report.runs), default=0)
-    for index, run in enumerate(report.runs):
+    labels = [label_of_runner(run.runner or "") for run in report.runs]
+    width = max(map(len, labels), default=0)
+    for index, (label, run) in enumerate(zip(labels, report.runs)):
         if index > 0 and report.all_iterations:
             yield ""
-        yield f"---- {run.runner:{width}} ({run.iterations} iterations) ----"
+        yield f"---- {label:{width}} ({run.iterations} iterations) ----"
         yield ""
         yield from _run_lines(run, report, values)
 
@@ -125,18 +127,22 @@ def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:
     for result in results:
         yield ""
         yield f"---- {result.label} ----"
-        for (runner0, runner1), iterations in result.items():
-            matched = sum(bool(answers) and all(answers.values()) for answers in iterations)
+        for tally, (_, iterations) in zip(result.tallies(), result.items()):
             yield ""
-            yield f"{runner0} vs. {runner1} | {matched}/{len(iterations)} iteration(s) matched"
+            counted = (
+                "output(s) matched on average" if result.is_average else "iteration(s) matched"
+            )
+            yield f"{label_of_runners(tally.runners)} | {tally.matched}/{tally.total} {counted}"
             for index, answers in enumerate(iterations):
                 yield f"{_INDENT}-- Iteration: {index}"
+                if not answers:
+                    yield f"{_INDENT * 2}FAILED | No outputs were compared"
                 for name, answer in answers.items():
-                    yield _INDENT * 2 + _answer(name, answer)
+                    yield _INDENT * 2 + _answer(name, answer, is_judged=not result.is_average)
 
 
-def _answer(name: str, answer: object) -> str:
-    facts = [name, "PASSED" if answer else "FAILED"]
+def _answer(name: str, answer: object, *, is_judged: bool) -> str:
+    facts = [name, *(["PASSED" if answer else "FAILED"] if is_judged else [])]
     if isinstance(answer, CompareResult):
         metrics = {
             field: value for field, value in answer.metric_values().items() if value is not None

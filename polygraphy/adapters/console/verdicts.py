@@ -30,6 +30,7 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.runner_names import label_of_runner, label_of_runners
 from polygraphy.logger import G_LOGGER
 
 __all__ = ["log_iteration", "log_output", "log_summary"]
@@ -85,7 +86,7 @@ def _log_array(
 ) -> None:
     assert result.arrays is not None
     tensor = (result.tensor0, result.tensor1)[index]
-    label = f"{runner}: {tensor.name if tensor else ''}"
+    label = f"{label_of_runner(runner)}: {tensor.name if tensor else ''}"
     G_LOGGER.info(lambda: f"{label} | Stats: {statistics(summary)}")
     G_LOGGER.verbose(lambda: f"{label} | Percentiles: {percentiles(summary)}")
     if summary.nan or summary.posinf or summary.neginf:
@@ -133,7 +134,7 @@ def _log_histograms(
     joint = (min(edges), max(edges)) if all(np.isfinite(edge) for edge in edges) else None
     for runner, tensor, array in zip(pair.runners, tensors, result.arrays):
         drawn = histogram(array, range=joint, threads=result.difference.threads)
-        G_LOGGER.info(f"{runner}: {tensor.name if tensor else ''}\n{bars(drawn)}")
+        G_LOGGER.info(f"{label_of_runner(runner)}: {tensor.name if tensor else ''}\n{bars(drawn)}")
     drawn_differences = (
         result.difference.absolute_histogram(),
         result.difference.relative_histogram(),
@@ -173,20 +174,18 @@ def _by(label: str) -> str:
 
 def log_summary(result: AccuracyResult) -> None:
     """Tell how many iterations matched, or on average outputs, and in plain words what is worst."""
-    for pair in result:
-        matched, _, total = result.stats(pair)
-        rate = 100.0 * matched / total if total else 0.0
+    for position, tally in enumerate(result.tallies()):
         text = (
-            f"Accuracy Summary{_by(result.label)} | {pair[0]} vs. {pair[1]} | Passed:"
-            f" {matched}/{total}"
+            f"Accuracy Summary{_by(result.label)} | {label_of_runners(tally.runners)} | Passed:"
+            f" {tally.matched}/{tally.total}"
             f" {'outputs on average' if result.is_average else 'iterations'}"
-            f" | Pass Rate: {rate:.1f}%"
+            f" | Pass Rate: {tally.percentage:.1f}%"
         )
-        if left_out := result.left_out.get(pair):
+        if left_out := result.left_out_at.get(position):
             text += f" | Not compared: {len(left_out)} outputs that only one side has"
-        (G_LOGGER.finish if matched == total else G_LOGGER.error)(text)
+        (G_LOGGER.finish if tally.passed else G_LOGGER.error)(text)
         if result.is_average:
-            _log_averages(result.average_results(pair))
+            _log_averages(result.average_results(position))
     passed = bool(result)
     if not G_LOGGER.is_enabled_for(G_LOGGER.FINISH if passed else G_LOGGER.ERROR):
         return

@@ -9,7 +9,7 @@ from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import UncomparedResult
-from polygraphy.domain.layer_errors import LayerError, first_failure, layer_errors
+from polygraphy.domain.layer_errors import Failure, LayerError, first_failure, layer_errors
 from polygraphy.domain.tolerance import Tolerance
 
 __all__: list[str] = []
@@ -59,25 +59,30 @@ def _encode_uncompared(result: UncomparedResult) -> bool:
 def _encode_result(result: AccuracyResult) -> dict[str, Any]:
     entries = [(pair, list(iterations)) for pair, iterations in result.read()]
     fields: dict[str, Any] = {"lst": entries, "aggregation": result.aggregation}
-    errors = [layer_errors(iterations) for _, iterations in entries]
+    judged = [result.judged(position) for position in range(len(entries))]
+    errors = [layer_errors(iterations) for iterations in judged]
     # Of verdicts that were loaded no more is known than their file says, and it stays as it was.
     if any(error.dtypes for of_pair in errors for error in of_pair):
         fields["summary"] = [
-            _summary(pair, first_failure(iterations), of_pair)
-            for (pair, iterations), of_pair in zip(entries, errors)
+            _summary(pair, first_failure(iterations), of_pair, result)
+            for (pair, _), iterations, of_pair in zip(entries, judged, errors)
         ]
     return fields
 
 
 def _summary(
-    pair: tuple[str, str], failed: tuple[int, str] | None, errors: list[LayerError]
+    pair: tuple[str, str], failed: Failure | None, errors: list[LayerError], result: AccuracyResult
 ) -> dict[str, Any]:
     """Return in plain values, for other readers, how each output fared in the order of the model,
-    and which one is the first that failed.
+    and which one is the first that failed; in no iteration where averages are judged.
     """
     return {
         "runners": list(pair),
-        "first_failure": failed and {"iteration": failed[0], "output": failed[1]},
+        "first_failure": failed
+        and {
+            "iteration": None if result.is_average else failed.iteration,
+            "output": failed.output,
+        },
         "outputs": [
             {
                 "name": error.name,

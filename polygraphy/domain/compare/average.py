@@ -17,8 +17,9 @@ def average_of(answers: Sequence[Any]) -> CompareResult:
     """Return a result that holds the mean of each metric of one output over its iterations.
 
     It is held to the thresholds of the first iteration. A metric that an iteration does not have is
-    left out of the mean; NaN makes the mean NaN. Where an output could not be compared in one of
-    the iterations there is no mean, and it fails.
+    left out of the mean; NaN makes the mean NaN. Of decibels the mean is that of the powers that
+    they stand for: no iteration, however exact, makes up for the noise of another. Where an output
+    could not be compared in one of the iterations there is no mean, and it fails.
 
     Args:
         answers: what a comparison function answered about the output, one per iteration, at least
@@ -27,14 +28,17 @@ def average_of(answers: Sequence[Any]) -> CompareResult:
     Raises:
         UsageError: the answers hold no metrics.
     """
-    check_metrics(answers)
-    for answer in answers:
+    for iteration, answer in enumerate(answers):
         if isinstance(answer, UncomparedResult):
             return answer
+        if answer is False:  # As it was saved.
+            return UncomparedResult(f"It could not be compared in iteration {iteration}.")
+    check_metrics(answers)
     first: CompareResult = answers[0]
     values = [answer.metric_values() for answer in answers]
+    mean = _mean_of_decibels if first.is_in_decibels else _mean
     means = {
-        field: _mean([found[field] for found in values if found[field] is not None])
+        field: mean([number for found in values if (number := found[field]) is not None])
         for field in first.metric_fields()
     }
     average = first.with_metrics(means)
@@ -59,13 +63,23 @@ def check_metrics(answers: Iterable[Any]) -> None:
             )
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if not known:
+def _mean(values: Sequence[float]) -> float | None:
+    if not values:
         return None
-    if any(map(math.isnan, known)):
+    if any(map(math.isnan, values)):
         return math.nan
-    mean = exact_sum(known) / len(known)
-    if math.isfinite(mean) or not all(map(math.isfinite, known)):
+    mean = exact_sum(values) / len(values)
+    if math.isfinite(mean) or not all(map(math.isfinite, values)):
         return mean
-    return exact_sum(value / len(known) for value in known)  # The sum is beyond float64.
+    return exact_sum(value / len(values) for value in values)  # The sum is beyond float64.
+
+
+def _mean_of_decibels(values: Sequence[float]) -> float | None:
+    """Return the ratio of a signal to the mean noise, for ratios of a signal to its noise."""
+    if not values or any(map(math.isnan, values)):
+        return math.nan if values else None
+    least = min(values)
+    if math.isinf(least):  # One is nothing but noise, or none has any.
+        return least
+    noise = [10.0 ** ((least - value) / 10) for value in values]  # Of which one is 1.
+    return least - 10 * math.log10(exact_sum(noise) / len(noise))

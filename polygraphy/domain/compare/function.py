@@ -13,6 +13,7 @@ from polygraphy.domain.compare.result import ComparedTensor, CompareResult, Unco
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.pairing import FindOutput, OutputPair, pair_outputs
 from polygraphy.domain.results import IterationResult
+from polygraphy.domain.runner_names import label_of_runner
 
 __all__ = ["BaseCompareFunc", "PairwiseCompareFunc", "Side"]
 
@@ -160,7 +161,9 @@ class PairwiseCompareFunc:
             partners = [found] if isinstance(found, str) or found is None else list(found)
             for partner in partners:
                 if partner is not None and partner not in result1:
-                    raise UnknownNameError(f"Output of {result1.runner_name}", partner, result1)
+                    raise UnknownNameError(
+                        f"Output of {label_of_runner(result1.runner_name)}", partner, result1
+                    )
             pairs += [OutputPair(name, partner) for partner in partners or [None]]
         return pairs
 
@@ -171,16 +174,17 @@ class PairwiseCompareFunc:
             name = pair.name0 or pair.name1
             has, lacks = (result0, result1) if pair.name1 is None else (result1, result0)
             return UncomparedResult(
-                f"Output {name!r} of {has.runner_name} has no counterpart in {lacks.runner_name}, "
-                f"which has: {', '.join(map(repr, lacks)) or 'no outputs'}.",
+                f"Output {name!r} of {label_of_runner(has.runner_name)} has no counterpart in"
+                f" {label_of_runner(lacks.runner_name)}, which has:"
+                f" {', '.join(map(repr, lacks)) or 'no outputs'}.",
                 is_missing=True,
             )
         arrays = _array(result0[pair.name0]), _array(result1[pair.name1])
         for name, run, array in zip((pair.name0, pair.name1), (result0, result1), arrays):
             if array is None:
                 return UncomparedResult(
-                    f"Output {name!r} of {run.runner_name} is a sequence of tensors of different"
-                    " shapes, not a tensor: sequences are not compared."
+                    f"Output {name!r} of {label_of_runner(run.runner_name)} is a sequence of"
+                    " tensors of different shapes, not a tensor: sequences are not compared."
                 )
         value, reference = (np.asarray(array) for array in arrays)
         tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)

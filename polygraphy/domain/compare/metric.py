@@ -133,6 +133,11 @@ class MetricResult(CompareResult):
         """Return the metric by its name."""
         return {self.metric.field: self.value}
 
+    @property
+    def is_in_decibels(self) -> bool:
+        """Whether the metric is a ratio of a signal to its noise, in decibels."""
+        return self.metric.scale == "decibels"
+
     def with_metrics(self, values: Mapping[str, float | None]) -> MetricResult:
         """Return a result of the same kind, held to the same threshold."""
         return type(self)(values[self.metric.field], self.thresholds)

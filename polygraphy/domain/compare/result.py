@@ -88,6 +88,11 @@ class CompareResult:
         """Return the metrics by name; None where one was not computed."""
         return {}
 
+    @property
+    def is_in_decibels(self) -> bool:
+        """Whether the metrics are ratios of a signal to its noise, in decibels."""
+        return False
+
     def with_metrics(self, values: Mapping[str, float | None]) -> CompareResult:
         """Return a result of the same kind with other metrics, held to the same thresholds.
 

@@ -4,12 +4,20 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from polygraphy.domain.compare import (
     L2Result,
     L2Threshold,
     OutputCompareResult,
+    PsnrResult,
+    PsnrThreshold,
     SimpleCompareFunc,
+    SnrResult,
+    SnrThreshold,
+    SqnrResult,
+    SqnrThreshold,
     UncomparedResult,
 )
 from polygraphy.domain.compare.average import average_of
@@ -89,3 +97,29 @@ def test_what_has_no_average_is_refused(function: Any) -> None:
 @pytest.mark.parametrize("statistic", ["max", ["mean", "median"], {"y": "max"}])
 def test_statistics_have_averages(statistic: Any) -> None:
     SimpleCompareFunc(check_error_stat=statistic).check_averages()
+
+
+DECIBELS = st.one_of(
+    st.floats(-200, 200), st.sampled_from([math.inf, -math.inf, 1e5, -1e5, 6000.0])
+)
+
+
+@given(values=st.lists(DECIBELS, min_size=1, max_size=6))
+@example(values=[math.inf, -33.8, -36.8])
+def test_finding_4_no_iteration_makes_up_for_the_noise_of_another(values: list[float]) -> None:
+    for kind, threshold in (
+        (PsnrResult, PsnrThreshold),
+        (SnrResult, SnrThreshold),
+        (SqnrResult, SqnrThreshold),
+    ):
+        average: Any = average_of([kind(value, threshold(30.0)) for value in values])
+        worst, count = min(values), len(values)
+        if math.isinf(worst):
+            assert average.value == worst
+        else:
+            spread = 10 * math.log10(count)
+            assert worst - 1e-9 <= average.value <= worst + spread + 1e-9
+        if worst < 30.0 - 10 * math.log10(count) - 1e-9:
+            assert not average
+        if min(values) >= 30.0:
+            assert average.value >= 30.0 - 1e-9
