@@ -11,7 +11,7 @@ import numpy as np
 from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import Facts, ModelFacts
-from polygraphy.domain.feed import fit_feed
+from polygraphy.domain.feed import fit_feed, own_copy
 from polygraphy.domain.loading import ONLY_FIRST, has_more
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.ports.binding import Unbound, resolve
@@ -19,7 +19,7 @@ from polygraphy.ports.console import Console
 from polygraphy.ports.runner import Runner
 from polygraphy.ports.tensors import Tensors
 
-__all__ = ["Fed", "FeedFitter", "Feeds", "facts_of"]
+__all__ = ["Fed", "FeedFitter", "Feeds", "facts_of", "promises"]
 
 Feed = Mapping[str, Any]
 
@@ -29,6 +29,24 @@ def facts_of(runner: Runner) -> Facts:
     tell = getattr(runner, "get_model_facts", None)
     facts: Facts = ModelFacts() if tell is None else tell()
     return facts
+
+
+def promises(runner: Any, what: str) -> bool:
+    """Return whether a runner says that its inferences are well-behaved in some way, such as
+    ``leaves_inputs_alone``.
+
+    What a class says does not hold for one derived from it that infers in another way.
+    """
+    own: Mapping[str, Any] = getattr(runner, "__dict__", {})
+    for names in (own, *map(vars, type(runner).__mro__)):
+        if what in names:
+            return bool(names[what])
+        if not _INFERENCE.isdisjoint(names):
+            return False
+    return False
+
+
+_INFERENCE = frozenset(("infer", "infer_impl"))
 
 
 class Fed(Protocol):
@@ -42,17 +60,22 @@ class Fed(Protocol):
 
 class FeedFitter:
     """Fits feed dictionaries to one runner; data of the same description as the last are known to
-    fit.
+    fit. A runner that does not promise to leave its inputs alone is given copies.
     """
 
     def __init__(self, runner: Fed, console: Console) -> None:
         self._runner = runner
         self._console = console
+        self._copies = not promises(runner, "leaves_inputs_alone")
         self._accepted: tuple[Any, ...] | None = None
         self._told: set[str] = set()
 
     def __call__(self, feed: Feed) -> Feed:
         """Return data that fit; InputError when they cannot be made to fit."""
+        fitted = self._fitted(feed)
+        return _copies_of(fitted) if self._copies else fitted
+
+    def _fitted(self, feed: Feed) -> Feed:
         if any(not isinstance(array, (np.ndarray, int)) for array in feed.values()):
             feed = {name: _as_array(array) for name, array in feed.items()}
         described = tuple(
@@ -159,7 +182,7 @@ class Feeds:
 
     def current_copied(self) -> Feed:
         """Return a copy of the data at hand, which the loader may overwrite when it goes on."""
-        return {name: _copied(array) for name, array in self.current.items()}
+        return _copies_of(self.current)
 
     def advance(self) -> bool:
         """Go to the next data; return whether there are any.
@@ -201,5 +224,5 @@ class Feeds:
         return copied
 
 
-def _copied(array: Any) -> Any:
-    return array.copy() if isinstance(array, np.ndarray) else array
+def _copies_of(feed: Feed) -> Feed:
+    return {name: own_copy(array) for name, array in feed.items()}

@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-import numpy as np
 from attrs import Factory, define
 
-from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.application.feeding import FeedFitter, Feeds, facts_of, promises
 from polygraphy.application.steps import was_interrupted
 from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.facts import Facts
+from polygraphy.domain.feed import own_copy
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.ports.binding import resolve
@@ -243,7 +243,7 @@ def _seated(active: ExitStack, runner: Runner, console: Console) -> _Seat:
 
 def kept_as(runner: Runner) -> Callable[[Any], Any]:
     """Return what is done to an output that is kept: nothing where outputs are the caller's own."""
-    return _as_is if getattr(runner, "outputs_are_fresh", False) else _copied
+    return _as_is if promises(runner, "outputs_are_fresh") else own_copy
 
 
 def _one_iteration(
@@ -270,10 +270,6 @@ def _last_device_times(runner: Runner) -> DeviceTimes | None:
 
 def _as_is(array: Any) -> Any:
     return array
-
-
-def _copied(array: Any) -> Any:
-    return array.copy() if isinstance(array, np.ndarray) else array
 
 
 def _writer(saving: ExitStack, path: str | None, kind: type) -> Callable[[Any], None]:

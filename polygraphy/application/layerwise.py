@@ -263,6 +263,7 @@ class _Inputs:
     """What the model asks for, before there is a runner that says so."""
 
     name = "The model"
+    leaves_inputs_alone = True
 
     def __init__(self, metadata: TensorMetadata) -> None:
         self._metadata = metadata

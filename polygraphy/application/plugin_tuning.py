@@ -12,6 +12,7 @@ from attrs import define, evolve, frozen
 from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError
+from polygraphy.domain.feed import own_copy
 from polygraphy.domain.plugin_search import Choice, Cost, Found, exhaustive_search, greedy_search
 from polygraphy.domain.plugins import PluginMatch
 from polygraphy.domain.results import IterationResult
@@ -156,7 +157,7 @@ class _Tuning:
             feed = FeedFitter(runner, resolve(Console))(self._feed(runner))
             outputs = runner.infer(feed)
             result = IterationResult(
-                {name: _kept(array) for name, array in outputs.items()},
+                {name: own_copy(array) for name, array in outputs.items()},
                 runner_name=runner.name,
                 facts=facts_of(runner),
             )
@@ -169,10 +170,6 @@ class _Tuning:
             self._feeds.describe_model_inputs([runner])
             self._feeds.tell_if_more()
         return self._feeds.current
-
-
-def _kept(array: Any) -> Any:
-    return array.copy() if hasattr(array, "copy") else array
 
 
 def _measured(runner: Runner, feed: Any) -> Cost:

@@ -5,6 +5,7 @@ loses nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from itertools import permutations
 from typing import Any
 
@@ -17,9 +18,33 @@ from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.pairing import pair_outputs
 from polygraphy.domain.shapes import Shape, fits, format_shape, is_dynamic_dim
 
-__all__ = ["check_feed", "fit_feed"]
+__all__ = ["check_feed", "fit_feed", "own_copy"]
 
 _MAX_RANK_TO_PERMUTE = 6
+
+
+def own_copy(data: Any) -> Any:
+    """Return the same elements in memory that nobody else writes to.
+
+    Arrays and tensors stay what they are, but for views of memory, on the host or a device, which
+    become NumPy arrays. A number, which may be the address of device memory, is as it is, and so is
+    what cannot be copied.
+    """
+    if isinstance(data, np.ndarray):
+        return deepcopy(data) if data.dtype.hasobject else data.copy()
+    if data is None or isinstance(data, (int, float, complex, str, bytes, np.generic)):
+        return data
+    if isinstance(data, memoryview):
+        return np.array(data)
+    if hasattr(data, "__cuda_array_interface__") and hasattr(data, "numpy"):
+        return data.clone() if hasattr(data, "clone") else data.numpy()
+    for method in ("clone", "copy"):  # As PyTorch and CuPy call it.
+        if hasattr(data, "dtype") and hasattr(data, method):
+            return getattr(data, method)()
+    try:
+        return deepcopy(data)
+    except Exception:  # Anybody's class.
+        return data
 
 
 def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.application.feeding import promises
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.metadata import TensorMetadata
@@ -201,6 +202,13 @@ def test_outputs_come_as_arrays_in_the_order_of_the_model(make: MakeRunner) -> N
     assert list(outputs) == ["z", "a_out"]
     assert all(type(array) is np.ndarray for array in outputs.values())
     np.testing.assert_array_equal(outputs["z"], [8, 9])
+
+
+def test_finding_1_data_and_outputs_are_not_shared(make: MakeRunner) -> None:
+    """So whoever runs several runners need not copy."""
+    runner = make("identity")
+    assert promises(runner, "leaves_inputs_alone")
+    assert promises(runner, "outputs_are_fresh")
 
 
 def test_the_feed_is_left_alone(make: MakeRunner) -> None:

@@ -11,6 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.runner import BaseRunner
 from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.feed import own_copy
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model_io import check_is_tensor
 
@@ -53,6 +54,7 @@ class EvaluatedRunner(BaseRunner):
     """
 
     outputs_are_fresh = True
+    leaves_inputs_alone = True
 
     def __init__(self, name: str | None, prefix: str) -> None:
         """Name the runner; see `BaseRunner`."""
@@ -83,17 +85,18 @@ class EvaluatedRunner(BaseRunner):
         Returns:
             One NumPy array per output; they belong to the caller.
         """
+        feed = {name: own_copy(data) for name, data in feed_dict.items()}  # Operators may write.
         start = _now()
         with numpy.errstate(all="ignore"):
-            outputs = self._evaluator.run(None, dict(feed_dict))
+            outputs = self._evaluator.run(None, feed)
         self.inference_time = _now() - start
         results = dict(zip(self._evaluator.output_names, outputs))
         del outputs
         # Implementations hand out views of the feed and of the weights. They are copied one after
         # the other, so that no more than one output is there twice.
         for name, output in results.items():
-            if not isinstance(output, list):
-                results[name] = numpy.array(output)
+            is_sequence = isinstance(output, list)
+            results[name] = own_copy(output) if is_sequence else numpy.array(output)
         return results
 
 

@@ -32,10 +32,14 @@ class BaseRunner:
         is_active: whether the runner is between `activate` and `deactivate`.
         outputs_are_fresh: whether each inference returns arrays that no later one overwrites, so
             that whoever keeps them need not copy them.
+        leaves_inputs_alone: whether an inference never writes to the arrays that it is given, nor
+            keeps them, so that whoever feeds several runners need not copy them. A class derived
+            from one that says so has to say so itself where it infers in another way.
     """
 
     outputs_are_fresh = False
     RUNNER_COUNTS = _runner_counts
+    leaves_inputs_alone = False
 
     def __init__(self, name: str | None = None, prefix: str | None = None) -> None:
         """Name the runner; nothing is loaded before `activate`."""

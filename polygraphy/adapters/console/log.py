@@ -124,8 +124,8 @@ class LogConsole:
                 ):
                     if count:
                         G_LOGGER.error(
-                            f"{what} Detected | Output: {validity.name} of {label_of_runner(runner)}:"
-                            f" {count} of {validity.size} elements, the first at {first}"
+                            f"{what} Detected | Output: {validity.name} of"
+                            f" {label_of_runner(runner)}: {count} of {validity.size} elements, the first at {first}"
                         )
                 if not validity.nan and not validity.inf:
                     G_LOGGER.info(f"PASSED | Output: {validity.name} is valid")

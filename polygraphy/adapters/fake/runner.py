@@ -9,6 +9,7 @@ import numpy as np
 
 from polygraphy.adapters.common.runner import BaseRunner
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.feed import own_copy
 from polygraphy.domain.metadata import TensorMetadata
 
 __all__ = ["FakeRunner"]
@@ -27,6 +28,8 @@ class FakeRunner(BaseRunner):
         feeds: a copy of the data of every inference, in order; empty with ``keep_feeds=False``.
         outputs_are_fresh: whether the arrays of one inference are left alone by the next.
     """
+
+    leaves_inputs_alone = True
 
     def __init__(
         self,
@@ -90,14 +93,17 @@ class FakeRunner(BaseRunner):
         """Record the data and answer."""
         self.events.append((self.name, "infer"))
         if self._keep_feeds:
-            self.feeds.append({name: _copied(array) for name, array in feed_dict.items()})
+            self.feeds.append({name: own_copy(data) for name, data in feed_dict.items()})
         iteration, self._iteration = self._iteration, self._iteration + 1
         if iteration == self._fail_at:
             raise self._failure(f"failed in inference {iteration}")
-        outputs = self._outputs(feed_dict) if callable(self._outputs) else self._outputs
+        if callable(self._outputs):
+            outputs = self._outputs({name: own_copy(data) for name, data in feed_dict.items()})
+        else:
+            outputs = self._outputs
         self.inference_time = self._runtime
         if self.outputs_are_fresh:
-            return {name: _copied(array) for name, array in outputs.items()}
+            return {name: own_copy(array) for name, array in outputs.items()}
         return {name: self._buffered(name, array) for name, array in outputs.items()}
 
     def _failure(self, what: str) -> BaseException:
@@ -113,7 +119,3 @@ class FakeRunner(BaseRunner):
             buffer = self._buffers[name] = np.empty_like(source)
         buffer[...] = source
         return buffer
-
-
-def _copied(array: Any) -> Any:
-    return array.copy() if isinstance(array, np.ndarray) else array

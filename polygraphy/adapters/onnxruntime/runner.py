@@ -47,6 +47,7 @@ class OnnxrtRunner(BaseRunner):
     """
 
     outputs_are_fresh = True
+    leaves_inputs_alone = True
 
     def __init__(self, sess: Deferred[InferenceSession], name: str | None = None) -> None:
         """Wrap a session, or a loader that makes one when the runner is activated."""

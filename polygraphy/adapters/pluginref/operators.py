@@ -9,6 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.places import place_of
 from polygraphy.adapters.pluginref.references import Reference
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.feed import own_copy
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -62,12 +63,14 @@ def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
     """Return a class of the evaluator's that calls a reference; its name has to be the type."""
 
     def run(self: OpRun, *inputs: Any, **given: Any) -> tuple[Any, ...]:
+        # Of its own: what it wrote to, other nodes would read, and the next inference.
         attrs = {
-            name: value
+            name: own_copy(value)
             for name, value in given.items()
             if value is not None and name not in _NOT_ATTRIBUTES
         }
-        return _outputs(_called(reference, attrs, inputs, self.onnx_node), self.onnx_node)
+        operands = [own_copy(each) for each in inputs]
+        return _outputs(_called(reference, attrs, operands, self.onnx_node), self.onnx_node)
 
     made: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
     return made
@@ -108,4 +111,4 @@ def _outputs(returned: Any, node: NodeProto) -> tuple[Any, ...]:
             f" {node.name!r} has {len(node.output)}.",
             backend="pluginref",
         )
-    return tuple(numpy.asarray(output) for output in returned[: len(node.output)])
+    return tuple(numpy.array(output) for output in returned[: len(node.output)])

@@ -38,6 +38,9 @@ class PluginRefRunner(EvaluatedRunner):
     reference evaluator of the onnx package, so that a model with a single plugin runs whole.
     """
 
+    outputs_are_fresh = True
+    leaves_inputs_alone = True
+
     def __init__(
         self,
         graph: Deferred[onnx_graphsurgeon.Graph | ModelProto],

@@ -36,6 +36,7 @@ class TfRunner(BaseRunner):
     """
 
     outputs_are_fresh = True
+    leaves_inputs_alone = True
 
     def __init__(
         self,

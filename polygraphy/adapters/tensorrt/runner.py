@@ -43,6 +43,7 @@ class TrtRunner(BaseRunner):
     """
 
     outputs_are_fresh = True
+    leaves_inputs_alone = True
 
     def __init__(
         self,

@@ -19,15 +19,14 @@ torch = mod.lazy_import("torch>=2.2")
 
 
 def tensor_from(name: str, data: Any, device: Any) -> pytorch.Tensor:
-    """Return the data for an input as a tensor on a device; on the CPU, it may share the array's
-    memory.
+    """Return the data for an input as a new tensor on a device, which the model may write to.
 
     Raises:
         InputError: PyTorch has no such data type, or it is no array.
     """
     if isinstance(data, torch.Tensor):
         moved: pytorch.Tensor = data.to(device)
-        return moved
+        return moved.clone() if moved is data else moved
     if not isinstance(data, numpy.ndarray):
         raise InputError(f"The data for input {name!r} must be an array or a tensor.")
     entry = DataType.from_dtype(data.dtype)
@@ -38,7 +37,7 @@ def tensor_from(name: str, data: Any, device: Any) -> pytorch.Tensor:
             f"PyTorch has no tensors of {entry}, as input {name!r} is given."
         ) from error
     # PyTorch takes what lies in memory in order, and warns of what it must not write to.
-    array = numpy.require(data, requirements=["A", "C", "W"])
+    array = numpy.array(data, order="C")
     if array.dtype.isbuiltin == 2:  # A type of ml_dtypes.
         bits = torch.from_numpy(array.reshape(-1).view(numpy.uint8))
         tensor = bits.view(dtype).reshape(array.shape)

@@ -31,6 +31,7 @@ class PytRunner(BaseRunner):
     """
 
     outputs_are_fresh = True
+    leaves_inputs_alone = True
 
     def __init__(
         self,

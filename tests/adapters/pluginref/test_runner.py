@@ -226,3 +226,44 @@ def test_default_attributes_are_those_of_the_standard() -> None:
     [expected] = OP_REGISTRY["MeanVarianceNormalization"]({"axes": [0, 2, 3]}, x)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_allclose(found.std(axis=(0, 2, 3)), 1, rtol=1e-5)
+
+
+def test_finding_1_a_reference_has_operands_of_its_own() -> None:
+    """What it wrote to its operand, the other nodes read, and with its attributes the next
+    inference.
+    """
+    nodes = [
+        helper.make_node("Identity", ["x"], ["before"]),
+        helper.make_node("Clip", ["before", "w"], ["y"], "clip", domain="mine", offsets=[0.0, 1.0]),
+        helper.make_node("Add", ["before", "w"], ["z"]),
+        helper.make_node("Clip", ["z", "w"], ["u"], "again", domain="mine", offsets=[0.0, 1.0]),
+    ]
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [1], [10.0])
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value("x", TensorProto.FLOAT, [4])],
+        [value(name, TensorProto.FLOAT, [4]) for name in ("y", "z", "u", "before")],
+        [weight],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    buffer = np.zeros(4, np.float32)
+
+    def clip(attrs: Any, x: Any, w: Any) -> list[Any]:
+        x[x < 0] = attrs["offsets"][0]
+        attrs["offsets"][0] = 99
+        w[...] = 77
+        buffer[...] = x
+        return [buffer]
+
+    with PluginRefRunner(model, references={"Clip": clip}) as runner:
+        for _ in range(2):
+            given = X[0].copy()
+            found = runner.infer({"x": given})
+            np.testing.assert_array_equal(given, X[0])
+            np.testing.assert_array_equal(found["before"], X[0])
+            np.testing.assert_array_equal(found["y"], np.maximum(X[0], 0))
+            np.testing.assert_array_equal(found["z"], X[0] + 10)
+            np.testing.assert_array_equal(found["u"], X[0] + 10)

@@ -15,7 +15,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from polygraphy import constants  # noqa: E402
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx  # noqa: E402
 from polygraphy.backend.pyt import PytRunner, TorchFromPath, torch_from_path  # noqa: E402
+from polygraphy.comparator import Comparator  # noqa: E402
 from polygraphy.domain.datatype import DataType  # noqa: E402
 from polygraphy.domain.errors import (  # noqa: E402
     BackendError,
@@ -25,6 +27,7 @@ from polygraphy.domain.errors import (  # noqa: E402
     UsageError,
 )
 from polygraphy.domain.metadata import TensorMetadata  # noqa: E402
+from tests.support import models  # noqa: E402
 
 X = np.random.RandomState(0).standard_normal((5, 4)).astype(np.float32)
 
@@ -330,3 +333,55 @@ def test_the_compiler_is_not_loaded_after_tensorflow(
             runner.activate()
     with PytRunner(net) as runner:
         runner.infer({"x": X})
+
+
+# Data that belong to others.
+
+
+class InPlace(torch.nn.Module):
+    """Writes to its input in one way or another."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.act = torch.nn.ReLU(inplace=True)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        if self.way == "module":
+            return {"y": self.act(x)}
+        if self.way == "operator":
+            x += 1
+        elif self.way == "index":
+            x[0] = 7
+        else:
+            x.clamp_(min=0).transpose_(0, 1)
+        return {"y": x}
+
+
+@pytest.mark.parametrize("way", ["module", "operator", "index", "methods"])
+@pytest.mark.parametrize("kind", ["array", "read-only", "transposed", "tensor"])
+def test_finding_1_a_module_does_not_write_to_the_data_of_others(way: str, kind: str) -> None:
+    data: Any = X.copy()
+    if kind == "transposed":
+        data = np.asfortranarray(data)
+    data.flags.writeable = kind != "read-only"
+    given = torch.from_numpy(data) if kind == "tensor" else data
+    with PytRunner(InPlace(way)) as runner:
+        made = [torch.as_tensor(runner.infer({"x": given})["y"]).numpy() for _ in range(2)]
+    np.testing.assert_array_equal(data, X)
+    np.testing.assert_array_equal(made[0], made[1])
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("swapped", [True, False])
+def test_finding_1_the_verdict_does_not_depend_on_the_order(streaming: bool, swapped: bool) -> None:
+    """A wrong model passed, because it was given the outputs of the module before it."""
+    wrong = models.dynamic_identity(("n", 4))
+    runners: list[Any] = [
+        PytRunner(InPlace("module"), TensorMetadata().add("X", np.float32, ["n", 4]), ["Y"]),
+        OnnxrtRunner(SessionFromOnnx(wrong.SerializeToString())),
+    ]
+    results: Any = Comparator.run(
+        runners[::-1] if swapped else runners, [{"X": X}], streaming=streaming
+    )
+    assert not Comparator.compare_accuracy(results)
