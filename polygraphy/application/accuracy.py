@@ -13,7 +13,12 @@ from polygraphy.application.worst import WorstTensors
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.answer_log import AnswerLog
 from polygraphy.domain.calling import check_takes
-from polygraphy.domain.compare import CompareResult, SimpleCompareFunc, UncomparedResult
+from polygraphy.domain.compare import (
+    CompareResult,
+    PairwiseCompareFunc,
+    SimpleCompareFunc,
+    UncomparedResult,
+)
 from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.comparison_record import ComparisonRecord
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
@@ -26,6 +31,10 @@ from polygraphy.ports.spool import Spools
 from polygraphy.ports.store import ResultStore
 
 __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
+
+
+_MOST_KEPT = 256 << 20
+"""Bytes of arrays that are kept of results in memory, for whoever looks closer at the verdicts."""
 
 
 def default_comparisons(run_count: int) -> list[tuple[int, int]]:
@@ -150,6 +159,7 @@ class _Comparison:
         self._keep_arrays = keep_arrays
         self._check_average = check_average
         self._iteration = -1
+        self._spared = _MOST_KEPT
         self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
         for function in self._functions:
             if check_average and hasattr(function, "check_averages"):
@@ -217,12 +227,19 @@ class _Comparison:
             log.extend_last(pair.results)
         else:
             log.add(pair.results)
-        if not self._keep_arrays:
-            for result in pair.results.values():
-                if isinstance(result, CompareResult):
-                    result.settle()
+        for result in pair.results.values():
+            if isinstance(result, CompareResult):
+                self._let_go(result)
         is_part = any(run is not None and run.part is not None for _, run in (run0, run1))
         return not pair.mismatched and (bool(pair.results) or is_part)
+
+    def _let_go(self, result: CompareResult) -> None:
+        """Make a result independent of the outputs, which may change when they were compared."""
+        self._spared -= result.nbytes
+        if self._keep_arrays and self._spared >= 0:
+            result.own_arrays()
+        else:
+            result.settle()
 
     def _without_missing(
         self,
@@ -277,6 +294,16 @@ def _left_out(run: Run, shared: Run) -> list[str]:
     return [output for output in run[1] or () if output not in (shared[1] or ())]
 
 
+def _comparing(function: Any) -> Any:
+    """Return what compares without copies, where a function can: outputs do not change before
+    `_Comparison` lets go of them.
+    """
+    if isinstance(function, PairwiseCompareFunc):
+        own_call = next(kind for kind in type(function).__mro__ if "__call__" in vars(kind))
+        return function.compare if own_call is PairwiseCompareFunc else function
+    return function
+
+
 def _functions(compare_func: Any) -> list[Any]:
     if compare_func is None:
         return [SimpleCompareFunc()]
@@ -321,7 +348,7 @@ def _compared(
     if outputs0 is None or outputs1 is None:
         results: Mapping[str, Any] = _ended_early(name0, outputs0, name1, outputs1, iteration)
     else:
-        results = function(outputs0, outputs1)
+        results = _comparing(function)(outputs0, outputs1)
         if not isinstance(results, Mapping):
             raise UsageError(
                 f"The comparison function {_label(function)} answers with a"

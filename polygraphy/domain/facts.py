@@ -9,7 +9,7 @@ from attrs import Factory, frozen
 
 from polygraphy.domain.pickling import pickled_as
 
-__all__ = ["DeferredFacts", "Facts", "InputHint", "ModelFacts"]
+__all__ = ["DeferredFacts", "Facts", "InputHint", "ModelFacts", "compute_dtype"]
 
 
 @pickled_as("polygraphy.comparator.struct")
@@ -49,6 +49,12 @@ class ModelFacts:
 
     compute_dtypes: Mapping[str, str] = Factory(dict)
     input_hints: Mapping[str, InputHint] = Factory(dict)
+
+
+def compute_dtype(facts: Facts | None, name: str) -> str | None:
+    """Return the coarsest data type in which an output was computed; None when not known."""
+    known = {} if facts is None else facts.compute_dtypes
+    return known.get(name, known.get(""))
 
 
 def _perhaps() -> bool:

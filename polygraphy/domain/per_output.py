@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar, Union, cast
 
-__all__ = ["PerOutput", "value_for"]
+__all__ = ["PerOutput", "kept_setting", "value_for"]
 
 T = TypeVar("T")
 PerOutput = Union[T, Mapping[str, T]]
+
+
+def kept_setting(setting: T) -> T:
+    """Return a setting as it is now, whatever becomes of the dictionary or list that it is."""
+    if isinstance(setting, Mapping):
+        return cast("T", {name: kept_setting(value) for name, value in setting.items()})
+    return cast("T", list(setting)) if isinstance(setting, list) else setting
 
 
 def value_for(setting: PerOutput[T] | None, name: str, default: T) -> T:

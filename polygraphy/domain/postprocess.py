@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from polygraphy.domain.arithmetic.widen import Kind, kind_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
-from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.results import IterationResult
 
 __all__ = ["BasePostprocessFunc", "TopK", "TopKPostprocessFunc", "top_k"]
@@ -40,7 +40,7 @@ class TopKPostprocessFunc:
         Raises:
             UsageError: a number is not positive, or an axis is no whole number.
         """
-        self.k: PerOutput[TopK] = 10 if k is None else k
+        self.k: PerOutput[TopK] = 10 if k is None else kept_setting(k)
         choices = self.k.values() if isinstance(self.k, Mapping) else [self.k]
         for choice in choices:
             _unpacked(choice)

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.facts import Facts, ModelFacts
+from polygraphy.domain.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.keyed_list import KeyedList
 from polygraphy.domain.pickling import pickled_as, their_items
 from polygraphy.ports.binding import resolve
@@ -79,8 +79,7 @@ class IterationResult(dict[str, Any]):
 
     def compute_dtype(self, name: str) -> str | None:
         """Return the coarsest data type in which an output was computed; None when not known."""
-        known = self.facts.compute_dtypes
-        return known.get(name, known.get(""))
+        return compute_dtype(self.facts, name)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):

@@ -12,7 +12,7 @@ from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
-from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.sampling import integer_limits, sample
 from polygraphy.domain.shapes import (
     Shape,
@@ -77,7 +77,9 @@ class DataLoader:
         self.input_metadata: TensorMetadata | None = None
         self.model_facts: Facts | None = None
         self._is_range_given = val_range is not None
-        self.val_range: PerOutput[ValRange] = DEFAULT_VAL_RANGE if val_range is None else val_range
+        self.val_range: PerOutput[ValRange] = kept_setting(
+            DEFAULT_VAL_RANGE if val_range is None else val_range
+        )
         self.notes: list[str] = []
         if self.seed < 0:
             raise UsageError(f"A seed is not negative, unlike {self.seed}.")
@@ -234,10 +236,10 @@ def _tensors_of(library: str | None) -> Tensors | None:
 def _listed(given: TensorMetadata | Sequence[TensorMetadata] | None) -> list[TensorMetadata]:
     """Return the metadata of each turn; there is at least one turn."""
     if given is None or isinstance(given, TensorMetadata):
-        return [TensorMetadata() if given is None else given]
+        return [TensorMetadata(given or {})]
     if not given:
         raise UsageError("There must be metadata for at least one iteration.")
-    return list(given)
+    return list(map(TensorMetadata, given))
 
 
 def _described(metadata: TensorMetadata | None, name: str) -> str:

@@ -225,7 +225,7 @@ def test_copies_are_equal_and_apart() -> None:
         kept = own_copy(data)
         before = repr(np.asarray(kept))
         if write is not None:
-            write += 1
+            np.add(write, 1, out=write)
         elif isinstance(data, Buffer):
             data.numbers += 1
         else:

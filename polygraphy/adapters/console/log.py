@@ -125,7 +125,8 @@ class LogConsole:
                     if count:
                         G_LOGGER.error(
                             f"{what} Detected | Output: {validity.name} of"
-                            f" {label_of_runner(runner)}: {count} of {validity.size} elements, the first at {first}"
+                            f" {label_of_runner(runner)}: {count} of {validity.size} elements, the"
+                            f" first at {first}"
                         )
                 if not validity.nan and not validity.inf:
                     G_LOGGER.info(f"PASSED | Output: {validity.name} is valid")

@@ -80,7 +80,8 @@ class Difference:
     Nothing is computed before it is asked for, what was computed is kept, and no array of the size
     of the operands is ever made, unless that is the size of a block or less. What the differences
     are for each dtype, and for NaN, infinity and zero, is said in `kernels`. The operands are
-    never written to; they must not change while this object is used.
+    never written to; they must not change while this object is used, unless it has copies of its
+    own (`own_arrays`).
 
     Two views are offered. The metrics (`max_abs` and its like) are for judging: they are NaN if any
     difference is NaN, and 0 for empty arrays. The summaries are for looking at: they leave NaN out
@@ -111,6 +112,15 @@ class Difference:
         self._summaries: dict[Channel, Summary] = {}
         self._ordered: dict[Channel, Ordered] = {}
         self._operands: tuple[Summary, Summary] | None = None
+
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        """The operands."""
+        return self._pair.value.array, self._pair.reference.array
+
+    def own_arrays(self) -> None:
+        """Go on with copies of the operands, so that those may change."""
+        self._pair.own_arrays()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -244,7 +254,7 @@ class Difference:
     def operands(self) -> tuple[Summary, Summary]:
         """Summaries of the value and of the reference."""
         if self._operands is None:
-            value, reference = self._pair.value.array, self._pair.reference.array
+            value, reference = self.arrays
             self._operands = (
                 summarize(value, threads=self.threads),
                 summarize(reference, threads=self.threads),

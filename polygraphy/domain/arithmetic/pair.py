@@ -86,6 +86,13 @@ class Pair:
             i = position - kernel.start
             return kernel.absolute.item(i), kernel.relative().item(i)
 
+    def own_arrays(self) -> None:
+        """Go on with copies of both arrays."""
+        self.value, self.reference = (
+            Flat(side.array.copy()) for side in (self.value, self.reference)
+        )
+        self._kept = None
+
     def take(self, positions: npt.NDArray[np.intp]) -> Pair:
         """The pair of the elements at C-order positions."""
         value, reference = self.value.take(positions), self.reference.take(positions)

@@ -21,7 +21,7 @@ from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.compare.rounding import coarsest_between
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.pairing import FindOutput
-from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.precision import is_exact
 
 __all__ = [
@@ -128,8 +128,8 @@ class TopKCompareFunc(_DetailedCompareFunc):
         Raises:
             UsageError: a value is out of its range.
         """
-        self.k = k
-        self.margin = margin
+        self.k = kept_setting(k)
+        self.margin = kept_setting(margin)
         super().__init__(agreement_threshold, check_shapes, fail_fast, find_output_func)
         for name in self.named_outputs() | {""}:
             self._k_for(name)

@@ -14,6 +14,10 @@ from polygraphy.domain.tolerance import Tolerance
 
 __all__ = ["OutputCompareResult"]
 
+_Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+Explain = Callable[[_Arrays], Rounding | None]
+"""Finds out what rounding explains of the difference of two arrays."""
+
 _STATISTICS = ("max", "mean", "median", "quantile")
 _FIELDS = tuple(
     f"{statistic}_{kind}" for statistic in _STATISTICS for kind in ("absdiff", "reldiff")
@@ -23,11 +27,11 @@ _FIELDS = tuple(
 class OutputCompareResult(CompareResult):
     """The differences of one output, and whether they are tolerable.
 
-    Each metric is computed when it is first read, as long as the arrays are at hand; `settle`
-    computes all and lets the arrays go. The metrics are ``max_absdiff``, ``max_reldiff``, and
-    likewise ``mean_*``, ``median_*`` and ``quantile_*``; absolute ones are in the output's own
-    unit, relative ones are of the magnitude of the second run's value. A quantile is only there if
-    it was checked.
+    Each metric is computed when it is first read, as long as the arrays are at hand; `own_arrays`
+    copies them for that, `settle` computes all and lets them go. The metrics are ``max_absdiff``,
+    ``max_reldiff``, and likewise ``mean_*``, ``median_*`` and ``quantile_*``; absolute ones are in
+    the output's own unit, relative ones are of the magnitude of the second run's value. A quantile
+    is only there if it was checked.
     """
 
     def __init__(
@@ -56,8 +60,8 @@ class OutputCompareResult(CompareResult):
         self._mismatches: Mismatches | None = None
         self.quantile: float | None = None
         self.difference: Difference | None = None
-        self.arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
-        self._explain: Callable[[], Rounding | None] | None = None
+        self.arrays: _Arrays | None = None
+        self._explain: Explain | None = None
         self._rounding: Rounding | None = None
         self._is_rounding: bool | None = None
 
@@ -65,11 +69,11 @@ class OutputCompareResult(CompareResult):
     def of(
         cls,
         names: tuple[str, str],
-        arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+        arrays: _Arrays,
         difference: Difference,
         tolerance: Tolerance,
         quantile: float,
-        explain: Callable[[], Rounding | None] | None = None,
+        explain: Explain | None = None,
     ) -> OutputCompareResult:
         """Judge the `difference` of two arrays of the same shape; `explain` finds out what rounding
         explains of it.
@@ -228,7 +232,8 @@ class OutputCompareResult(CompareResult):
         result that was loaded.
         """
         if self._explain is not None:
-            self._rounding, self._explain = self._explain(), None
+            assert self.arrays is not None
+            self._rounding, self._explain = self._explain(self.arrays), None
         return self._rounding
 
     @property
@@ -254,6 +259,28 @@ class OutputCompareResult(CompareResult):
         """Hold the same differences to other thresholds."""
         super().set_thresholds(thresholds)
         self._passed = self._mismatches = self._is_rounding = None
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the arrays take, as long as they are at hand."""
+        return sum(array.nbytes for array in self.arrays or ())
+
+    def own_arrays(self) -> None:
+        """Go on with copies of the arrays: what is computed later does not depend on what becomes
+        of them.
+        """
+        if self.difference is not None:
+            self.difference.own_arrays()
+            self.arrays = self.difference.arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process has: what `settle` leaves."""
+        if self.difference is None:
+            return vars(self)
+        settled = object.__new__(type(self))
+        vars(settled).update(vars(self), _metrics=dict(self._metrics))
+        settled.settle()
+        return vars(settled)
 
     def settle(self) -> None:
         """Compute every metric and the verdict, and let go of the arrays."""

@@ -11,6 +11,7 @@ from attrs import frozen
 from polygraphy.domain.compare.align import aligned
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.facts import Facts, compute_dtype
 from polygraphy.domain.pairing import FindOutput, OutputPair, pair_outputs
 from polygraphy.domain.results import IterationResult
 from polygraphy.domain.runner_names import label_of_runner
@@ -44,12 +45,16 @@ class Side:
     outputs: Mapping[str, Any]
 
     @property
+    def facts(self) -> Facts | None:
+        """What is known of the model; None when nothing is."""
+        return self.outputs.facts if isinstance(self.outputs, IterationResult) else None
+
+    @property
     def computed_in(self) -> str | None:
         """The coarsest data type in which the output was computed; None when not known. Finding out
         may take looking into a model, so it is only asked for where it matters.
         """
-        outputs = self.outputs
-        return outputs.compute_dtype(self.name) if isinstance(outputs, IterationResult) else None
+        return compute_dtype(self.facts, self.name)
 
     @property
     def name(self) -> str:
@@ -133,10 +138,21 @@ class PairwiseCompareFunc:
 
         Returns:
             One result per output of the first run, in its order, then one per output that only the
-            second run has.
+            second run has. They stay as they are, whatever becomes of the outputs.
 
         Raises:
             UnknownNameError: a setting names an output that neither run has.
+        """
+        results = self.compare(iter_result0, iter_result1)
+        for result in results.values():
+            result.own_arrays()
+        return results
+
+    def compare(
+        self, iter_result0: IterationResult, iter_result1: IterationResult
+    ) -> dict[str, CompareResult]:
+        """Do what a call does, for whoever does not change the outputs before each result was told
+        to `own_arrays` or `settle`: until then, results may compute from the outputs themselves.
         """
         known = dict.fromkeys((*_known_names(iter_result0), *_known_names(iter_result1)))
         for name in sorted(self.named_outputs()):

@@ -16,7 +16,7 @@ from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.pairing import FindOutput
-from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.pickling import pickled_as
 
 __all__ = ["IndicesCompareFunc", "IndicesResult", "Misplaced"]
@@ -88,7 +88,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
             UsageError: the tolerance is no whole number, or negative.
         """
         super().__init__(True, fail_fast, find_output_func)
-        self.index_tolerance = index_tolerance
+        self.index_tolerance = kept_setting(index_tolerance)
         for name in self.named_outputs() | {""}:
             self._tolerance_for(name)
 

@@ -12,7 +12,7 @@ from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.pairing import FindOutput
-from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.perceptual import PerceptualDistance
 
@@ -46,7 +46,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
         find_output_func: FindOutput | None = None,
     ) -> None:
         super().__init__(check_shapes, fail_fast, find_output_func)
-        self.threshold = threshold
+        self.threshold = kept_setting(threshold)
         for name in self.named_outputs() | {""}:
             self.thresholds_for(name)
 

@@ -108,6 +108,14 @@ class CompareResult:
         described: tuple[str, bool] | None = self.thresholds.describe(self.metric_values())
         return described
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the arrays take that are behind the result."""
+        return 0
+
+    def own_arrays(self) -> None:
+        """Go on with copies of the arrays that are behind the result, so that those may change."""
+
     def settle(self) -> None:
         """Compute what the result promises and let go of the arrays behind it."""
 

@@ -5,8 +5,10 @@ statistic.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Union
+
+import numpy as np
 
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.differences import OutputCompareResult
@@ -15,8 +17,9 @@ from polygraphy.domain.compare.pictures import Pictures
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.compare.rounding import rounding_between
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.facts import Facts, compute_dtype
 from polygraphy.domain.pairing import FindOutput
-from polygraphy.domain.per_output import PerOutput, value_for
+from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.precision import Rounding
 from polygraphy.domain.tolerance import DEFAULT_ATOL, DEFAULT_RTOL, Tolerance
 
@@ -78,11 +81,11 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             MissingDependencyError: pictures are wanted, and nothing that draws them is installed.
         """
         super().__init__(check_shapes, fail_fast, find_output_func)
-        self.rtol = rtol
-        self.atol = atol
-        self.check_error_stat = check_error_stat
+        self.rtol = kept_setting(rtol)
+        self.atol = kept_setting(atol)
+        self.check_error_stat = kept_setting(check_error_stat)
         self.infinities_compare_equal = bool(infinities_compare_equal)
-        self.error_quantile = error_quantile
+        self.error_quantile = kept_setting(error_quantile)
         self.pictures = Pictures(
             save_heatmaps,
             bool(show_heatmaps),
@@ -156,12 +159,9 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         """Compare two arrays of one shape, lazily: each metric is computed when it is read."""
         arrays = value.array, reference.array
         self.pictures.draw(value.name, *arrays)
-
-        def explain() -> Rounding | None:
-            computed_in = value.computed_in, reference.computed_in
-            return rounding_between(arrays, computed_in, threads=self.threads)
-
-        rounding = explain() if self._is_auto(setting) else None
+        sides = (value.facts, value.name), (reference.facts, reference.name)
+        explain = partial(_explained, sides, self.threads)
+        rounding = explain(arrays) if self._is_auto(setting) else None
         if rounding is None and self._is_auto(setting):
             return UncomparedResult(
                 f"There is no telling what rounding explains of {value.tensor}: give its tolerance."
@@ -183,6 +183,18 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             f"SimpleCompareFunc(rtol={self.rtol!r}, atol={self.atol!r},"
             f" check_error_stat={self.check_error_stat!r})"
         )
+
+
+def _explained(
+    sides: tuple[tuple[Facts | None, str], tuple[Facts | None, str]],
+    threads: int,
+    arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+) -> Rounding | None:
+    """Return what rounding explains of the difference of two outputs, of which the facts about
+    their models and their names are given.
+    """
+    first, second = (compute_dtype(facts, name) for facts, name in sides)
+    return rounding_between(arrays, (first, second), threads=threads)
 
 
 @lru_cache(maxsize=256, typed=True)
