@@ -9,7 +9,7 @@ import numpy.typing as npt
 from attrs import frozen
 
 from polygraphy.domain.arithmetic import blocks
-from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Index, Kind, unravel
+from polygraphy.domain.arithmetic.widen import Array, Flat, Index, Kind, unravel
 
 __all__ = ["Ranking", "compare_top_k"]
 
@@ -72,12 +72,17 @@ def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -
     return Ranking(lists, int(np.count_nonzero(agrees)), needed, first)
 
 
-def _rows(flat: Flat, start: int, stop: int, length: int) -> Floats:
-    room = np.empty((stop - start) * length)
-    return flat.floats(start * length, stop * length, room).reshape(stop - start, length)
+def _rows(flat: Flat, start: int, stop: int, length: int) -> Array:
+    """Return lists of scores in float64, or in 64-bit integers, which that does not hold."""
+    first, last = start * length, stop * length
+    if flat.kind is Kind.WIDE:
+        rows = flat.block(first, last)
+    else:
+        rows = flat.floats(first, last, np.empty(last - first))
+    return rows.reshape(stop - start, length)
 
 
-def _lacking(a: Floats, b: Floats, k: int) -> npt.NDArray[np.float64]:
+def _lacking(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
     """Return for each row by how much the lowest score in `b` of the `k` highest entries of `a` is
     below the k-th highest of `b`.
     """
@@ -87,8 +92,11 @@ def _lacking(a: Floats, b: Floats, k: int) -> npt.NDArray[np.float64]:
     ties = a == border
     room = k - np.count_nonzero(above, axis=1)  # The first of those that tie are taken.
     chosen = above | (ties & (np.cumsum(ties, axis=1) <= room[:, None]))
-    lowest = np.min(np.where(chosen, b, np.inf), axis=1)
+    highest = np.inf if b.dtype.kind == "f" else np.iinfo(b.dtype).max
+    lowest = np.min(b, axis=1, where=chosen, initial=highest)
     kth = np.partition(b, last, axis=1)[:, last]
+    if b.dtype.kind == "i":  # The distance may not fit, but its 64 bits do.
+        lowest, kth = (each.astype(np.int64).view(np.uint64) for each in (lowest, kth))
     lacking = np.where(kth == lowest, 0.0, kth - lowest)
     unknown = np.isnan(a).any(axis=1) | np.isnan(b).any(axis=1)
     return np.where(unknown, np.nan, lacking)

@@ -14,6 +14,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic import blocks
+from polygraphy.domain.arithmetic.kernels import Kernel, kernel_for
 from polygraphy.domain.arithmetic.pair import Pair
 from polygraphy.domain.arithmetic.scratch import Scratch
 from polygraphy.domain.arithmetic.sums import inner
@@ -29,6 +30,12 @@ __all__ = [
     "snr",
     "sqnr",
 ]
+
+_FormExactly = Callable[[int, int, tuple[float, float], Floats], "Floats | None"]
+
+_COMPLEX = np.dtype(np.complex128).itemsize
+_MOST_WHOLE = 2.0**53
+"""Up to this, float64 holds every whole number."""
 
 _SMALL = 2.0**-900
 """Below this, a sum of squares may have lost digits to underflow."""
@@ -56,7 +63,8 @@ class DotMetrics:
 def dot_metrics(value: Array, reference: Array, *, threads: int = 1) -> DotMetrics:
     """Measure two arrays of one shape, in one pass and without copies of them.
 
-    Numbers of any dtype are widened to float64. A complex number counts as two real ones.
+    Numbers of any dtype are widened to float64, but for differences of 64-bit integers and
+    longdoubles, which are formed before. A complex number counts as two real ones.
 
     Raises:
         ValueError: if the shapes differ.
@@ -172,6 +180,7 @@ def _measurer(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Row]:
     paired = Kind.COMPLEX in (pair.value.kind, pair.reference.kind)
     a_room, b_room = scratch.floats(), scratch.floats()
     room = np.empty(2 * scratch.room) if paired else scratch.floats()
+    exactly = _exact_differences(pair, scratch)
 
     def measure(start: int, stop: int) -> _Row:
         if paired:
@@ -183,11 +192,40 @@ def _measurer(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Row]:
         low, high = float(np.minimum.reduce(a)), float(np.maximum.reduce(a))
         value, reference = _length(a, free), _length(b, free)
         alignment = _alignment(a, b, value, reference, free)
-        difference = np.subtract(a, b, out=free)
+        difference = None if exactly is None else exactly(start, stop, (low, high), b)
+        if difference is None:
+            difference = np.subtract(a, b, out=free)
         spare = np.empty(a.size) if paired else a_room[: a.size]
-        return _Row(value, reference, _length(difference, spare), alignment, low, high)
+        length = _length(difference, spare[: difference.size])
+        return _Row(value, reference, length, alignment, low, high)
 
     return measure
+
+
+def _exact_differences(pair: Pair, scratch: Scratch) -> _FormExactly | None:
+    """Return what forms the differences of a block of 64-bit integers or longdoubles, before they
+    are widened; None where both sides fit float64.
+
+    It takes the extremes of the value and the widened reference, and returns None for integers of
+    which float64 holds all.
+    """
+    dtypes = pair.value.array.dtype, pair.reference.array.dtype
+    is_whole = all(side.kind.integral for side in (pair.value, pair.reference))
+    is_long = any(np.promote_types(dtype, np.complex64).itemsize > _COMPLEX for dtype in dtypes)
+    if not is_long and (not is_whole or kernel_for(*dtypes) is Kernel):
+        return None
+    kept: list[Callable[[int, int], Kernel]] = []
+
+    def form(start: int, stop: int, extremes: tuple[float, float], b: Floats) -> Floats | None:
+        if is_whole:
+            all_ = (*extremes, float(np.minimum.reduce(b)), float(np.maximum.reduce(b)))
+            if max(map(abs, all_)) < _MOST_WHOLE:
+                return None
+        if not kept:
+            kept.append(pair.loader(scratch))
+        return kept[0](start, stop).absolute
+
+    return form
 
 
 def _components(flat: Flat, start: int, stop: int) -> Floats:

@@ -181,3 +181,21 @@ def test_ties_may_change_places_and_flips_may_not() -> None:
     assert (flipped.agreement, flipped.first) == (0, ())
     assert flipped.margin == pytest.approx(0.1)
     assert compare_top_k(np.array([1.0, 2.0]), np.array([3.1, 3.0]), 1, 0.2).agreement == 1
+
+
+@given(data=st.data())
+def test_finding_6_ranks_of_whole_numbers_beyond_float64(data: st.DataObject) -> None:
+    size = data.draw(st.integers(2, 6))
+    k = data.draw(st.integers(1, size - 1))
+    sides = []
+    for _ in range(2):
+        limits = np.iinfo(data.draw(st.sampled_from([np.int64, np.uint64])))
+        near = st.integers(0, 4).map(lambda n: 2**62 + n)
+        numbers = st.one_of(near, st.integers(int(limits.min), int(limits.max)))
+        sides.append([data.draw(st.lists(numbers, min_size=size, max_size=size)), limits.dtype])
+    a, b = (np.array(*side) for side in sides)
+    chosen = sorted(range(size), key=lambda i: (-int(a[i]), i))[:k]
+    lowest, kth = min(int(b[i]) for i in chosen), sorted(map(int, b))[-k]
+    found = compare_top_k(a, b, k)
+    assert (found.agreement == 1) is (lowest >= kth)
+    assert found.margin == float(max(kth - lowest, 0))

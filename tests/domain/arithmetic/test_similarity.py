@@ -66,9 +66,10 @@ def test_norms_and_cosine(data: st.DataObject, tiny: bool) -> None:
         elif np.isinf(vector).any():
             assert found == math.inf
         else:
-            assert found == pytest.approx(
-                root(norm(list(map(Fraction, vector)))), rel=1e-13, abs=math.ulp(0.0)
-            )
+            exact = list(map(Fraction, vector))
+            if vector is z and a.dtype.kind in "iu" and b.dtype.kind in "iu":
+                exact = [Fraction(int(p) - int(q)) for p, q in zip(a.flat, b.flat, strict=True)]
+            assert found == pytest.approx(root(norm(exact)), rel=1e-13, abs=math.ulp(0.0))
     if np.isfinite(x).all() and np.isfinite(y).all():
         left, right = list(map(Fraction, x)), list(map(Fraction, y))
         inner = sum((p * q for p, q in zip(left, right, strict=True)), Fraction(0))
@@ -181,3 +182,37 @@ def test_strings_have_no_similarity() -> None:
 def test_shapes_must_agree() -> None:
     with pytest.raises(ValueError, match="one shape"):
         dot_metrics(np.zeros(2), np.zeros(3))
+
+
+WIDE = st.sampled_from([np.int64, np.uint64])
+
+
+@settings(max_examples=150)
+@given(data=st.data(), tiny=st.booleans())
+def test_finding_6_whole_numbers_beyond_float64_are_exact(data: st.DataObject, tiny: bool) -> None:
+    """What differed by 1 at 2**62 was equal in every metric of this module."""
+    size = data.draw(st.integers(1, 40))
+    sides = []
+    for _ in range(2):
+        limits = np.iinfo(data.draw(WIDE))
+        near = st.integers(0, 3).map(lambda n: 2**62 + n)
+        numbers = st.one_of(near, st.integers(int(limits.min), int(limits.max)))
+        listed = data.draw(st.lists(numbers, min_size=size, max_size=size))
+        sides.append(np.array(listed, limits.dtype))
+    a, b = sides
+    with tiny_blocks() if tiny else nullcontext():
+        metrics = dot_metrics(a, b)
+    exact = norm([Fraction(int(x) - int(y)) for x, y in zip(a, b, strict=True)])
+    assert l2_norm(metrics) == pytest.approx(root(exact), rel=1e-12)
+    assert (l2_norm(metrics) == 0) is (exact == 0)
+    for decibels in (psnr, snr, sqnr):
+        assert (decibels(metrics) == math.inf) is (exact == 0)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="no longdouble")
+def test_finding_6_so_are_long_doubles() -> None:
+    a = np.array([1, 2], np.longdouble)
+    b = a + np.finfo(np.longdouble).eps * a
+    expected = float(np.finfo(np.longdouble).eps) * math.sqrt(5)
+    assert l2_norm(dot_metrics(a, b)) == pytest.approx(expected)
+    assert l2_norm(dot_metrics(a + 1j, b + 1j)) == pytest.approx(expected)
