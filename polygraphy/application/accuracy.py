@@ -12,7 +12,7 @@ from polygraphy.application.steps import Run, Runs, Step, iterations_of
 from polygraphy.application.worst import WorstTensors
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.answer_log import AnswerLog
-from polygraphy.domain.calling import check_takes
+from polygraphy.domain.calling import check_takes, verdict_of
 from polygraphy.domain.compare import (
     CompareResult,
     PairwiseCompareFunc,
@@ -355,6 +355,12 @@ def _compared(
                 f" {type(results).__name__}, not with one verdict per output.",
                 hint="Return {'output_name': verdict, ...}.",
             )
+        results = {
+            name: answer
+            if isinstance(answer, CompareResult)
+            else verdict_of(answer, _label(function), name)
+            for name, answer in results.items()
+        }
     empty = IterationResult()
     return PairResult(
         (name0, name1),

@@ -1,4 +1,4 @@
-"""Functions that users hand over, checked before they are called."""
+"""Functions that users hand over: what they take, and what they answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from polygraphy.domain.errors import UsageError
 
-__all__ = ["check_takes"]
+__all__ = ["check_takes", "verdict_of"]
 
 
 def check_takes(function: Callable[..., Any], what: str, *arguments: str) -> None:
@@ -38,3 +38,37 @@ def check_takes(function: Callable[..., Any], what: str, *arguments: str) -> Non
             f"The {what} {name}{where} is called with {given}: {error}.",
             hint=f"Let it take {len(arguments) or 'no'} argument{'s' * (len(arguments) > 1)}.",
         ) from None
+
+
+def verdict_of(answer: Any, function: str, output: str) -> Any:
+    """Return what a comparison function answers about an output, if that says whether it passed:
+    a truth value, or an object of a class that says when it is true. None is no pass.
+
+    Raises:
+        UsageError: it is something that is true whatever was found, such as a text or a tuple, or a
+            number that may be a metric.
+    """
+    known = type(answer)
+    if known is bool or answer is None:
+        return answer
+    if hasattr(answer, "dtype") and hasattr(answer, "item"):
+        try:
+            return verdict_of(answer.item(), function, output)
+        except (ValueError, RuntimeError):  # Of several elements, as libraries put it.
+            raise _no_verdict(f"{answer.shape} values", function, output, ".all()") from None
+    if isinstance(answer, (int, float)):
+        if answer in (0, 1):
+            return bool(answer)
+        raise _no_verdict(f"the number {answer!r}", function, output, " <= limit")
+    if hasattr(known, "__bool__"):
+        return answer
+    raise _no_verdict(f"a {known.__name__}", function, output)
+
+
+def _no_verdict(what: str, function: str, output: str, how: str = "") -> UsageError:
+    example = f", as in {{{output!r}: found{how}}}" if how else ""
+    return UsageError(
+        f"The comparison function {function} answers about output {output!r} with {what}, which does"
+        " not say whether it passed.",
+        hint=f"Answer with True or False{example}, or with an object whose class has __bool__.",
+    )

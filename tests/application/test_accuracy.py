@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import math
+import re
 import sys
 import weakref
 from collections.abc import Iterator
@@ -147,18 +149,55 @@ def test_all_of_several_functions_must_pass() -> None:
     assert compare_accuracy(results(a=[[1.0]], b=[[1.5]]), compare_func=(loose, loose))
 
 
-def test_a_function_of_ones_own_may_answer_with_anything() -> None:
+def test_a_function_of_ones_own_may_answer_with_what_has_a_truth_value() -> None:
     calls = []
+
+    class Truthy:
+        def __bool__(self) -> bool:
+            return True
 
     def same_sign(first: IterationResult, second: IterationResult) -> dict[str, Any]:
         calls.append((first.runner_name, second.runner_name))
-        return {"y": np.sign(first["y"]) == np.sign(second["y"]), "extra": "yes"}
+        return {"y": np.sign(first["y"]) == np.sign(second["y"]), "extra": Truthy()}
 
     found = compared(results(a=[1.0, 2.0], b=[3.0, -4.0]), compare_func=same_sign)
     assert found.label == "same_sign"
     assert verdicts(found) == {AB: [{"y": True, "extra": True}, {"y": False, "extra": True}]}
     assert calls == [AB, AB]
     assert not found
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (math.nan, "number nan"),
+        (0.003, "number 0.003"),
+        (2, "number 2"),
+        ((False, "why"), "tuple"),
+        ([], "list"),
+        ("False", "str"),
+        ({"z": False}, "dict"),
+        (object(), "object"),
+        (np.array([True, True]), "(2,) values"),
+        (np.array([], bool), "(0,) values"),
+        (np.float32("nan"), "number nan"),
+        (np.str_("no"), "str"),
+    ],
+    ids=repr,
+)
+def test_finding_22_what_is_true_whatever_was_found_is_no_verdict(answer: Any, found: str) -> None:
+    with pytest.raises(UsageError, match=f"about output 'y' with .*{re.escape(found)}") as refused:
+        compared(results(a=[1.0], b=[1.0]), compare_func=lambda a, b: {"y": answer})
+    assert "True or False" in refused.value.hint
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_truth_values_of_any_library_are_verdicts(passes: bool) -> None:
+    for kind in (bool, int, float, np.bool_, np.int8, np.array, lambda x: np.array([[x]])):
+        found = compared(results(a=[1.0], b=[1.0]), compare_func=lambda a, b: {"y": kind(passes)})
+        assert bool(found) is passes
+        assert found[0][1] == [{"y": passes}]
+    assert not compared(results(a=[1.0], b=[1.0]), compare_func=lambda a, b: {"y": None})
 
 
 def test_the_label_is_that_of_the_function_or_its_name() -> None:
