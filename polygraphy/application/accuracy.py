@@ -356,9 +356,11 @@ def _compared(
                 hint="Return {'output_name': verdict, ...}.",
             )
         results = {
-            name: answer
-            if isinstance(answer, CompareResult)
-            else verdict_of(answer, _label(function), name)
+            name: (
+                answer
+                if isinstance(answer, CompareResult)
+                else verdict_of(answer, _label(function), name)
+            )
             for name, answer in results.items()
         }
     empty = IterationResult()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
 from polygraphy.domain.per_output import PerOutput, value_for
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.tolerance import Tolerance, joint_reason
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.console import Console
 from polygraphy.ports.reports import Reports
@@ -121,9 +120,8 @@ class _Judge:
                 answer.set_thresholds(self._tolerance(path, name, answer.tolerance))
                 judged = True
             elif isinstance(answer, MetricResult) and answer.metric.function in self._thresholds:
-                saved = answer.thresholds.threshold if answer.thresholds else math.nan
-                limit = value_for(self._thresholds[answer.metric.function], name, saved)
-                if not math.isnan(limit):
+                limit = value_for(self._thresholds[answer.metric.function], name, None)
+                if limit is not None:
                     kind = type(answer.thresholds) if answer.thresholds else MetricThreshold
                     answer.set_thresholds(kind(limit, reason="as given"))
                 judged = True
@@ -139,7 +137,12 @@ class _Judge:
             check_error_stat=value_for(statistics, name, saved.check_error_stat),
             rtol=value_for(rtol, name, saved.rtol),
             atol=value_for(atol, name, saved.atol),
-            reason="as given",
+            reason=joint_reason(
+                *(
+                    saved.reason if value_for(setting, name, None) is None else "as given"
+                    for setting in (atol, rtol)
+                )
+            ),
         )
         if "elemwise" in tolerance.check_error_stat:
             raise UsageError(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.domain.results import RunResults
+from polygraphy.domain.runner_names import label_of_runner
 from polygraphy.domain.validation import validate_outputs
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.console import Console
@@ -29,22 +29,35 @@ def validate(
         check_nan: whether NaN fails.
         fail_fast: whether to stop at the first output that fails.
     """
+    return not _first_complaint(run_results, fail_fast, check_inf=check_inf, check_nan=check_nan)
+
+
+def _first_complaint(run_results: RunResults, fail_fast: bool = False, **looked_for: bool) -> str:
+    """Check all outputs, and say which is the first that fails, and why; empty when none does."""
     console = resolve(Console)
     console.validation_starting(run_results.keys())
-    passed = True
+    first = ""
     for name, iterations in run_results.items():
         for outputs in iterations:
             for validity in validate_outputs(outputs):
                 console.output_validated(name, validity)
-                passed = passed and validity.is_valid(check_nan=check_nan, check_inf=check_inf)
-                if fail_fast and not passed:
+                complaint = validity.complaint(**looked_for)
+                if complaint and not first:
+                    first = f"{validity.name!r} of {label_of_runner(name)}: {complaint}"
+                if fail_fast and first:
                     console.validation_finished(False)
-                    return False
-    console.validation_finished(passed)
-    return passed
+                    return first
+    console.validation_finished(not first)
+    return first
 
 
-def validated_stream(results: Iterable[RunResults], **how: Any) -> Iterator[RunResults]:
+def validated_stream(
+    results: Iterable[RunResults],
+    *,
+    check_inf: bool = False,
+    check_nan: bool = True,
+    fail_fast: bool = False,
+) -> Iterator[RunResults]:
     """Pass a stream on, checking each iteration on the way.
 
     With `fail_fast` the stream ends at the first iteration that fails; otherwise all iterations
@@ -53,18 +66,20 @@ def validated_stream(results: Iterable[RunResults], **how: Any) -> Iterator[RunR
     Raises:
         CheckFailedError: an output held NaN or infinite elements.
     """
-    failed: list[int] = []
+    failed: dict[int, str] = {}  # Per iteration, what fails first.
     index = -1
     for step in results:
         index += not any(its.is_continued for _, iterations in step for its in iterations)
-        passed = validate(step, **how)
-        if not passed and index not in failed:
-            failed.append(index)
-        if not passed and how.get("fail_fast"):
+        complaint = _first_complaint(step, fail_fast, check_inf=check_inf, check_nan=check_nan)
+        if complaint:
+            failed.setdefault(index, complaint)
+        if complaint and fail_fast:
             break
         yield step
         del step  # Nothing of this iteration is held while the next one runs.
     if failed:
+        iteration, complaint = next(iter(failed.items()))
         raise CheckFailedError(
-            f"Output validation failed in iteration(s) {', '.join(map(str, failed))}."
+            f"Output validation failed in iteration(s) {', '.join(map(str, failed))}. First output"
+            f" that fails, in the order of the model: in iteration {iteration} {complaint}."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from polygraphy.application.accuracy import compare_accuracy
 from polygraphy.application.feeding import Feeds
 from polygraphy.application.validation import validate
 from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.compare import PairwiseCompareFunc
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.results import IterationResult, RunResults
 from polygraphy.domain.synthesis import DataLoader
@@ -54,8 +56,19 @@ def verify(
             asked.add(name, asked[name].dtype, meta.shape)
     return compare_accuracy(
         _runs(original, edited, then, _feeds(original, asked, data_loader)),
-        compare_func=compare_func,
+        compare_func=_as_of_verification(compare_func),
     )
+
+
+def _as_of_verification(compare_func: Any) -> Any:
+    """Return a comparison function whose verdicts say where its thresholds come from: whoever edits
+    a model may have given none.
+    """
+    if not isinstance(compare_func, PairwiseCompareFunc):
+        return compare_func
+    named = copy(compare_func)
+    named.given_by = "that of the verification"
+    return named
 
 
 def _runs(

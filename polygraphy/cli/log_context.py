@@ -21,7 +21,12 @@ def log_of(options: LogOptions) -> Log:
             f"--verbosity {', '.join(unknown)}: the package has no such file or folder; a script"
             " goes by its name alone, as in --verbosity compare.py:VERBOSE."
         )
-    return Log(severities=chosen, formats=options.log_format, file=options.log_file)
+    return Log(
+        severities=chosen,
+        formats=options.log_format,
+        file=options.log_file,
+        is_quiet=options.silent and options.log_file is not None,
+    )
 
 
 def _is_known(path: str) -> bool:

@@ -11,8 +11,11 @@ __all__ = ["Log"]
 
 @frozen
 class Log:
-    """How the program logs; empty values leave the defaults alone."""
+    """How the program logs; empty values leave the defaults alone. Where `is_quiet`, only the file
+    gets what is not critical.
+    """
 
     severities: Mapping[str, str] = Factory(dict)
     formats: Sequence[str] = ()
     file: str | None = None
+    is_quiet: bool = False

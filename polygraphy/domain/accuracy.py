@@ -336,17 +336,21 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         without metrics.
         """
         worst: WorstOutput | None = None
-        for pair, iteration, name, answer in self._judged():
+        for pair, iteration, name, answer in self.judged_answers():
             excess = answer.excess if isinstance(answer, CompareResult) else None
             if excess is not None and (worst is None or excess > worst.excess):
                 worst = WorstOutput(pair, iteration, name, answer, excess)
         return worst
 
+    def failures(self) -> Iterator[Any]:
+        """Yield every answer that makes this fail, or the averages that do."""
+        return (answer for _, _, _, answer in self.judged_answers() if not answer)
+
     def failed_names(self) -> set[str]:
         """Return the names of all outputs that failed."""
-        return {name for _, _, name, answer in self._judged() if not answer}
+        return {name for _, _, name, answer in self.judged_answers() if not answer}
 
-    def _judged(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
+    def judged_answers(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
         """Yield what decides: every answer, or the averages."""
         for position, pair in enumerate(self.keys()):
             for iteration, answers in enumerate(self.judged(position)):

@@ -68,7 +68,7 @@ def verdict_of(answer: Any, function: str, output: str) -> Any:
 def _no_verdict(what: str, function: str, output: str, how: str = "") -> UsageError:
     example = f", as in {{{output!r}: found{how}}}" if how else ""
     return UsageError(
-        f"The comparison function {function} answers about output {output!r} with {what}, which does"
-        " not say whether it passed.",
+        f"The comparison function {function} answers about output {output!r} with {what}, which"
+        " does not say whether it passed.",
         hint=f"Answer with True or False{example}, or with an object whose class has __bool__.",
     )

@@ -12,13 +12,18 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.pickling import pickled_as
 from polygraphy.domain.threshold import Threshold
 
-__all__ = ["DEFAULT_ATOL", "DEFAULT_RTOL", "STATISTICS", "Tolerance"]
+__all__ = ["DEFAULT_ATOL", "DEFAULT_RTOL", "STATISTICS", "Tolerance", "joint_reason"]
 
 DEFAULT_RTOL = 1e-5
 DEFAULT_ATOL = 1e-5
 
 STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
 """What may be checked: every element, or one statistic of all differences."""
+
+
+def joint_reason(absolute: str, relative: str) -> str:
+    """Say why there are these two tolerances, given the reason for each."""
+    return absolute if absolute == relative else f"abs {absolute}, rel {relative}"
 
 
 def _statistics(value: str | Iterable[str]) -> tuple[str, ...]:

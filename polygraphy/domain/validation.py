@@ -28,8 +28,20 @@ class OutputValidity:
     first_inf: tuple[int, ...] | None
 
     def is_valid(self, *, check_nan: bool, check_inf: bool) -> bool:
-        """Tell whether the output is free of what is looked for."""
-        return not (check_nan and self.nan) and not (check_inf and self.inf)
+        """Return whether the output is free of what is looked for."""
+        return not self.complaint(check_nan=check_nan, check_inf=check_inf)
+
+    def complaint(self, *, check_nan: bool, check_inf: bool) -> str:
+        """Say what was looked for and found, and where the first of it lies; empty for nothing."""
+        looked_for = (
+            ("NaN", self.nan, self.first_nan, check_nan),
+            ("infinite", self.inf, self.first_inf, check_inf),
+        )
+        return ", ".join(
+            f"{count} of {self.size} elements are {what}, the first at {first}"
+            for what, count, first, is_asked in looked_for
+            if is_asked and count
+        )
 
 
 def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:

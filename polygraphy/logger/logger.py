@@ -68,6 +68,8 @@ class Logger(SeverityFilter):
         timestamp: Whether lines give the local time, `(HH:MM:SS)`.
         line_info: Whether lines give the source file and line, `[backend/trt/loader.py:12]`.
         colors: Whether to use colours, on terminals and unless NO_COLOR is set.
+        console_severity: The least severity that the console shows of what is logged; the log file
+            gets all of it.
         json: Whether each message is one line of JSON in place of text.
         use_python_logging_system: Whether messages go to `logging.getLogger("Polygraphy")` in place
             of the console.
@@ -78,6 +80,7 @@ class Logger(SeverityFilter):
         "timestamp",
         "line_info",
         "colors",
+        "console_severity",
         "json",
         "use_python_logging_system",
         "logger_callbacks",
@@ -109,6 +112,7 @@ class Logger(SeverityFilter):
         self.timestamp = timestamp
         self.line_info = line_info
         self.colors = colors
+        self.console_severity: int = levels.ULTRA_VERBOSE
         self.json = False
         self.use_python_logging_system = False
         self._file: LogFile | None = None
@@ -335,7 +339,12 @@ class Logger(SeverityFilter):
         return text_lines(text, severity, depth, self.letter, self.timestamp, place)
 
     def _write_lines(self, lines: list[Line]) -> None:
-        write_console(lines, colors=self.colors and not self.json)
+        least = self.console_severity
+        shown = lines
+        if least > levels.ULTRA_VERBOSE:
+            shown = [line for line in lines if line[1] >= least]
+        if shown:
+            write_console(shown, colors=self.colors and not self.json)
         self._write_file(lines)
 
     def _write_file(self, lines: list[Line]) -> None:

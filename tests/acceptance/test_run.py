@@ -235,3 +235,14 @@ def test_a_saved_program_does_what_the_command_does(g2_dir: Path, polygraphy: Ru
     done = subprocess.run([sys.executable, "saved.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "PASSED | All outputs matched | Outputs: ['y']" in done.stdout
+
+
+def test_finding_35_a_silent_run_still_writes_its_log_file(g2_dir: Path, polygraphy: Run) -> None:
+    """The file was empty."""
+    command = "polygraphy run identity.onnx --onnxrt --onnx --silent --log-file log.txt"
+    done = polygraphy(command)
+    assert (done.code, done.out) == (0, "")
+    assert "[I] PASSED | Runtime: " in Path("log.txt").read_text()
+    assert polygraphy(f"{command} --atol -1").code == 2
+    assert polygraphy(f"{command} --iterations 2 -v").out == ""
+    assert "[V] " in Path("log.txt").read_text()

@@ -191,10 +191,18 @@ def test_finding_22_what_is_true_whatever_was_found_is_no_verdict(answer: Any, f
     assert "True or False" in refused.value.hint
 
 
+class Answers:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __call__(self, first: Any, second: Any) -> dict[str, Any]:
+        return {"y": self.answer}
+
+
 @pytest.mark.parametrize("passes", [True, False])
 def test_truth_values_of_any_library_are_verdicts(passes: bool) -> None:
     for kind in (bool, int, float, np.bool_, np.int8, np.array, lambda x: np.array([[x]])):
-        found = compared(results(a=[1.0], b=[1.0]), compare_func=lambda a, b: {"y": kind(passes)})
+        found = compared(results(a=[1.0], b=[1.0]), compare_func=Answers(kind(passes)))
         assert bool(found) is passes
         assert found[0][1] == [{"y": passes}]
     assert not compared(results(a=[1.0], b=[1.0]), compare_func=lambda a, b: {"y": None})

@@ -104,3 +104,22 @@ def test_settings_reach_every_iteration() -> None:
     with pytest.raises(CheckFailedError):
         list(validated_stream(runs.split(), check_inf=True))
     assert len(list(validated_stream(results(a=[[NAN]]).split(), check_nan=False))) == 1
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_finding_35_the_first_output_that_fails_is_named(fail_fast: bool) -> None:
+    """Only the iterations were."""
+    runner = "onnxrt-runner-N0-11/22/26-19:09:01.123456"
+    steps = [
+        RunResults([(runner, [iteration(runner, a=[1.0], b=[INF], c=[[1.0], [NAN]], d=[NAN])])]),
+        RunResults([(runner, [iteration(runner, a=[NAN], b=[1.0], c=[1.0], d=[1.0])])]),
+    ]
+    with pytest.raises(CheckFailedError) as failed:
+        list(validated_stream(iter(steps), fail_fast=fail_fast))
+    assert str(failed.value) == (
+        f"Output validation failed in iteration(s) {'0' if fail_fast else '0, 1'}. First output that"
+        " fails, in the order of the model: in iteration 0 'c' of onnxrt-runner-N0-11/22/26-19:09:01:"
+        " 1 of 2 elements are NaN, the first at (1, 0)."
+    )
+    with pytest.raises(CheckFailedError, match="'b' of .* 1 of 1 elements are infinite"):
+        list(validated_stream(iter(steps[:1]), check_inf=True))

@@ -147,6 +147,7 @@ COMMANDS: dict[str, tuple[str, int]] = {
         " --log-format timestamp line-info no-colors --log-file run.log",
         0,
     ),
+    "run_silent_to_file": ("run identity.onnx --onnxrt --silent --log-file log.txt", 0),
     "run_silent": ("run identity.onnx --onnxrt --silent", 0),
     "convert_fp16": ("convert identity.onnx --fp-to-fp16 -o converted_fp16.onnx", 0),
     "convert_verified": (

@@ -74,8 +74,12 @@ def metric_line(result: MetricResult) -> str:
     return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
 
 
-def metric_words(name: str, where: str, result: MetricResult) -> str:
-    """Say how bad the worst output is by this metric, against which threshold, and why that one."""
+def metric_words(
+    name: str, where: str, result: MetricResult, failing: Sequence[MetricResult] = ()
+) -> str:
+    """Say how bad the worst output is by this metric, against which threshold, and why that one;
+    and which threshold all that failed would pass with.
+    """
     metric, thresholds = result.metric, result.thresholds
     if result.value is None or thresholds is None:
         return f"Worst output: {name!r}{where} has no {metric.title} that could be judged."
@@ -94,7 +98,9 @@ def metric_words(name: str, where: str, result: MetricResult) -> str:
             f"{text} No threshold would pass: an output holds NaN, infinity or nothing but zeros."
         )
     if metric.is_better_small:
-        return f"{text} A tolerance of {rounded_up(abs(result.value))} would pass."
+        values = [abs(each.value) for each in failing or [result] if each.value is not None]
+        if all(map(math.isfinite, values)):
+            return f"{text} A tolerance of {rounded_up(max(values))} would pass."
     return text
 
 

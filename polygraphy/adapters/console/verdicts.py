@@ -9,23 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.adapters.console.conclusion import conclusion_of
 from polygraphy.adapters.console.metrics import (
     log_indices,
     log_metric,
     metric_line,
-    metric_words,
 )
 from polygraphy.adapters.console.numbers import (
     bars,
     brief,
     percentiles,
-    rounded_up,
     statistics,
     tolerance,
 )
 from polygraphy.adapters.console.outputs import log_outputs
-from polygraphy.domain.accuracy import AccuracyResult, PairResult, WorstOutput
-from polygraphy.domain.arithmetic import Element, Summary, histogram
+from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.arithmetic import Summary, histogram
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
@@ -190,11 +189,9 @@ def log_summary(result: AccuracyResult) -> None:
     if not G_LOGGER.is_enabled_for(G_LOGGER.FINISH if passed else G_LOGGER.ERROR):
         return
     log_outputs(result)
-    worst = result.worst()
-    if worst is not None and (passed or not worst.result):  # What failed may have no metrics.
-        (G_LOGGER.finish if worst.result else G_LOGGER.error)(
-            _in_words(worst, several=any(len(iterations) > 1 for _, iterations in result.read()))
-        )
+    words = conclusion_of(result)
+    if words:
+        (G_LOGGER.finish if passed else G_LOGGER.error)(words)
 
 
 def _log_averages(averages: Mapping[str, CompareResult]) -> None:
@@ -216,76 +213,3 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
 
 def _reason(result: CompareResult) -> str:
     return result.reason if isinstance(result, UncomparedResult) else str(result)
-
-
-def _is_infinite(element: Element | None) -> bool:
-    """Tell whether both sides are the same infinity, whose difference is NaN."""
-    if element is None or not isinstance(element.value, float):
-        return False
-    return bool(np.isinf(element.value) and element.value == element.reference)
-
-
-def _rounding_words(result: OutputCompareResult) -> list[str]:
-    """Say what rounding alone explains of a difference that is too large."""
-    rounding = result.rounding
-    if rounding is None or rounding.rtol == 0:
-        return []
-    explained = (
-        f"Rounding explains abs={brief(rounding.atol)} or rel={brief(rounding.rtol)} ({rounding})"
-    )
-    if result.is_rounding:
-        return [f"{explained}, which is enough: the tolerance 'auto' would pass."]
-    return [f"{explained}, and not this difference."]
-
-
-def _in_words(worst: WorstOutput, *, several: bool) -> str:
-    """Say by how much the worst output differs, against which tolerance, and why that tolerance."""
-    result = worst.result
-    where = f" in iteration {worst.iteration}" if several else ""
-    if worst.iteration is None:
-        where = " on average"
-    if isinstance(result, MetricResult):
-        return metric_words(worst.name, where, result)
-    if not isinstance(result, OutputCompareResult):
-        return f"Worst output: {worst.name!r}{where}: {result}"
-    limits, found = result.tolerance, result.mismatches
-    allowed = (
-        f"the tolerance abs={tolerance(limits.atol)} or rel={tolerance(limits.rtol)}"
-        f" ({limits.reason})"
-    )
-    largest = f"{brief(result.max_absdiff)} (relative {brief(result.max_reldiff)})"
-    if result and worst.excess == 0:
-        return (
-            f"No difference at all: every element of every output is equal; {allowed} was not"
-            " needed."
-        )
-    if result:
-        return (
-            f"Worst output: {worst.name!r}{where} differs by at most {largest}; within {allowed}."
-        )
-    facts = [
-        f"Worst output: {worst.name!r}{where} differs by up to {largest}; that exceeds {allowed}."
-    ]
-    if found is not None and found.worst is not None:
-        facts.append(f"{found.count} of {found.size} elements exceed it")
-        if found.nan and not _is_infinite(found.worst):
-            facts[-1] += f", {found.nan} of them because of NaN"
-        facts[-1] += (
-            f"; the worst is at {found.worst.index}: {brief(found.worst.value)} instead of"
-            f" {brief(found.worst.reference)}."
-        )
-    facts += _rounding_words(result)
-    absolute, relative = result.required(limits.check_error_stat[0])
-    if absolute is not None and np.isfinite(absolute):
-        facts.append(
-            f"An absolute tolerance of {rounded_up(absolute)} or a relative one of"
-            f" {rounded_up(relative)} would pass."
-        )
-    elif found is not None and _is_infinite(found.worst):
-        facts.append(
-            "Infinities of the same sign are only equal when that is asked for"
-            " (infinities_compare_equal)."
-        )
-    elif found is not None and found.nan:
-        facts.append("No tolerance would pass: find where the NaN is born.")
-    return " ".join(facts)

@@ -64,7 +64,11 @@ class LogOptions(Options):
         help="Log level by name, for all modules or per path within the package, as in "
         "--verbosity INFO adapters/onnxruntime:VERBOSE. Outranks -v and -q.",
     )
-    silent: bool = option("--silent", kind=Flag(), help="Say nothing but what is critical.")
+    silent: bool = option(
+        "--silent",
+        kind=Flag(),
+        help="Say nothing but what is critical; a --log-file is written all the same.",
+    )
     log_format: tuple[str, ...] = option(
         "--log-format",
         kind=Choices("timestamp", "line-info", "no-colors", "json"),
@@ -80,10 +84,10 @@ def severities(options: LogOptions) -> dict[str, str]:
     """Return log levels by path within the package, ``""`` for all others; empty when nothing was
     asked for.
 
-    The most specific wins: `--silent`, then `--verbosity`, then `-v`, `-q` and `--extra-verbose`,
-    of which the highest level counts.
+    The most specific wins: `--silent` where there is no log file, then `--verbosity`, then `-v`,
+    `-q` and `--extra-verbose`, of which the highest level counts.
     """
-    if options.silent:
+    if options.silent and options.log_file is None:
         return {"": "CRITICAL"}
     more = max(options.verbose, 2 if options.extra_verbose else 0)
     named = options.verbosity if isinstance(options.verbosity, dict) else {"": options.verbosity}

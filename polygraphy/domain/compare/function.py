@@ -71,6 +71,8 @@ class PairwiseCompareFunc:
     """
 
     label = ""
+    given_by = "as given"
+    """Why thresholds are what they are that were given, as verdicts say it."""
     _asked: int | None = None
     _granted = 1
 

@@ -64,7 +64,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
         given: float | None = value_for(self.threshold, output_name, None)
         if given is None:
             return self.threshold_type(self.default)
-        return self.threshold_type(given, reason="as given")
+        return self.threshold_type(given, reason=self.given_by)
 
     def measure(self, value: Side, reference: Side) -> float:
         """Return the metric of two arrays of one shape.

@@ -21,7 +21,7 @@ from polygraphy.domain.facts import Facts, compute_dtype
 from polygraphy.domain.pairing import FindOutput
 from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.precision import Rounding
-from polygraphy.domain.tolerance import DEFAULT_ATOL, DEFAULT_RTOL, Tolerance
+from polygraphy.domain.tolerance import DEFAULT_ATOL, DEFAULT_RTOL, Tolerance, joint_reason
 
 __all__ = ["AUTO", "DEFAULT_ERROR_QUANTILE", "SimpleCompareFunc"]
 
@@ -106,10 +106,10 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Raises:
             UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.
         """
-        atol = value_for(self.atol, name, DEFAULT_ATOL)
-        rtol = value_for(self.rtol, name, DEFAULT_RTOL)
-        given = self.rtol is not None or self.atol is not None
-        reason = "as given" if given else "the default"
+        given = value_for(self.atol, name, None), value_for(self.rtol, name, None)
+        atol = DEFAULT_ATOL if given[0] is None else given[0]
+        rtol = DEFAULT_RTOL if given[1] is None else given[1]
+        reasons = ["the default" if value is None else self.given_by for value in given]
         if AUTO in (atol, rtol):
             if rounding is None:
                 raise UsageError(
@@ -119,7 +119,9 @@ class SimpleCompareFunc(PairwiseCompareFunc):
                 )
             atol = rounding.atol if atol == AUTO else atol
             rtol = rounding.rtol if rtol == AUTO else rtol
-            reason = f"what rounding explains of {rounding}"
+            explained = f"what rounding explains of {rounding}"
+            reasons = [explained if v == AUTO else r for v, r in zip(given, reasons)]
+        reason = joint_reason(*reasons)
         checked = value_for(self.check_error_stat, name, "elemwise")
         statistics = checked if isinstance(checked, str) else tuple(checked)
         try:

@@ -106,7 +106,7 @@ def test_the_default_tolerances() -> None:
     limits = SimpleCompareFunc().tolerance_for("y")
     assert (limits.atol, limits.rtol, limits.check_error_stat) == (1e-5, 1e-5, ("elemwise",))
     assert limits.reason == "the default"
-    assert SimpleCompareFunc(atol=1).tolerance_for("y").reason == "as given"
+    assert SimpleCompareFunc(atol=1, rtol=1).tolerance_for("y").reason == "as given"
     assert SimpleCompareFunc().thresholds_for("y") == limits
     assert SimpleCompareFunc.label == "simple"
 

@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Run identity.onnx in ONNX Runtime.
+
+polygraphy run identity.onnx --onnxrt --silent --log-file log.txt
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator
+from polygraphy.logger import G_LOGGER
+
+MODEL = "identity.onnx"
+
+
+def main() -> None:
+    runners = [OnnxrtRunner(SessionFromOnnx(MODEL))]
+    results = Comparator.run(runners, streaming=True)
+    for _ in results:
+        pass
+
+
+if __name__ == "__main__":
+    G_LOGGER.console_severity = G_LOGGER.CRITICAL
+    G_LOGGER.log_file = "log.txt"
+    program.run(main)
