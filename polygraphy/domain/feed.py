@@ -56,6 +56,12 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
         InputError: something does not fit; it names the input, what was expected and what was
             found.
     """
+    if not isinstance(feed_dict, Mapping):
+        raise InputError(
+            "The data for an inference are a dictionary from input names to arrays, not a"
+            f" {type(feed_dict).__name__}.",
+            hint=f"Give {{{', '.join(f'{name!r}: ...' for name in metadata)}}}.",
+        )
     _check_names(feed_dict, metadata)
     for name, array in feed_dict.items():
         if isinstance(array, int):

@@ -121,5 +121,5 @@ def test_finding_35_the_first_output_that_fails_is_named(fail_fast: bool) -> Non
         " fails, in the order of the model: in iteration 0 'c' of onnxrt-runner-N0-11/22/26-19:09:01:"
         " 1 of 2 elements are NaN, the first at (1, 0)."
     )
-    with pytest.raises(CheckFailedError, match="'b' of .* 1 of 1 elements are infinite"):
+    with pytest.raises(CheckFailedError, match=r"'b' of .* 1 of 1 elements are infinite"):
         list(validated_stream(iter(steps[:1]), check_inf=True))

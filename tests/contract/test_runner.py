@@ -378,3 +378,14 @@ def test_unchecked_data_never_raise_a_foreign_error(
         identity.infer(feed, check_inputs=False)
     assert identity.is_active
     np.testing.assert_array_equal(identity.infer({"X": X})["Y"], X)
+
+
+@pytest.mark.parametrize("data", [None, [X], X, "X", 7], ids=repr)
+def test_finding_26_data_that_are_no_dictionary_are_refused(
+    identity: BaseRunner, data: Any
+) -> None:
+    with pytest.raises(
+        InputError, match="a dictionary from input names to arrays, not a"
+    ) as refused:
+        identity.infer(data)
+    assert "{'X': ...}" in refused.value.hint

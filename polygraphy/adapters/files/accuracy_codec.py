@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of
+from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of, metric_in
 from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult
-from polygraphy.domain.compare.result import UncomparedResult
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.layer_errors import Failure, LayerError, first_failure, layer_errors
 from polygraphy.domain.tolerance import Tolerance
 
@@ -45,9 +45,12 @@ def _encode_output(result: OutputCompareResult) -> dict[str, Any]:
 
 @Decoder.register(OutputCompareResult)
 def _decode_output(fields: dict[str, Any]) -> OutputCompareResult:
-    metrics = {name: fields.get(name) for name in OutputCompareResult().metric_fields()}
+    metrics = {name: metric_in(fields, name) for name in OutputCompareResult().metric_fields()}
     (thresholds,) = all_of(Tolerance, [fields["thresholds"]])
-    return OutputCompareResult(**metrics, thresholds=thresholds, passed=fields["passed"])
+    passed = fields["passed"]
+    if not isinstance(passed, (bool, type(None))):
+        raise TypeError(f"'passed' is {passed!r}, not a truth value")
+    return OutputCompareResult(**metrics, thresholds=thresholds, passed=passed)
 
 
 @Encoder.register(UncomparedResult)
@@ -105,9 +108,12 @@ def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
             f"its verdicts are by {aggregation!r}, not by {' or '.join(_AGGREGATIONS)}"
         )
     result = AccuracyResult(
-        ((first, second), all_of(dict, iterations)) for (first, second), iterations in fields["lst"]
+        ((str(first), str(second)), all_of(dict, iterations))
+        for (first, second), iterations in fields["lst"]
     )
-    for _, _, _, answer in result.outputs():  # All are of one function. Files do not name it.
+    for _, _, name, answer in result.outputs():  # All are of one function. Files do not name it.
+        if not isinstance(answer, (CompareResult, bool, type(None))):
+            raise TypeError(f"it holds no verdict about {name!r}, but a {type(answer).__name__}")
         if isinstance(answer, MetricResult):
             result.label = answer.metric.function
     result.aggregation = aggregation

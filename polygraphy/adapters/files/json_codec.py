@@ -30,6 +30,7 @@ __all__ = [
     "encoded",
     "marker_key",
     "marker_of",
+    "metric_in",
 ]
 
 Fields = dict[str, Any]
@@ -246,3 +247,15 @@ def _fetched(value: Any) -> Any:
 
 def _full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def metric_in(fields: Mapping[str, Any], name: str) -> float | None:
+    """Return a number among the fields of an object; None where there is none.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    value = fields.get(name)
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{name!r} is {value!r}, not a number")

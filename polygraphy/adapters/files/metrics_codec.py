@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of
+from polygraphy.adapters.files.json_codec import Decoder, Encoder, all_of, metric_in
 from polygraphy.domain.compare import detailed, metrics
 from polygraphy.domain.compare.detailed import DetailedResult
 from polygraphy.domain.compare.indices import IndicesResult
@@ -37,7 +37,9 @@ def _register(result_type: type[MetricResult], threshold_type: type[MetricThresh
     def decode_result(fields: dict[str, Any]) -> MetricResult:
         threshold = fields.get("thresholds")
         all_of(MetricThreshold, [] if threshold is None else [threshold])
-        result = result_type(fields[result_type.metric.field], threshold)
+        if result_type.metric.field not in fields:
+            raise KeyError(result_type.metric.field)
+        result = result_type(metric_in(fields, result_type.metric.field), threshold)
         if isinstance(result, DetailedResult):
             known = (result_type.metric.field, "thresholds")
             result.details = {name: fact for name, fact in fields.items() if name not in known}

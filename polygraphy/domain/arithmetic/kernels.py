@@ -97,6 +97,8 @@ class Kernel:
                 self._quotient = self._scratch.floats()
             quotient = self._quotient[: self.absolute.size]
             self._divide(quotient)
+            if not math.isfinite(self.peak):
+                self._divide_halves(quotient)
             peak = float(np.maximum.reduce(quotient))
             if math.isnan(peak):
                 self._resolve(quotient)
@@ -138,6 +140,14 @@ class Kernel:
 
     def _divide(self, out: Floats) -> None:
         np.divide(self.absolute, self.scale, out=out)
+
+    def _divide_halves(self, quotient: Floats) -> None:
+        """Divide what is apart by more than float64 holds, of finite numbers."""
+        a, b = self._reload()
+        far = (self.absolute == np.inf) & np.isfinite(a) & np.isfinite(b)
+        if far.any():
+            half = b[far] / 2
+            quotient[far] = np.abs(a[far] / 2 - half) / np.abs(half)
 
     def _resolve(self, quotient: Floats) -> None:
         if math.isfinite(self.peak):

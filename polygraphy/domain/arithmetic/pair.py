@@ -52,7 +52,7 @@ class Pair:
 
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
         """A function that loads a block and returns the kernel that holds it, for one thread."""
-        if self.size <= min(KEPT, blocks.BLOCK):
+        if 0 < self.size <= min(KEPT, blocks.BLOCK):
             whole = self._whole()
             return lambda start, stop: whole
         kernel = self.kernel(scratch)

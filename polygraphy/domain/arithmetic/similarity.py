@@ -115,7 +115,10 @@ def sqnr(metrics: DotMetrics) -> float:
 
     It is -20 log10 of `normalized_l2`; about 6.02 dB for each bit that is right.
     """
-    return -_decibels(normalized_l2(metrics))
+    ratio = normalized_l2(metrics)
+    if ratio in (0.0, math.inf) and metrics.reference_norm and metrics.difference_norm:
+        return _decibels(metrics.reference_norm) - _decibels(metrics.difference_norm)
+    return -_decibels(ratio)
 
 
 def psnr(metrics: DotMetrics) -> float:

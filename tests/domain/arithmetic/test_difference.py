@@ -367,3 +367,32 @@ def test_ml_dtypes_is_not_imported_for_plain_arrays() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128, np.longdouble])
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_finding_25_what_is_apart_by_more_than_float64_holds_has_a_ratio(
+    dtype: Any, size: int
+) -> None:
+    value = np.full(size, 1.75e308, dtype)
+    reference = -value
+    value[-1] = reference[-1] = 1
+    difference = Difference(value, reference)
+    if size > 1:
+        assert difference.max_rel() == 2
+        assert not difference.mismatches(0.0, 2.0).count
+        assert difference.mismatches(0.0, 1.9).count == size - 1
+    infinite = Difference(np.array([np.inf], dtype), np.array([1.0], dtype))
+    assert infinite.max_rel() == math.inf
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.complex64, np.bool_, "U1"])
+def test_finding_14_there_is_nothing_in_an_empty_array_that_fails(shape: Any, dtype: Any) -> None:
+    empty = np.zeros(shape, dtype)
+    difference = Difference(empty, empty)
+    for drawn in (difference.absolute_histogram(), difference.relative_histogram()):
+        assert sum(drawn.counts) == 0
+    assert difference.measure(1.0, 1.0).count == 0
+    assert [summary.size for summary in difference.summaries()] == [0, 0]
+    difference.operands()

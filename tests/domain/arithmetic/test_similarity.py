@@ -216,3 +216,11 @@ def test_finding_6_so_are_long_doubles() -> None:
     expected = float(np.finfo(np.longdouble).eps) * math.sqrt(5)
     assert l2_norm(dot_metrics(a, b)) == pytest.approx(expected)
     assert l2_norm(dot_metrics(a + 1j, b + 1j)) == pytest.approx(expected)
+
+
+def test_finding_25_a_ratio_beyond_float64_has_decibels() -> None:
+    small, large = np.array([1e-200]), np.array([1e200])
+    assert sqnr(dot_metrics(large, small)) == pytest.approx(-8000)
+    assert sqnr(dot_metrics(small + large, large)) == math.inf
+    assert sqnr(dot_metrics(np.array([np.inf]), large)) == -math.inf
+    assert sqnr(dot_metrics(large, np.zeros(1))) == -math.inf
