@@ -15,11 +15,28 @@ from polygraphy.domain.feed import own_copy
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model_io import check_is_tensor
 
-__all__ = ["EvaluatedRunner", "translated_errors"]
+__all__ = ["EvaluatedRunner", "NodeError", "failure_of", "translated_errors"]
 
 numpy = mod.lazy_import("numpy")
 
 _now = time.perf_counter
+
+
+class NodeError(Exception):
+    """What went wrong at one node of a graph."""
+
+    def __init__(self, node: str, error: BaseException) -> None:
+        """Keep which node it is, in words, and what its implementation raised."""
+        super().__init__(node, error)
+        self.node = node
+        self.error = error
+
+
+def failure_of(error: BaseException) -> str:
+    """Return what went wrong, in one line: at which node, if that is known, and what it raised."""
+    at, cause = (f"{error.node}: ", error.error) if isinstance(error, NodeError) else ("", error)
+    text = " ".join(str(cause).split())
+    return f"{at}{type(cause).__name__}{': ' if text else ''}{text}"
 
 
 @contextmanager
@@ -38,10 +55,10 @@ def translated_errors(doing: str, *, who: str, backend: str, remedy: str) -> Ite
     except (PolygraphyException, MemoryError):
         raise
     except Exception as error:
-        text = " ".join(str(error).split())
-        is_missing = isinstance(error, NotImplementedError) or "implementation" in text
+        cause = error.error if isinstance(error, NodeError) else error
+        is_missing = isinstance(cause, NotImplementedError) or "implementation" in str(cause)
         raise BackendError(
-            f"{who} could not {doing} the model: {type(error).__name__}: {text}",
+            f"{who} could not {doing} the model: {failure_of(error)}",
             backend=backend,
             hint=f"Unsupported operator: {remedy}" if is_missing else "",
         ) from error

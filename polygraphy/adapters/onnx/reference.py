@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxReferenceRunner", "ReferenceConstantEvaluator"]
 
-onnx_reference = mod.lazy_import("onnx.reference")
 numpy = mod.lazy_import("numpy")
 
 _translated_errors = partial(
@@ -48,11 +47,13 @@ class OnnxReferenceRunner(EvaluatedRunner):
 
     def activate_impl(self) -> None:
         """Load the model and look up the implementation of every node."""
+        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
         model = evaluate(self._model)
         _check_weights(model)
         check_has_outputs(model.graph.output)
         with _translated_errors("load"):
-            self._evaluator = onnx_reference.ReferenceEvaluator(model)
+            self._evaluator = evaluator_of(model)
         self._facts = OnnxFactFinder().find(self._evaluator.proto_)
 
     def get_model_facts(self) -> Facts:
@@ -76,6 +77,8 @@ class ReferenceConstantEvaluator:
 
     def evaluate(self, model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
         """Compute `outputs`; BackendError when the reference evaluator has no implementation."""
+        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
         with _translated_errors("evaluate"):
-            values = onnx_reference.ReferenceEvaluator(model).run(list(outputs), {})
+            values = evaluator_of(model).run(list(outputs), {})
         return {name: numpy.asarray(value) for name, value in zip(outputs, values)}

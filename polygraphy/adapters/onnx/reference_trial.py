@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy import mod
+from polygraphy.adapters.common.evaluated import failure_of
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import BackendError, DataTypeConversionException
 
 __all__ = ["ReferenceTrial"]
-
-onnx_reference = mod.lazy_import("onnx.reference")
 
 
 @frozen
@@ -43,14 +41,15 @@ class ReferenceTrial:
             name: value.raw if isinstance(value, ReferenceValue) else np.asarray(value)
             for name, value in feed.items()
         }
+        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
         try:
             with np.errstate(all="ignore"):
-                evaluator = onnx_reference.ReferenceEvaluator(model)
-                taken = {name: given[name] for name in evaluator.input_names if name in given}
-                results = evaluator.run(list(outputs), taken)
+                loaded = evaluator_of(model)
+                taken = {name: given[name] for name in loaded.input_names if name in given}
+                results = loaded.run(list(outputs), taken)
         except Exception as error:  # Implementations of operators are plain NumPy code.
-            text = " ".join(str(error).split()) or type(error).__name__
-            raise BackendError(text, backend="onnx") from error
+            raise BackendError(failure_of(error), backend="onnx") from error
         return {name: _described(raw) for name, raw in zip(outputs, results)}
 
 

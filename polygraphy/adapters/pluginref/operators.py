@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluator_of"]
 
-onnx_reference = mod.lazy_import("onnx.reference")
 op_run = mod.lazy_import("onnx.reference.op_run")
 numpy = mod.lazy_import("numpy")
 
@@ -28,21 +27,15 @@ _NOT_ATTRIBUTES = ("attributes", "bindings", "context")
 
 def evaluator_of(model: ModelProto, references: Mapping[str, Reference]) -> ReferenceEvaluator:
     """Return an evaluator of a model in which references stand for the nodes of their types, also
-    in sub-graphs and functions.
+    in subgraphs and functions.
     """
+    from polygraphy.adapters.onnx_common.evaluator import evaluator_of as evaluator_with
+
     types = {(node.domain, node.op_type) for node in _all_nodes(model)}
     operators = [
         _operator(domain, op, references[op]) for domain, op in sorted(types) if op in references
     ]
-
-    class Evaluator(onnx_reference.ReferenceEvaluator):  # type: ignore[misc, name-defined]
-        """Makes evaluators of its own class for functions, and does not tell them of operators."""
-
-        def __init__(self, proto: Any, **options: Any) -> None:
-            super().__init__(proto, **{**options, "new_ops": operators})
-
-    evaluator: ReferenceEvaluator = Evaluator(model)
-    return evaluator
+    return evaluator_with(model, operators)
 
 
 def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:

@@ -1,0 +1,1 @@
+"""The evaluator of ONNX graphs in NumPy, which several backends share."""

@@ -1,0 +1,132 @@
+"""Loop and Scan: what their bodies return in each round is stacked along a new axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.onnx_common.arrays import Array
+
+__all__ = ["loop", "scan", "scan_8"]
+
+
+def _round(
+    body: Any, context: Mapping[str, Any], inputs: Sequence[Any], attributes: Any
+) -> list[Any]:
+    feed = {**context, **dict(zip(body.input_names, inputs))}
+    made: list[Any] = body.run(None, feed, attributes=attributes)
+    return made
+
+
+def _stacked(rounds: Sequence[Array], body: Any, output: int, axis: int = 0) -> Array:
+    """Return what an output was in each round; without any, as its type and shape say."""
+    if rounds:
+        return np.stack([np.asarray(value) for value in rounds], axis=axis)
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    described = body.proto_.output[output].type.tensor_type
+    shape = [dim.dim_value for dim in described.shape.dim]
+    shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
+    return np.zeros(shape, dtype=tensor_dtype_to_np_dtype(described.elem_type or 1))
+
+
+def loop(
+    most: Array | None = None,
+    condition: Array | None = None,
+    *carried: Any,
+    body: Any,
+    context: Mapping[str, Any] | None = None,
+    attributes: Any = None,
+    **_: Any,
+) -> tuple[Any, ...]:
+    """Run a body as often as `most` says, or until it says that it is done."""
+    states, number = list(carried), 0
+    scans: list[list[Array]] = [[] for _ in body.output_names[1 + len(carried) :]]
+    limit = None if most is None else int(np.ravel(most)[0])
+    goes_on = condition is None or bool(np.all(condition))
+    while goes_on and (limit is None or number < limit):
+        given = [np.array(number, dtype=np.int64), np.array(True), *states]
+        said, *made = _round(body, context or {}, given, attributes)
+        goes_on = bool(np.all(said))
+        states = made[: len(carried)]
+        for rounds, value in zip(scans, made[len(carried) :]):
+            rounds.append(value)
+        number += 1
+    first = 1 + len(carried)
+    return (*states, *(_stacked(rounds, body, first + i) for i, rounds in enumerate(scans)))
+
+
+def scan(
+    *given: Any,
+    body: Any,
+    num_scan_inputs: int,
+    context: Mapping[str, Any] | None = None,
+    attributes: Any = None,
+    scan_input_axes: Sequence[int] | None = None,
+    scan_input_directions: Sequence[int] | None = None,
+    scan_output_axes: Sequence[int] | None = None,
+    scan_output_directions: Sequence[int] | None = None,
+    **_: Any,
+) -> tuple[Any, ...]:
+    """Run a body for each slice of the last inputs."""
+    count = len(given) - num_scan_inputs
+    states, sequences = list(given[:count]), []
+    for number, sequence in enumerate(given[count:]):
+        axis = scan_input_axes[number] if scan_input_axes else 0
+        moved = np.moveaxis(sequence, axis, 0)
+        is_backward = bool(scan_input_directions and scan_input_directions[number])
+        sequences.append(moved[::-1] if is_backward else moved)
+    scans: list[list[Array]] = [[] for _ in body.output_names[count:]]
+    for moment in range(len(sequences[0])):
+        now = [sequence[moment] for sequence in sequences]
+        made = _round(body, context or {}, [*states, *now], attributes)
+        states = made[:count]
+        for rounds, value in zip(scans, made[count:]):
+            rounds.append(value)
+    stacked = []
+    for number, rounds in enumerate(scans):
+        axis = scan_output_axes[number] if scan_output_axes else 0
+        is_backward = bool(scan_output_directions and scan_output_directions[number])
+        stacked.append(
+            _stacked(rounds[::-1] if is_backward else rounds, body, count + number, axis)
+        )
+    return (*states, *stacked)
+
+
+def scan_8(
+    lengths: Array | None,
+    *given: Any,
+    body: Any,
+    num_scan_inputs: int,
+    context: Mapping[str, Any] | None = None,
+    attributes: Any = None,
+    directions: Sequence[int] | None = None,
+    **_: Any,
+) -> tuple[Any, ...]:
+    """Run `scan` for each sample of a batch, as opset 8 does; what a shorter sequence leaves of an
+    output is zero.
+    """
+    count = len(given) - num_scan_inputs
+    longest = given[count].shape[1]
+    samples = []
+    for number in range(given[0].shape[0]):
+        length = longest if lengths is None else int(lengths[number])
+        states = [state[number] for state in given[:count]]
+        sequences = [sequence[number, :length] for sequence in given[count:]]
+        made = scan(
+            *states,
+            *sequences,
+            body=body,
+            num_scan_inputs=num_scan_inputs,
+            context=context,
+            attributes=attributes,
+            scan_input_directions=directions,
+        )
+        padded = [
+            np.pad(value, [(0, longest - len(value)), *[(0, 0)] * (value.ndim - 1)])
+            for value in made[count:]
+        ]
+        samples.append([*made[:count], *padded])
+    return tuple(np.stack(values) for values in zip(*samples))

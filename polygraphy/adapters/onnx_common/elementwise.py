@@ -1,0 +1,138 @@
+"""Arithmetic as older opsets define it, and reductions, rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.onnx_common.arrays import Array, narrowed, positive, wide
+
+__all__ = ["clip", "cum_sum", "div", "gemm", "legacy", "prelu", "reduce"]
+
+
+def legacy(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    """Return an operator of two operands as it was below opset 7: shapes are equal, or the second
+    is aligned with the first from an axis on where the attribute `broadcast` allows it.
+    """
+
+    def call(x: Array, y: Array, *, axis: int | None = None, broadcast: int = 0, **_: Any) -> Array:
+        if not broadcast:
+            if x.shape != y.shape:
+                raise ValueError(f"shapes {x.shape} and {y.shape} differ, and broadcast is 0")
+        elif axis is not None:
+            y = y.reshape(*y.shape, *(1,) * (x.ndim - positive(axis, x.ndim) - y.ndim))
+        made = np.asarray(function(x, y))
+        return made if made.dtype == bool else made.astype(x.dtype)
+
+    return call
+
+
+def div(x: Array, y: Array, **_: Any) -> Array:
+    """Divide; the quotient of integers loses its fraction."""
+    if x.dtype.kind not in "iu":
+        made: Array = np.divide(x, y).astype(x.dtype)
+        return made
+    quotient = np.floor_divide(x, y)
+    is_below = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
+    return narrowed(quotient + is_below.astype(x.dtype), x)
+
+
+def clip(x: Array, **limits: Any) -> Array:
+    """Limit by attributes, as below opset 11."""
+    low, high = limits.get("min"), limits.get("max")
+    made = x if low is None else np.maximum(x, np.asarray(low).astype(x.dtype))
+    return made if high is None else np.minimum(made, np.asarray(high).astype(x.dtype))
+
+
+def prelu(x: Array, slope: Array, **_: Any) -> Array:
+    """Scale what is below zero, by one factor per channel, as below opset 7."""
+    if slope.ndim == 1 and slope.size > 1:
+        slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
+    made: Array = np.where(x < 0, x * slope, x).astype(x.dtype)
+    return made
+
+
+def gemm(
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    *,
+    opset: int,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    broadcast: int = 0,
+    transA: int = 0,
+    transB: int = 0,
+    **_: Any,
+) -> Array:
+    """Return alpha A' B' + beta C."""
+    left, right = (
+        matrix.T if is_turned else matrix for matrix, is_turned in ((a, transA), (b, transB))
+    )
+    exact = np.int64 if a.dtype.kind in "iu" else np.float64
+    made = left.astype(exact) @ right.astype(exact)
+    if alpha != 1:
+        made = made * float(alpha)
+    if c is not None and c.size:
+        if opset < 7 and not broadcast and c.shape != made.shape:
+            raise ValueError(f"shapes {c.shape} and {made.shape} differ, and broadcast is 0")
+        added = c.astype(exact)
+        made = made + (added * float(beta) if beta != 1 else added)
+    return narrowed(made, a)
+
+
+def cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_: Any) -> Array:
+    """Sum up along an axis."""
+    along = positive(int(np.asarray(axis).reshape(())), x.ndim)
+    values = x if x.dtype.kind in "iu" else wide(x)
+    if reverse:
+        values = np.flip(values, along)
+    made = np.cumsum(values, axis=along, dtype=values.dtype)
+    if exclusive:
+        made = made - values
+    return narrowed(np.flip(made, along) if reverse else made, x)
+
+
+def _log_sum_exp(x: Array, **over: Any) -> Array:
+    highest = np.max(x, axis=over["axis"], keepdims=True, initial=-np.inf)
+    highest = np.where(np.isfinite(highest), highest, 0)
+    total = np.log(np.sum(np.exp(x - highest), **over))
+    made: Array = total + np.sum(highest, **over) / max(1, highest.size // max(1, total.size))
+    return made
+
+
+_REDUCED: dict[str, Callable[..., Array]] = {
+    "ReduceL1": lambda x, **over: np.sum(np.abs(x), **over),
+    "ReduceL2": lambda x, **over: np.sqrt(np.sum(np.square(wide(x)), **over)),
+    "ReduceLogSum": lambda x, **over: np.log(np.sum(x, **over)),
+    "ReduceLogSumExp": lambda x, **over: _log_sum_exp(wide(x), **over),
+    "ReduceMean": lambda x, **over: np.mean(wide(x), **over),
+    "ReduceProd": np.prod,
+    "ReduceSum": np.sum,
+    "ReduceSumSquare": lambda x, **over: np.sum(np.square(x), **over),
+}
+
+
+def reduce(name: str) -> Callable[..., Array]:
+    """Return a reduction; its axes are an attribute, and an input in later opsets."""
+
+    def call(
+        x: Array,
+        axes_input: Array | None = None,
+        *,
+        axes: Sequence[int] | None = None,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+        **_: Any,
+    ) -> Array:
+        given = [int(axis) for axis in np.ravel(axes_input)] if axes_input is not None else axes
+        if given:
+            over = tuple(positive(axis, x.ndim) for axis in given)
+        else:
+            over = () if noop_with_empty_axes else tuple(range(x.ndim))
+        exact = {"i": np.int64, "u": np.uint64}.get(x.dtype.kind, np.float64)
+        return narrowed(_REDUCED[name](x.astype(exact), axis=over, keepdims=bool(keepdims)), x)
+
+    return call

@@ -1,0 +1,173 @@
+"""The reference evaluator of the onnx package, mended where it departs from the standard.
+
+It evaluates with operators of `polygraphy.adapters.onnx_common.operators` where there are some,
+gives every operator the defaults of its own version, and says which node failed, on what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from polygraphy.adapters.common.evaluated import NodeError
+from polygraphy.adapters.onnx_common.operators import IMPLIED, implementation
+from polygraphy.domain.errors import PolygraphyException
+
+if TYPE_CHECKING:
+    from onnx.defs import OpSchema
+
+__all__ = ["Evaluator", "evaluator_of"]
+
+_STANDARD = ("", "ai.onnx")
+_WITH_CONTEXT = ("Loop", "Scan")
+
+
+def evaluator_of(
+    model: onnx.ModelProto | bytes | str, replaced: Sequence[type[OpRun]] = ()
+) -> Evaluator:
+    """Return an evaluator of a model.
+
+    Args:
+        model: the model, or its bytes or path.
+        replaced: operators that take precedence over all others, also in subgraphs and functions.
+    """
+    kind = type("Evaluator", (Evaluator,), {"replaced": tuple(replaced)}) if replaced else Evaluator
+    made: Evaluator = kind(model)
+    return made
+
+
+class Evaluator(ReferenceEvaluator):
+    """Evaluates a model, a function or a subgraph; makes evaluators of its class for those inside,
+    which may import other opsets.
+    """
+
+    replaced: ClassVar[tuple[type[OpRun], ...]] = ()
+
+    def __init__(self, proto: Any, opsets: dict[str, int] | None = None, **options: Any) -> None:
+        """Look up what computes each node; see the onnx package for the arguments."""
+        if isinstance(proto, (str, bytes)):
+            proto = onnx.load(proto) if isinstance(proto, str) else onnx.load_from_string(proto)
+        imported = opsets or {entry.domain: entry.version for entry in proto.opset_import}
+        graph = proto.graph if isinstance(proto, onnx.ModelProto) else proto
+        own = _operators(graph.node, imported)
+        super().__init__(proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, *own]})
+        for node in self.rt_nodes_:
+            _prepare(node, imported)
+
+    def _load_impl(self, node: onnx.NodeProto, *types: Any) -> Any:
+        try:
+            return super()._load_impl(node, *types)
+        except NotImplementedError as error:
+            raise NodeError(_named(node, self.opsets), error) from error
+
+
+def _operators(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> list[type[OpRun]]:
+    """Return an operator for each kind of node that is computed here."""
+    made: dict[tuple[str, str], type[OpRun]] = {}
+    for node in nodes:
+        opset = opsets.get(node.domain)
+        if node.domain in _STANDARD and opset and (node.domain, node.op_type) not in made:
+            function = implementation(node.op_type, opset)
+            if function is not None:
+                kind = _operator(node.domain, node.op_type, opset, function)
+                made[node.domain, node.op_type] = kind
+    return list(made.values())
+
+
+def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) -> type[OpRun]:
+    """Return a class of the evaluator's that calls a function; its name has to be the type."""
+    schema = onnx.defs.get_schema(op, opset, "")
+
+    def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        made = function(
+            *inputs, opset=schema.since_version, outputs=len(self.onnx_node.output), **attributes
+        )
+        return made if isinstance(made, tuple) else (made,)
+
+    members = {"op_domain": domain, "op_schema": schema, "_run": run}
+    if op in _WITH_CONTEXT:
+        members["need_context"] = lambda self: True
+    return type(op, (OpRun,), members)
+
+
+def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
+    """Give a node the defaults of its version, and its errors its name."""
+    proto = node.onnx_node
+    schema = _schema(proto, opsets)
+    if schema is not None and hasattr(node, "attributes_names_"):
+        given = {attribute.name for attribute in proto.attribute}
+        for name in node.attributes_names_ - given:
+            default = schema.attributes[name].default_value if name in schema.attributes else None
+            if default is not None and default.type:
+                setattr(node, name, _value(default))
+        for name, value in IMPLIED.get((proto.op_type, schema.since_version), {}).items():
+            setattr(node, name, value)
+        # How memory was shared once, which changes no result.
+        node.attributes_names_.discard("consumed_inputs")
+    node.run = _named_errors(node.run, proto, opsets)  # type: ignore[method-assign]
+
+
+def _schema(node: onnx.NodeProto, opsets: dict[str, int]) -> OpSchema | None:
+    try:
+        domain = "" if node.domain in _STANDARD else node.domain
+        return onnx.defs.get_schema(node.op_type, opsets[node.domain], domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    """Return a default as the evaluator keeps attributes."""
+    value = onnx.helper.get_attribute_value(attribute)
+    if attribute.type == onnx.AttributeProto.FLOAT:
+        return np.float32(value)
+    if attribute.type == onnx.AttributeProto.TENSOR:
+        return onnx.numpy_helper.to_array(value)
+    if attribute.type == onnx.AttributeProto.STRINGS:
+        return [text.decode() for text in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _named_errors(
+    run: Callable[..., Any], node: onnx.NodeProto, opsets: dict[str, int]
+) -> Callable[..., Any]:
+    def call(*inputs: Any, **options: Any) -> Any:
+        try:
+            return run(*inputs, **options)
+        except (NodeError, PolygraphyException, MemoryError):
+            raise  # A node of a subgraph has said which it is.
+        except Exception as error:
+            raise NodeError(_named(node, opsets, inputs), _cause(error)) from error
+
+    return call
+
+
+def _cause(error: Exception) -> BaseException:
+    """Return what was wrong: the evaluator wraps it in a TypeError that lists types."""
+    wrapped = isinstance(error, TypeError) and str(error).startswith("Issues with types")
+    return error.__cause__ if wrapped and error.__cause__ else error
+
+
+def _named(
+    node: onnx.NodeProto, opsets: dict[str, int], inputs: Sequence[Any] | None = None
+) -> str:
+    """Return a node for a message: its name, operator and opset, and what it was given."""
+    op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    name = repr(node.name) if node.name else f"that computes {', '.join(map(repr, node.output))}"
+    said = f"node {name} ({op}, opset {opsets.get(node.domain, '?')})"
+    if inputs is None:
+        return said
+    described = [
+        f"{label} {_described(value)}" for label, value in zip(node.input, inputs) if label
+    ]
+    return f"{said} on {', '.join(described)}" if described else said
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    return "nothing" if value is None else type(value).__name__

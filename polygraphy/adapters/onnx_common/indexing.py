@@ -1,0 +1,223 @@
+"""Operators that move elements, as each opset defines them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.onnx_common.arrays import Array, Results, cut, positive, wide
+from polygraphy.logger import G_LOGGER
+
+__all__ = [
+    "dropout",
+    "gather_elements",
+    "non_max_suppression",
+    "pad",
+    "reshape",
+    "scatter",
+    "slices",
+    "split",
+    "squeeze",
+    "unique",
+    "unsqueeze",
+]
+
+
+def _integers(values: Any) -> list[int]:
+    return [int(value) for value in np.ravel(values)]
+
+
+def slices(
+    x: Array,
+    starts_input: Array | None = None,
+    ends_input: Array | None = None,
+    axes_input: Array | None = None,
+    steps: Array | None = None,
+    *,
+    starts: Sequence[int] | None = None,
+    ends: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    **_: Any,
+) -> Array:
+    """Cut; starts, ends and axes are attributes in opset 1, and inputs later. Both are clamped to
+    what there is, so that a negative step from before the first element takes that element.
+    """
+    first = _integers(starts if starts_input is None else starts_input)
+    last = _integers(ends if ends_input is None else ends_input)
+    chosen = axes if axes_input is None else axes_input
+    along = list(range(len(first))) if chosen is None else _integers(chosen)
+    strides = [1] * len(first) if steps is None else _integers(steps)
+    parts = {}
+    for number, step, *ends_given in zip(along, strides, first, last):
+        axis = positive(number, x.ndim)
+        size = x.shape[axis]
+        start, end = (place + size if place < 0 else place for place in ends_given)
+        low, high = (0, size) if step > 0 else (-1, size - 1)
+        start, end = min(max(start, 0), high), min(max(end, low), high)
+        parts[axis] = slice(start, None if end < 0 else end, step)
+    made: Array = x[cut(x.ndim, parts)]
+    return made
+
+
+def reshape(x: Array, *, shape: Sequence[int] = (), **_: Any) -> Array:
+    """Reshape by an attribute, as opset 1 does; 0 keeps the size of an axis."""
+    return x.reshape([x.shape[axis] if size == 0 else size for axis, size in enumerate(shape)])
+
+
+def squeeze(x: Array, *, axes: Sequence[int] | None = None, **_: Any) -> Array:
+    """Drop axes of size 1 that an attribute names, or all."""
+    return np.squeeze(x, None if not axes else tuple(positive(axis, x.ndim) for axis in axes))
+
+
+def unsqueeze(x: Array, *, axes: Sequence[int], **_: Any) -> Array:
+    """Insert axes of size 1; the attribute counts them in the result."""
+    return np.expand_dims(x, tuple(positive(axis, x.ndim + len(axes)) for axis in axes))
+
+
+def split(
+    x: Array,
+    sizes: Array | None = None,
+    *,
+    outputs: int,
+    axis: int | None = None,
+    split: Sequence[int] | None = None,
+    **_: Any,
+) -> Results:
+    """Split as opset 1 does: by an attribute, an input, or into equal parts."""
+    along = positive(axis or 0, x.ndim)
+    given = split if sizes is None else _integers(sizes)
+    lengths = given or [x.shape[along] // outputs] * outputs
+    return tuple(np.split(x, np.cumsum(lengths)[:-1], axis=along))
+
+
+def pad(
+    x: Array,
+    pads_input: Array | None = None,
+    value_input: Array | None = None,
+    axes: Array | None = None,
+    *,
+    mode: str = "constant",
+    pads: Sequence[int] | None = None,
+    paddings: Sequence[int] | None = None,
+    value: float = 0.0,
+    **_: Any,
+) -> Array:
+    """Pad, or cut where a width is negative; widths are attributes below opset 11."""
+    widths = _integers(pads_input if pads_input is not None else pads or paddings or ())
+    filling = value if value_input is None else np.asarray(value_input).reshape(())
+    along = list(range(x.ndim)) if axes is None else _integers(axes)
+    if len(widths) != 2 * len(along):
+        raise ValueError(f"{len(widths)} widths are given for {len(along)} axes, not two for each")
+    both = [(0, 0)] * x.ndim
+    for number, axis in enumerate(along):
+        both[positive(axis, x.ndim)] = (widths[number], widths[len(along) + number])
+    kept = x[
+        tuple(
+            slice(max(0, -begin), max(0, size + min(0, end)))
+            for (begin, end), size in zip(both, x.shape)
+        )
+    ]
+    added = [(max(0, begin), max(0, end)) for begin, end in both]
+    if mode == "constant":
+        return np.pad(kept, added, constant_values=np.asarray(filling).astype(x.dtype))
+    return np.pad(kept, added, mode=mode)  # type: ignore[call-overload, no-any-return]
+
+
+def _along(indices: Array, axis: int, shape: tuple[int, ...]) -> tuple[Array, ...]:
+    """Return an index of the elements that `indices` names along an axis."""
+    grid: list[Array] = list(np.indices(indices.shape, sparse=True))
+    grid[axis] = np.where(indices < 0, indices + shape[axis], indices)
+    return tuple(grid)
+
+
+def gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
+    """Take one element for each index."""
+    made: Array = x[_along(indices, positive(axis, x.ndim), x.shape)]
+    return made
+
+
+def scatter(x: Array, indices: Array, updates: Array, *, axis: int = 0, **_: Any) -> Array:
+    """Put one element for each index, as ScatterElements did under its first name."""
+    made: Array = x.copy()
+    made[_along(indices, positive(axis, x.ndim), x.shape)] = updates
+    return made
+
+
+def unique(
+    # `sorted` is how the standard calls the attribute.
+    x: Array,
+    *,
+    outputs: int,
+    axis: int | None = None,
+    sorted: int = 1,
+    **_: Any,
+) -> Results:
+    """Return what is there once, where it was first, its place for each element, and how often."""
+    made, first, inverse, counts = np.unique(
+        x if axis is not None else x.ravel(),
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=axis,
+    )
+    inverse = inverse.ravel()
+    if not sorted:
+        order = np.argsort(first)
+        made = np.take(made, order, axis=0 if axis is None else axis)
+        first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
+    return (made, *(part.astype(np.int64) for part in (first, inverse, counts)))[:outputs]
+
+
+def dropout(x: Array, *, outputs: int, is_test: int = 0, **_: Any) -> Results:
+    """Return the input: dropout below opset 7 in inference."""
+    if not is_test:
+        G_LOGGER.warning(
+            "Dropout below opset 7 without is_test draws random numbers; it is computed as in"
+            " inference."
+        )
+    return (x, np.ones_like(x))[:outputs]
+
+
+def non_max_suppression(
+    boxes: Array,
+    scores: Array,
+    most: Array | None = None,
+    iou_threshold: Array | None = None,
+    score_threshold: Array | None = None,
+    *,
+    center_point_box: int = 0,
+    **_: Any,
+) -> Array:
+    """Return [batch, class, box] of the boxes that are kept, the best of each class first."""
+    limit = 0 if most is None else int(np.ravel(most)[0])
+    overlap = 0.0 if iou_threshold is None else float(np.ravel(iou_threshold)[0])
+    lowest = -math.inf if score_threshold is None else float(np.ravel(score_threshold)[0])
+    corners = wide(boxes)
+    if center_point_box:
+        middle, half = corners[..., :2], corners[..., 2:] / 2
+        low, high = middle - half, middle + half
+    else:
+        low = np.minimum(corners[..., :2], corners[..., 2:])
+        high = np.maximum(corners[..., :2], corners[..., 2:])
+    areas = (high - low).prod(-1)
+    kept = []
+    for sample, kind in np.ndindex(*scores.shape[:2]):
+        row = scores[sample, kind]
+        chosen: list[int] = []
+        for box in np.argsort(-wide(row), kind="stable"):
+            if len(chosen) >= limit or not row[box] > lowest:
+                break
+            shared = np.minimum(high[sample, box], high[sample, chosen]) - np.maximum(
+                low[sample, box], low[sample, chosen]
+            )
+            common = np.clip(shared, 0, None).prod(-1)
+            union = areas[sample, box] + areas[sample, chosen] - common
+            if not (
+                np.divide(common, union, where=union > 0, out=np.zeros_like(union)) > overlap
+            ).any():
+                chosen.append(int(box))
+        kept += [(sample, kind, box) for box in chosen]
+    return np.array(kept, dtype=np.int64).reshape(-1, 3)

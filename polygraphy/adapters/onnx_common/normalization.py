@@ -1,0 +1,144 @@
+"""Operators that normalize, by the formulas of the ONNX standard, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.onnx_common.arrays import Array, Results, narrowed, wide
+
+__all__ = [
+    "batch_normalization",
+    "hardmax",
+    "instance_normalization",
+    "log_softmax",
+    "lp_normalization",
+    "lrn",
+    "softmax",
+]
+
+
+def batch_normalization(
+    x: Array,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    var: Array,
+    *,
+    opset: int,
+    outputs: int,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    spatial: int = 1,
+    training_mode: int = 0,
+    **_: Any,
+) -> Results:
+    """Normalize by the statistics given, or by those of the batch in training: from opset 14 on
+    an attribute says which, before that the outputs beyond the first do.
+    """
+    given = [wide(value) for value in (scale, bias, mean, var)]
+    values = wide(x)
+    if spatial or opset >= 9:
+        shape = (-1, *(1,) * (x.ndim - 2))
+        over = tuple(axis for axis in range(x.ndim) if axis != 1)
+    else:  # One mean per element of a sample.
+        shape = x.shape[1:]
+        over = (0,)
+    is_training = bool(training_mode) if opset >= 14 else outputs > 1
+    of_batch = [values.mean(over), values.var(over)] if is_training else given[2:]
+    factor, offset, center, spread = (value.reshape(shape) for value in (*given[:2], *of_batch))
+    made = factor * (values - center) / np.sqrt(spread + epsilon) + offset
+    if not is_training:
+        return (narrowed(made, x),)
+    running = [
+        old * momentum + new.reshape(old.shape) * (1 - momentum)
+        for old, new in zip(given[2:], of_batch)
+    ]
+    every = [narrowed(made, x), narrowed(running[0], mean), narrowed(running[1], var)]
+    if opset < 14:
+        every += [narrowed(value, mean) for value in of_batch]
+    return tuple(every[:outputs])
+
+
+def _rows(x: Array, axis: int | None, opset: int) -> tuple[Array, int]:
+    """Return what softmax and its relatives normalize, and along which axis: before opset 13 the
+    axes from `axis` on are one.
+    """
+    if opset >= 13:
+        return wide(x), -1 if axis is None else axis
+    first = (1 if axis is None else axis) % (x.ndim + 1) if (axis or 1) >= 0 else axis + x.ndim  # type: ignore[operator]
+    columns = int(np.prod(x.shape[first:]))
+    return wide(x).reshape(x.size // columns if columns else 0, columns), 1
+
+
+def softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
+    """Return exp(x) over its sum."""
+    if not x.size:
+        return x
+    rows, along = _rows(x, axis, opset)
+    powers = np.exp(rows - rows.max(axis=along, keepdims=True))
+    made = powers / powers.sum(axis=along, keepdims=True)
+    return narrowed(made.reshape(x.shape), x)
+
+
+def log_softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
+    """Return the logarithm of `softmax`, finite where softmax itself is too small to be told from
+    zero.
+    """
+    if not x.size:
+        return x
+    rows, along = _rows(x, axis, opset)
+    below = rows - rows.max(axis=along, keepdims=True)
+    made = below - np.log(np.exp(below).sum(axis=along, keepdims=True))
+    return narrowed(made.reshape(x.shape), x)
+
+
+def hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
+    """Return 1 at the first of the largest elements, 0 elsewhere."""
+    if not x.size:
+        return x
+    rows, along = _rows(x, axis, opset)
+    made = np.zeros_like(rows)
+    first = np.expand_dims(rows.argmax(axis=along), along)
+    np.put_along_axis(made, first, 1, axis=along)
+    return narrowed(made.reshape(x.shape), x)
+
+
+def lrn(
+    x: Array,
+    *,
+    size: int,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    bias: float = 1.0,
+    **_: Any,
+) -> Array:
+    """Divide by the sum of squares of the channels around each."""
+    values = wide(x)
+    squares = np.zeros_like(values)
+    channels = x.shape[1]
+    before, after = (size - 1) // 2, size // 2
+    for channel in range(channels):
+        around = slice(max(0, channel - before), min(channels, channel + after + 1))
+        squares[:, channel] = (values[:, around] ** 2).sum(axis=1)
+    return narrowed(values / (bias + alpha / size * squares) ** beta, x)
+
+
+def instance_normalization(
+    x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, **_: Any
+) -> Array:
+    """Normalize each channel of each sample by its own statistics."""
+    values = wide(x)
+    over = tuple(range(2, x.ndim))
+    shape = (-1, *(1,) * (x.ndim - 2))
+    center, spread = values.mean(over, keepdims=True), values.var(over, keepdims=True)
+    made = (values - center) / np.sqrt(spread + epsilon)
+    return narrowed(wide(scale).reshape(shape) * made + wide(bias).reshape(shape), x)
+
+
+def lp_normalization(x: Array, *, axis: int = -1, p: int = 2, **_: Any) -> Array:
+    """Divide by the norm along an axis; zeros stay zeros."""
+    values = wide(x)
+    norm = (np.abs(values) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
+    return narrowed(values / np.where(norm == 0, 1, norm), x)
