@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,20 @@ import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, narrowed, positive, wide
 
-__all__ = ["clip", "cum_sum", "div", "gemm", "legacy", "prelu", "reduce"]
+__all__ = [
+    "clip",
+    "cum_sum",
+    "det",
+    "div",
+    "erf",
+    "gelu",
+    "gemm",
+    "legacy",
+    "mean",
+    "prelu",
+    "reduce",
+    "total",
+]
 
 
 def legacy(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
@@ -37,6 +51,39 @@ def div(x: Array, y: Array, **_: Any) -> Array:
     quotient = np.floor_divide(x, y)
     is_below = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
     return narrowed(quotient + is_below.astype(x.dtype), x)
+
+
+def total(*values: Array, **_: Any) -> Array:
+    """Return the sum of all operands."""
+    return narrowed(sum(map(wide, values[1:]), wide(values[0])), values[0])
+
+
+def mean(*values: Array, **_: Any) -> Array:
+    """Return the mean of all operands."""
+    return narrowed(sum(map(wide, values[1:]), wide(values[0])) / len(values), values[0])
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def erf(x: Array, **_: Any) -> Array:
+    """Return the error function."""
+    return narrowed(_erf(wide(x)) if x.dtype.kind not in "iu" else np.rint(_erf(x)), x)
+
+
+def gelu(x: Array, *, approximate: str = "none", **_: Any) -> Array:
+    """Return x times the probability that a normal variable is below it, or an approximation."""
+    values = wide(x)
+    if approximate == "tanh":
+        share = 1 + np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))
+    else:
+        share = 1 + _erf(values / math.sqrt(2))
+    return narrowed(0.5 * values * share, x)
+
+
+def det(x: Array, **_: Any) -> Array:
+    """Return the determinants of matrices."""
+    return narrowed(np.linalg.det(wide(x)), x)
 
 
 def clip(x: Array, **limits: Any) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,11 @@ __all__ = [
     "pad",
     "reshape",
     "scatter",
+    "scatter_nd",
     "slices",
     "split",
     "squeeze",
+    "top_k",
     "unique",
     "unsqueeze",
 ]
@@ -139,11 +141,61 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Arr
     return made
 
 
-def scatter(x: Array, indices: Array, updates: Array, *, axis: int = 0, **_: Any) -> Array:
-    """Put one element for each index, as ScatterElements did under its first name."""
+_REDUCED: Mapping[str, np.ufunc] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+}
+
+
+def _put(x: Array, index: tuple[Array, ...], updates: Array, reduction: str | None) -> Array:
+    """Return `x` with elements put in, or joined with those that are there, one after the other."""
     made: Array = x.copy()
-    made[_along(indices, positive(axis, x.ndim), x.shape)] = updates
+    if reduction in (None, "none"):
+        made[index] = updates
+    else:
+        _REDUCED[reduction].at(made, index, updates)
     return made
+
+
+def scatter(
+    x: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    axis: int = 0,
+    reduction: str | None = None,
+    **_: Any,
+) -> Array:
+    """Put one element for each index; ScatterElements, and Scatter as it was called first."""
+    return _put(x, _along(indices, positive(axis, x.ndim), x.shape), updates, reduction)
+
+
+def scatter_nd(
+    x: Array, indices: Array, updates: Array, *, reduction: str | None = None, **_: Any
+) -> Array:
+    """Put one slice for each index, the last axis of `indices`."""
+    return _put(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
+
+
+def top_k(
+    x: Array,
+    count: Array | None = None,
+    *,
+    axis: int = -1,
+    k: int = 0,
+    largest: int = 1,
+    **_: Any,
+) -> Results:
+    """Return the largest or smallest elements, and where they are; of equal ones the first."""
+    along, most = positive(axis, x.ndim), k if count is None else int(np.ravel(count)[0])
+    if largest:  # Sorted backwards, twice, so that equal elements stay in their order.
+        order = np.flip(x.shape[along] - 1 - np.argsort(np.flip(x, along), along, "stable"), along)
+    else:
+        order = np.argsort(x, along, "stable")
+    places = order[cut(x.ndim, {along: slice(0, most)})].astype(np.int64)
+    return np.take_along_axis(x, places, along), places
 
 
 def unique(

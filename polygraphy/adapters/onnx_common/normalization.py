@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.onnx_common.arrays import Array, Results, narrowed, wide
+from polygraphy.adapters.onnx_common.arrays import Array, Results, narrowed, positive, wide
 
 __all__ = [
     "batch_normalization",
+    "group_normalization",
     "hardmax",
     "instance_normalization",
+    "layer_normalization",
     "log_softmax",
     "lp_normalization",
     "lrn",
+    "mean_variance_normalization",
     "softmax",
 ]
 
@@ -142,3 +146,53 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2, **_: Any) -> Array
     values = wide(x)
     norm = (np.abs(values) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
     return narrowed(values / np.where(norm == 0, 1, norm), x)
+
+
+def layer_normalization(
+    x: Array,
+    scale: Array,
+    bias: Array | None = None,
+    *,
+    outputs: int,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    **_: Any,
+) -> Results:
+    """Normalize over the last axes; the statistics, where asked for, are float32."""
+    values = wide(x)
+    over = tuple(range(positive(axis, x.ndim), x.ndim))
+    center = values.mean(over, keepdims=True)
+    inverse = 1 / np.sqrt(values.var(over, keepdims=True) + epsilon)
+    made = (values - center) * inverse * wide(scale)
+    if bias is not None:
+        made = made + wide(bias)
+    statistics = (part.astype(np.float32) for part in (center, inverse))
+    return (narrowed(made, x), *statistics)[:outputs]
+
+
+def group_normalization(
+    x: Array,
+    scale: Array,
+    bias: Array,
+    *,
+    num_groups: int,
+    opset: int,
+    epsilon: float = 1e-5,
+    **_: Any,
+) -> Array:
+    """Normalize each group of channels; below opset 21 it has one scale for all its channels."""
+    groups = wide(x).reshape(x.shape[0], num_groups, -1)
+    center, spread = groups.mean(-1, keepdims=True), groups.var(-1, keepdims=True)
+    normalized = ((groups - center) / np.sqrt(spread + epsilon)).reshape(x.shape)
+    repeated = 1 if opset >= 21 else x.shape[1] // num_groups
+    factor, offset = (
+        np.repeat(wide(part), repeated).reshape(-1, *(1,) * (x.ndim - 2)) for part in (scale, bias)
+    )
+    return narrowed(factor * normalized + offset, x)
+
+
+def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3), **_: Any) -> Array:
+    """Subtract the mean and divide by the standard deviation."""
+    values, over = wide(x), tuple(positive(axis, x.ndim) for axis in axes)
+    centered = values - values.mean(over, keepdims=True)
+    return narrowed(centered / (values.std(over, keepdims=True) + 1e-9), x)

@@ -1,4 +1,4 @@
-"""DequantizeLinear and QuantizeLinear of the opsets below 19."""
+"""DequantizeLinear and QuantizeLinear of the opsets below 19, and products of quantized values."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, positive, wide
+from polygraphy.adapters.onnx_common.convolution import conv
 
-__all__ = ["dequantize", "quantize"]
+__all__ = ["conv_integer", "dequantize", "qlinear_conv", "qlinear_matmul", "quantize"]
 
 
 def _aligned(values: Array, x: Array, axis: int) -> Array:
@@ -41,3 +42,61 @@ def quantize(
     limits = np.iinfo(kind)
     made: Array = np.clip(wide(quotient) + shift, limits.min, limits.max).astype(kind)
     return made
+
+
+def _shifted(x: Array, zero_point: Array | None, axis: int) -> Array:
+    return wide(x) if zero_point is None else wide(x) - wide(_aligned(zero_point, x, axis))
+
+
+def _requantized(product: Array, scale: Array, zero_point: Array) -> Array:
+    """Return a product of integers in units of `scale`, as its zero point is stored."""
+    quotient = wide(np.rint(product.astype(np.float32) * scale.astype(np.float32)))
+    limits = np.iinfo(zero_point.dtype)
+    made: Array = np.clip(quotient + wide(zero_point.reshape(())), limits.min, limits.max)
+    return made.astype(zero_point.dtype)
+
+
+def conv_integer(
+    x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None, **attributes: Any
+) -> Array:
+    """Convolve integers; the result is an int32."""
+    return conv(_shifted(x, x_zero, 1), _shifted(w, w_zero, 0), **attributes).astype(np.int32)
+
+
+def qlinear_conv(
+    x: Array,
+    x_scale: Array,
+    x_zero: Array,
+    w: Array,
+    w_scale: Array,
+    w_zero: Array,
+    y_scale: Array,
+    y_zero: Array,
+    b: Array | None = None,
+    **attributes: Any,
+) -> Array:
+    """Convolve quantized values; scale and zero point of the weights may be one for each output."""
+    product = conv(_shifted(x, x_zero, 1), _shifted(w, w_zero, 0), b, **attributes)
+    scale = _aligned(x_scale.reshape(()) * w_scale / y_scale.reshape(()), product, 1)
+    return _requantized(product, scale, y_zero)
+
+
+def qlinear_matmul(
+    a: Array,
+    a_scale: Array,
+    a_zero: Array,
+    b: Array,
+    b_scale: Array,
+    b_zero: Array,
+    y_scale: Array,
+    y_zero: Array,
+    **_: Any,
+) -> Array:
+    """Multiply quantized matrices; those of `a` may be quantized by row, those of `b` by column."""
+    rows, columns = (
+        values if values.ndim > 1 else _aligned(values, matrix, axis)
+        for values, matrix, axis in ((a_scale, a, -2), (b_scale, b, -1))
+    )
+    left = wide(a) - wide(a_zero if a_zero.ndim > 1 else _aligned(a_zero, a, -2))
+    right = wide(b) - wide(b_zero if b_zero.ndim > 1 else _aligned(b_zero, b, -1))
+    return _requantized(left @ right, rows * columns / y_scale.reshape(()), y_zero)
