@@ -20,7 +20,13 @@ from polygraphy.adapters.files.base64_text import (
 )
 from polygraphy.adapters.files.content_error import ContentError
 
-__all__ = ["array_from_bytes", "array_from_npy", "npy_pieces", "with_narrow_type"]
+__all__ = [
+    "array_from_bytes",
+    "array_from_npy",
+    "npy_pieces",
+    "with_narrow_type",
+    "without_objects",
+]
 
 _Array = np.ndarray[Any, Any]
 
@@ -45,14 +51,9 @@ def npy_pieces(array: _Array) -> Iterator[Piece]:
     """Return an iterator over what `numpy.save` would write; contiguous arrays are not copied.
 
     Raises:
-        ContentError: at the call, when the array holds Python objects.
+        ContentError: at the call, when the array holds Python objects that are no texts.
     """
-    if array.dtype.hasobject:
-        raise ContentError(
-            "an array of Python objects has no form in a file",
-            hint="Convert it, for instance strings with array.astype(str).",
-        )
-    array = np.asarray(array)
+    array = np.asarray(without_objects(array))
     in_fortran_order = array.flags.f_contiguous and not array.flags.c_contiguous
     fields = {
         "descr": np.lib.format.dtype_to_descr(array.dtype),
@@ -66,6 +67,28 @@ def npy_pieces(array: _Array) -> Iterator[Piece]:
         np.lib.format.write_array(stream, array, version=(3, 0), allow_pickle=False)
         return iter([stream.getvalue()])
     return chain([stream.getvalue()], _data(array.T if in_fortran_order else array))
+
+
+def without_objects(array: _Array) -> _Array:
+    """Return an array that has a form in a file: texts that are Python objects, as the onnx package
+    makes them, become those of NumPy.
+
+    Raises:
+        ContentError: the array holds other Python objects.
+    """
+    if not array.dtype.hasobject:
+        return array
+    texts = [
+        value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+        for value in (array.ravel().tolist() if array.dtype == object else [None])
+    ]
+    if not all(isinstance(text, str) for text in texts):
+        raise ContentError(
+            "an array of Python objects has no form in a file",
+            hint="Convert it, for instance to numbers with array.astype(float).",
+        )
+    made: _Array = np.array(texts, dtype=np.str_).reshape(array.shape)
+    return made
 
 
 def _data(array: _Array) -> Iterator[Piece]:

@@ -24,6 +24,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.adapters.files.content_error import ContentError
+from polygraphy.adapters.files.npy import without_objects
 
 __all__ = ["MappedTensor", "open_tensors", "write_tensors"]
 
@@ -101,7 +102,8 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, _Array], description:
     Raises:
         ContentError: an array holds Python objects, or the format cannot take a name.
     """
-    ordered = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)  # For alignment.
+    plain = {name: _little_endian(array) for name, array in tensors.items()}
+    ordered = sorted(plain, key=lambda name: -plain[name].dtype.itemsize)  # For alignment.
     header: dict[str, Any] = {}
     own: dict[str, Any] = {}
     position = 0
@@ -109,7 +111,7 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, _Array], description:
     for name in ordered:
         if name == _METADATA:
             raise ContentError(f"a tensor of the name {name!r} has no place in this format")
-        array = _little_endian(tensors[name])
+        array = plain[name]
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         dtype = _NAMES.get(array.dtype)
         stored = {"dtype": dtype, "shape": list(array.shape)}
@@ -212,11 +214,7 @@ def _check_is_covered(tensors: Mapping[str, MappedTensor], start: int, size: int
 
 
 def _little_endian(array: _Array) -> _Array:
-    if array.dtype.hasobject:
-        raise ContentError(
-            "an array of Python objects has no form in a file",
-            hint="Convert it, for instance strings with array.astype(str).",
-        )
+    array = without_objects(array)
     return array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
 
 

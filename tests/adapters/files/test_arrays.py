@@ -21,6 +21,7 @@ from polygraphy.adapters.files import json_io
 from polygraphy.adapters.files.array_codec import FormattedArray
 from polygraphy.adapters.files.store import FileResultStore
 from polygraphy.domain.errors import FileError
+from polygraphy.domain.results import IterationResult, RunResults
 
 Array = npt.NDArray[Any]
 
@@ -135,7 +136,7 @@ def test_scalars_that_json_lacks_become_arrays(scalar: Any) -> None:
     "array",
     [
         np.array([None]),
-        np.array(["text"], dtype=object),
+        np.array(["text", 1], dtype=object),
         np.zeros(2, [("a", object), ("b", int)]),
     ],
 )
@@ -145,9 +146,24 @@ def test_objects_are_refused(folder: Path, array: Array) -> None:
         json_io.save([{"x": array}], folder / "objects.json")
     assert str(caught.value) == (
         f"Could not save to {folder}/objects.json: an array of Python objects has no form in a "
-        "file (at [0]['x']). Convert it, for instance strings with array.astype(str)."
+        "file (at [0]['x']). Convert it, for instance to numbers with array.astype(float)."
     )
     assert (folder / "objects.json").read_text() == "before"
+
+
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0), (3, 2)])
+def test_finding_16_texts_that_are_python_objects_are_saved(
+    folder: Path, suffix: str, shape: tuple[int, ...]
+) -> None:
+    texts = np.array(["a", "\u00e9" * 40, ""] * 2, dtype=object)[: int(np.prod(shape))]
+    texts = texts.reshape(shape)
+    results = RunResults([("runner", [IterationResult({"y": texts, "x": np.ones(2)})])])
+    results.save(str(folder / f"texts{suffix}"))
+    (found,) = RunResults.load(str(folder / f"texts{suffix}"))[0][1]
+    assert found["y"].dtype.kind == "U"
+    assert found["y"].shape == shape
+    assert found["y"].tolist() == texts.tolist()
 
 
 class _Bomb:
