@@ -15,8 +15,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from polygraphy.adapters.common.evaluated import NodeError
-from polygraphy.adapters.onnx_common.operators import IMPLIED, implementation
+from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.logger import G_LOGGER, LogMode
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
@@ -58,6 +59,7 @@ class Evaluator(ReferenceEvaluator):
         super().__init__(proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, *own]})
         for node in self.rt_nodes_:
             _prepare(node, imported)
+            _warn(node.onnx_node, imported)
 
     def _load_impl(self, node: onnx.NodeProto, *types: Any) -> Any:
         try:
@@ -110,6 +112,17 @@ def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
         # How memory was shared once, which changes no result.
         node.attributes_names_.discard("consumed_inputs")
     node.run = _named_errors(node.run, proto, opsets)  # type: ignore[method-assign]
+
+
+def _warn(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
+    """Say, once for each operator, that its results are not those of other backends."""
+    first, last, why = DEPARTING.get(node.op_type, (0, -1, ""))
+    opset = opsets.get(node.domain, 0)
+    is_inference = any(entry.name == "is_test" and entry.i for entry in node.attribute)
+    if node.domain in _STANDARD and first <= opset <= last and not is_inference:
+        G_LOGGER.warning(
+            f"Reference evaluator: {node.op_type} (opset {opset}) {why}.", mode=LogMode.ONCE
+        )
 
 
 def _schema(node: onnx.NodeProto, opsets: dict[str, int]) -> OpSchema | None:

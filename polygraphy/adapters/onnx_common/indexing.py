@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, Results, cut, positive, wide
-from polygraphy.logger import G_LOGGER
 
 __all__ = [
     "dropout",
@@ -223,13 +222,8 @@ def unique(
     return (made, *(part.astype(np.int64) for part in (first, inverse, counts)))[:outputs]
 
 
-def dropout(x: Array, *, outputs: int, is_test: int = 0, **_: Any) -> Results:
+def dropout(x: Array, *, outputs: int, **_: Any) -> Results:
     """Return the input: dropout below opset 7 in inference."""
-    if not is_test:
-        G_LOGGER.warning(
-            "Dropout below opset 7 without is_test draws random numbers; it is computed as in"
-            " inference."
-        )
     return (x, np.ones_like(x))[:outputs]
 
 

@@ -21,7 +21,7 @@ from polygraphy.adapters.onnx_common import (
     resizing,
 )
 
-__all__ = ["IMPLIED", "OPERATORS", "implementation"]
+__all__ = ["DEPARTING", "IMPLIED", "OPERATORS", "implementation"]
 
 _ANY = 1 << 30
 _LEGACY: Mapping[str, Callable[..., Any]] = {
@@ -105,6 +105,25 @@ IMPLIED: Mapping[tuple[str, int], Mapping[str, Any]] = {
     ("RoiAlign", 10): {"coordinate_transformation_mode": "output_half_pixel"},
 }
 """What a version of an operator means where a later one has an attribute for it."""
+
+
+_RANDOM = "draws random numbers, and no two backends draw the same"
+DEPARTING: Mapping[str, tuple[int, int, str]] = {
+    **dict.fromkeys(
+        (
+            "Bernoulli",
+            "Multinomial",
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+        ),
+        (1, _ANY, _RANDOM),
+    ),
+    "Dropout": (1, 6, "is computed as in inference, also where is_test is not set"),
+}
+"""Operators whose results are not those of other backends: the first and the last opset, and why.
+They are told when a model is loaded."""
 
 
 def implementation(op: str, opset: int) -> Callable[..., Any] | None:

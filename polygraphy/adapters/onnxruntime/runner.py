@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,6 +56,7 @@ class OnnxrtRunner(BaseRunner):
         self.sess: InferenceSession | None = None
         self._output_names: list[str] = []
         self._texts: list[str] = []
+        self._narrow: dict[str, np.dtype[Any]] = {}
         self._gpu: int | None = None
         self._bound: BoundRuns | None = None
 
@@ -66,6 +67,7 @@ class OnnxrtRunner(BaseRunner):
         check_has_outputs(outputs)
         self._output_names = [output.name for output in outputs]
         self._texts = [output.name for output in outputs if output.type == "tensor(string)"]
+        self._narrow = _narrow(outputs)
         self._run = self.sess.run
         self._may_take_long = True
         self._gpu = gpu_of(self.sess)
@@ -132,6 +134,9 @@ class OnnxrtRunner(BaseRunner):
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
             results[name] = results[name].astype(np.str_)
+        for name, dtype in self._narrow.items():
+            if results[name].dtype != dtype:  # Bytes, as they lie in memory.
+                results[name] = results[name].view(dtype)
         return results
 
     def _watched(self, run: Callable[[RunOptions], T]) -> T:
@@ -170,3 +175,13 @@ class OnnxrtRunner(BaseRunner):
         run = partial(self._bound.run, feed_dict, to_host)
         with translated_errors("run"):
             return self._watched(run) if self._may_take_long else self._measured(run)
+
+
+def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:
+    """Return the data types of outputs of eight bits that ONNX Runtime may hand out as bytes."""
+    entries = {tensor.name: OnnxrtDataTypes().from_native(tensor.type) for tensor in outputs}
+    return {
+        name: entry.numpy()
+        for name, entry in entries.items()
+        if entry is not None and entry.name.startswith("float8")
+    }

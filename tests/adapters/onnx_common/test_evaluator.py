@@ -14,6 +14,7 @@ from polygraphy.adapters.onnx.reference import ReferenceConstantEvaluator
 from polygraphy.backend.onnx import OnnxReferenceRunner
 from polygraphy.backend.pluginref import PluginRefRunner
 from polygraphy.exception import BackendError
+from polygraphy.logger import G_LOGGER
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -219,3 +220,24 @@ def test_errors_say_what_an_implementation_raised_and_not_that_types_are_wrong()
     """)
     with pytest.raises(BackendError, match="ValueError: operands could not be broadcast"):
         evaluated(model, x=np.zeros(2, np.float32), z=np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("y = RandomNormalLike (x)", "RandomNormalLike (opset 6) draws random numbers"),
+        ("y = Dropout (x)", "Dropout (opset 6) is computed as in inference"),
+        ("y = Dropout <is_test = 1> (x)", ""),
+    ],
+)
+def test_finding_30_what_cannot_agree_is_said(
+    text: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(G_LOGGER, "_logged_once", set())
+    model = parse_model(f"""
+    <ir_version: 3, opset_import: ["" : 6]> g (float[2] x) => (float[2] y) {{ {text} }}
+    """)
+    evaluated(model, x=np.zeros(2, np.float32))
+    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[W]")]
+    assert len(warnings) == bool(said)
+    assert said in "".join(warnings)

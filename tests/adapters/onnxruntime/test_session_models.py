@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
@@ -131,3 +132,15 @@ def test_the_number_of_threads_can_be_chosen() -> None:
     assert session_from_onnx(model).get_session_options().intra_op_num_threads == cores
     with pytest.raises(UsageError, match="at least one thread, not 0"):
         session_from_onnx(model, threads=0)
+
+
+def test_finding_30_float8_comes_as_float8() -> None:
+    model = parser.parse_model("""
+    <ir_version: 9, opset_import: ["" : 19]>
+    g (float[3] x) => (float8e4m3fn[3] y) { y = Cast <to = 17> (x) }
+    """)
+    x = np.array([1, -2.5, 1000], dtype=np.float32)
+    with OnnxrtRunner(session_from_onnx(model)) as runner:
+        found = runner.infer({"x": x})["y"]
+    assert found.dtype == ml_dtypes.float8_e4m3fn
+    assert found.astype(float).tolist() == [1, -2.5, 448]
