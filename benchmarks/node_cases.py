@@ -52,7 +52,7 @@ RENAMED = {"constant_value": "value", "K": "k"}
 
 REASONS = {
     "Attention": "ONNX Runtime writes the lowest float32 where a mask leaves nothing, not -inf.",
-    "Dropout": "Below opset 7 dropout without is_test draws random numbers.",
+    "Dropout": "In training it draws random numbers.",
     "MaxUnpool": "ONNX Runtime reads indices by the shape of the result, not that of the input.",
     "Resize": "With align_corners, ONNX Runtime rounds the length of the result first.",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -18,6 +19,19 @@ class FactFinder(Protocol):
 
         Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
         nothing is known.
+        """
+
+    def node_inputs(
+        self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
+    ) -> str:
+        """Return what a node is given, for the message of a backend that fails at it: its opset,
+        and its inputs with data types and shapes; empty where that is not known.
+
+        Args:
+            model: an ``onnx.ModelProto``, its bytes, or its path.
+            op: the operator of the node.
+            name: its name; may be empty.
+            shapes: those of the data, by input of the model.
         """
 
     def left_out(self, model: str | bytes) -> str:

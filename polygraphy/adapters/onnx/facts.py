@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.compute_dtypes import compute_dtypes
 from polygraphy.adapters.onnx.input_hints import LIMITING, input_hints
+from polygraphy.adapters.onnx.node_inputs import node_inputs
 from polygraphy.adapters.onnx.omissions import first_omission
 from polygraphy.adapters.onnx.wire import MalformedError, naming, operators
 from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
@@ -41,6 +43,12 @@ class OnnxFactFinder:
             path = Path(model)
             return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
         return _found(model)
+
+    def node_inputs(
+        self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
+    ) -> str:
+        """Return what a node is given; see `polygraphy.adapters.onnx.node_inputs`."""
+        return node_inputs(model, op, name, shapes)
 
     def left_out(self, model: str | bytes) -> str:
         """Return which node of a model, given by its path or its bytes, leaves out a numbered

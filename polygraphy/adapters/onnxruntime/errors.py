@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from polygraphy.domain.errors import (
@@ -16,6 +17,7 @@ from polygraphy.domain.errors import (
 __all__ = ["translated_errors"]
 
 _INVALID_GRAPH = {"InvalidGraph", "NoModel"}
+_FAILED = re.compile(r"while running (\S+) node\. Name:'([^']*)'")
 _NO_FILE = "External data path does not exist"
 _HINTS = (
     (
@@ -38,9 +40,16 @@ _HINTS = (
 
 
 @contextmanager
-def translated_errors(doing: str, model: str = "") -> Iterator[None]:
+def translated_errors(
+    doing: str, model: str = "", node_inputs: Callable[[str, str], str] | None = None
+) -> Iterator[None]:
     """Turn an error of ONNX Runtime inside the block into one of ours that says what was being
     done.
+
+    Args:
+        doing: what is done with the model, as in ``run``.
+        model: its path.
+        node_inputs: returns what a node, given by its operator and name, takes.
 
     Its classes are recognised by module and name, so that nothing is imported to translate what
     never happens.
@@ -53,11 +62,16 @@ def translated_errors(doing: str, model: str = "") -> Iterator[None]:
         is_theirs = type(error).__module__.startswith("onnxruntime")
         if not is_theirs and not isinstance(error, (RuntimeError, ValueError)):
             raise
-        raise _translated(error, doing, model) from error
+        text = _plain(str(error))
+        # Nodes of subgraphs are named after those that they are in.
+        if node_inputs is not None and (failed := _FAILED.findall(text)):
+            given = node_inputs(*failed[-1])
+            text = f"{text.rstrip('. ')} ({given})" if given else text
+        raise _translated(error, text, doing, model) from error
 
 
-def _translated(error: Exception, doing: str, model: str) -> PolygraphyException:
-    kind, text = type(error).__name__, _plain(str(error))
+def _translated(error: Exception, text: str, doing: str, model: str) -> PolygraphyException:
+    kind = type(error).__name__
     if kind in _INVALID_GRAPH and "Protobuf parsing failed" not in text:
         return ModelError(
             f"ONNX model is invalid: {model or 'the model'}: {text.rstrip('.')}.",

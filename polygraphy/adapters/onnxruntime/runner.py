@@ -17,7 +17,7 @@ from polygraphy.adapters.common.torch_tensors import as_torch, has_torch
 from polygraphy.adapters.onnxruntime.binding import BoundRuns, gpu_of
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.adapters.onnxruntime.session import facts_of, terminable
+from polygraphy.adapters.onnxruntime.session import facts_of, node_inputs, terminable
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import TensorMetadata
@@ -129,7 +129,7 @@ class OnnxrtRunner(BaseRunner):
                 self.inference_time = _now() - start
                 self._may_take_long = self.inference_time > _LONG
         except Exception:
-            with translated_errors("run"):
+            with translated_errors("run", node_inputs=partial(self._node_inputs, feed_dict)):
                 raise
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
@@ -138,6 +138,10 @@ class OnnxrtRunner(BaseRunner):
             if results[name].dtype != dtype:  # Bytes, as they lie in memory.
                 results[name] = results[name].view(dtype)
         return results
+
+    def _node_inputs(self, feed_dict: Mapping[str, Any], op: str, name: str) -> str:
+        shapes = {key: np.shape(array) for key, array in feed_dict.items()}
+        return node_inputs(self.sess, op, name, shapes)
 
     def _watched(self, run: Callable[[RunOptions], T]) -> T:
         """Run the session in a way that ctrl-C ends: the first time, and after each long one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
@@ -32,6 +32,7 @@ __all__ = [
     "facts_of",
     "load_session",
     "matched_providers",
+    "node_inputs",
     "session_from_onnx",
     "session_options",
     "terminable",
@@ -194,6 +195,16 @@ def facts_of(session: InferenceSession) -> Facts:
     elsewhere.
     """
     return _facts.get(session, ModelFacts())
+
+
+def node_inputs(
+    session: InferenceSession | None, op: str, name: str, shapes: Mapping[str, Sequence[int]]
+) -> str:
+    """Return what a node of the model of a session is given; empty where that is not known."""
+    # A session keeps what it was made from, to make itself again with other providers.
+    kept = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
+    model = next((part for part in kept if part), None)
+    return "" if model is None else resolve(FactFinder).node_inputs(model, op, name, shapes)
 
 
 def _serialized(model: ModelProto) -> bytes | None:

@@ -113,7 +113,7 @@ class _NetworkFromOnnx(BaseLoader):
             else:
                 is_parsed = parse(parser)
         if not is_parsed:
-            raise parsing_failed(parser, source, reasons)
+            raise parsing_failed(parser, source, reasons, model if job is None else None)
         warn_about_errors(parser)
         return builder, network, parser
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from polygraphy.adapters.tensorrt.logger import Reasons
 from polygraphy.domain.errors import BackendError, FileError, ModelError, PolygraphyException
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.facts import FactFinder
 
 __all__ = ["described", "parsing_failed", "warn_about_errors"]
 
@@ -18,13 +20,16 @@ _DAMAGED = "MODEL_DESERIALIZE_FAILED"
 _MISSING_FILE = re.compile(r"Failed to open file: ([^|]*[^|\s])")
 
 
-def parsing_failed(parser: Any, source: str, reasons: Reasons) -> PolygraphyException:
+def parsing_failed(
+    parser: Any, source: str, reasons: Reasons, model: Callable[[], Any] | None = None
+) -> PolygraphyException:
     """Return the error for a model that the parser refused.
 
     Args:
         parser: the `tensorrt.OnnxParser`.
         source: what was parsed, for the message.
         reasons: what TensorRT logged meanwhile; used when the parser itself has nothing to say.
+        model: returns the `onnx.ModelProto`, which says what the failing nodes are given.
     """
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     if any(_code(error) == _DAMAGED for error in errors):
@@ -43,11 +48,24 @@ def parsing_failed(parser: Any, source: str, reasons: Reasons) -> PolygraphyExce
         )
     if not errors:
         return reasons.failed(f"parse {source}")
-    lines = list(dict.fromkeys(described(error) for error in errors))
+    lines = list(dict.fromkeys(described(error) + _given(error, model) for error in errors))
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + more)
     said = f"TensorRT could not parse {source}:{text}"
     return BackendError(said, backend="tensorrt", hint=_hint(errors))
+
+
+def _given(error: Any, model: Callable[[], Any] | None) -> str:
+    """Return the inputs of the node of an error, in parentheses; empty where they are not known."""
+    if model is None or error.node() < 0:
+        return ""
+    try:
+        loaded = model()
+        node = loaded.graph.node[error.node()]
+    except Exception:  # The error itself is what matters.
+        return ""
+    said = resolve(FactFinder).node_inputs(loaded, node.op_type, node.name, {})
+    return f" ({said})" if said else ""
 
 
 def _hint(errors: Sequence[Any]) -> str:

@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.saving import OnnxModelWriter
 from polygraphy.adapters.onnxruntime import session as module
 from polygraphy.backend.onnx import modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
-from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.model_file import ModelWriter
 from tests.support import models
@@ -144,3 +144,38 @@ def test_finding_30_float8_comes_as_float8() -> None:
         found = runner.infer({"x": x})["y"]
     assert found.dtype == ml_dtypes.float8_e4m3fn
     assert found.astype(float).tolist() == [1, -2.5, 448]
+
+
+@pytest.mark.parametrize("kind", ["model", "bytes", "path"])
+@pytest.mark.parametrize(
+    "body, s, said",
+    [
+        (
+            "g (float[a, b] x, int64[k] s) => (float[n] y) { r = Relu (x) y = Reshape (r, s) }",
+            np.array([7]),
+            "(Reshape of opset 15 on r float32[2,3], s int64[1])",
+        ),
+        (
+            "g (float[a, b] x, float[k] s) => (float[n] z)"
+            " { r = Relu (x) [here] y = Add (r, s) [there] z = Add (y, y) }",
+            np.zeros(2, np.float32),
+            "(Add of opset 15 on r float32[2,3], s float32[2])",
+        ),
+    ],
+)
+def test_errors_say_what_the_failing_node_was_given(
+    tmp_path: Path, kind: str, body: str, s: Any, said: str
+) -> None:
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 15]> {body}')
+    given: Any = model
+    if kind == "bytes":
+        given = model.SerializeToString()
+    elif kind == "path":
+        given = str(tmp_path / "m.onnx")
+        save_onnx(model, given)
+    with (
+        OnnxrtRunner(session_from_onnx(given)) as runner,
+        pytest.raises((BackendError, InputError)) as caught,
+    ):
+        runner.infer({"x": np.zeros((2, 3), np.float32), "s": s})
+    assert said in str(caught.value)

@@ -1,0 +1,41 @@
+"""What is said of a model that the ONNX parser of TensorRT refuses."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from onnx.parser import parse_model
+
+from polygraphy.adapters.tensorrt.logger import Reasons
+from polygraphy.adapters.tensorrt.parser_errors import parsing_failed
+
+MODEL = parse_model("""
+<ir_version: 8, opset_import: ["" : 15]>
+g (float[2, n] x, float[4] s) => (float[k] y) { r = Relu (x) [add] y = Add (r, s) }
+""")
+
+
+def refusing(**error: Any) -> Any:
+    """Return a parser with one error."""
+    reported = SimpleNamespace(
+        code=lambda: "ErrorCode.UNSUPPORTED_NODE",
+        desc=lambda: "no way",
+        **{name: (lambda value=value: value) for name, value in error.items()},
+    )
+    return SimpleNamespace(num_errors=1, get_error=lambda index: reported)
+
+
+@pytest.mark.parametrize("extra", [{}, {"node_name": "add", "node_operator": "Add"}])
+def test_an_error_says_what_the_node_was_given(extra: dict[str, str]) -> None:
+    said = str(parsing_failed(refusing(node=1, **extra), "m.onnx", Reasons(), lambda: MODEL))
+    assert "node 1" in said
+    assert "no way (Add of opset 15 on r float32[2,n], s float32[4])" in said
+
+
+@pytest.mark.parametrize("node", [-1, 7])
+def test_an_error_without_a_node_is_said_as_it_is(node: int) -> None:
+    said = str(parsing_failed(refusing(node=node), "m.onnx", Reasons(), lambda: MODEL))
+    assert "UNSUPPORTED_NODE: no way" in said
+    assert "opset" not in said
