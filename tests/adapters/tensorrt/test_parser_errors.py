@@ -13,8 +13,9 @@ from polygraphy.adapters.tensorrt.parser_errors import parsing_failed
 
 MODEL = parse_model("""
 <ir_version: 8, opset_import: ["" : 15]>
-g (float[2, n] x, float[4] s) => (float[k] y) { r = Relu (x) [add] y = Add (r, s) }
+g (float[2, n] x, float[4] s) => (float[k] y) { r = Relu (x) y = Add (r, s) }
 """)
+MODEL.graph.node[1].name = "add"
 
 
 def refusing(**error: Any) -> Any:
