@@ -100,7 +100,7 @@ def prunable_weights(graph: Graph) -> list[Prunable]:
     """
     found: dict[tuple[str, int], Prunable] = {}
     for level in graph.walk():
-        weights = {weight.name: weight for weight in level.weights}
+        weights = {weight.name: weight for weight in level.all_weights}
         producers = {name: node for node in level.nodes for name in node.outputs if name}
         for node in level.nodes:
             for name, axis in _summed_operands(node):

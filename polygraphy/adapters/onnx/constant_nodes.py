@@ -8,6 +8,7 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.element_types import (
     GraphTypes,
     domain_of,
@@ -21,7 +22,7 @@ from polygraphy.adapters.onnx.weights import byte_size
 from polygraphy.domain.datatype import DataType
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 __all__ = ["ConstantNodes", "Settings", "Values"]
 
@@ -43,15 +44,6 @@ _ARRAY_TYPES = frozenset(
 
 _SHAPES = frozenset({"Shape", "Size"})
 _SMALL = 4096
-_NUMBERS = {
-    "value_float": ("FLOAT", "f"),
-    "value_floats": ("FLOAT", "floats"),
-    "value_int": ("INT64", "i"),
-    "value_ints": ("INT64", "ints"),
-    "value_string": ("STRING", "s"),
-    "value_strings": ("STRING", "strings"),
-}
-"""Attributes that hold a constant: its type, and the field that it is in."""
 
 
 class Settings:
@@ -102,8 +94,8 @@ class ConstantNodes:
         self._kept: set[int] = set()
         self.values: dict[str, Any] = {}
         for index, node in enumerate(self._nodes):
-            if node.op_type == "Constant" and not domain_of(node.domain):
-                tensor = _constant_tensor(node)
+            if is_constant(node):
+                tensor = constant_tensor(node)
                 if tensor is not None:
                     self.tensors[node.output[0]] = tensor
                     self._made_by[node.output[0]] = index
@@ -253,31 +245,3 @@ class ConstantNodes:
             self.tensors[name] = weight  # For the graphs inside.
             add_input(weight)
         return removed
-
-
-def _constant_tensor(node: NodeProto) -> TensorProto | None:
-    """Return the value of a Constant node; None where it is not dense or given by a caller."""
-    for attribute in node.attribute:
-        if attribute.ref_attr_name:
-            return None
-        if attribute.name == "value":
-            tensor: TensorProto = attribute.t
-            return tensor
-        made = _from_numbers(attribute)
-        if made is not None:
-            return made
-    return None
-
-
-def _from_numbers(attribute: AttributeProto) -> TensorProto | None:
-    """Return the tensor that an attribute such as ``value_ints`` stands for."""
-    if attribute.name not in _NUMBERS:
-        return None
-    number, field = _NUMBERS[attribute.name]
-    is_list = field.endswith("s") and len(field) > 1
-    elements = list(getattr(attribute, field)) if is_list else [getattr(attribute, field)]
-    dims = [len(elements)] if is_list else []
-    made: TensorProto = onnx.helper.make_tensor(
-        "", onnx.TensorProto.DataType.Value(number), dims, elements
-    )
-    return made

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.attention import Attention
+from polygraphy.adapters.onnx.constants import graph_weights
 from polygraphy.adapters.onnx.elements import elements
 from polygraphy.adapters.onnx.graph import unused_name
 from polygraphy.domain.errors import ModelError
@@ -120,12 +121,7 @@ class _Constants:
     """The numbers in a graph."""
 
     def __init__(self, graph: GraphProto) -> None:
-        self._tensors = {tensor.name: tensor for tensor in graph.initializer}
-        for node in graph.node:
-            if node.op_type == "Constant" and len(node.attribute) == 1:
-                value = onnx.helper.get_attribute_value(node.attribute[0])
-                if isinstance(value, onnx.TensorProto):
-                    self._tensors[node.output[0]] = value
+        self._tensors = graph_weights(graph)
 
     def number(self, name: str) -> float | None:
         """Return the value of a constant with one element; None where there is none."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from polygraphy.adapters.onnx.constants import graph_weights
 from polygraphy.adapters.onnx.elements import elements
 from polygraphy.adapters.onnx.graph import used_by
 from polygraphy.adapters.onnx.value_infos import described
@@ -21,7 +22,7 @@ class GraphFacts:
     """What is looked up about a graph.
 
     Attributes:
-        weights: its initialisers by name.
+        weights: its weights by name, initialisers and those of Constant nodes.
         index: the node that makes each tensor, by number.
         takers: the nodes that take each tensor, or graphs inside them, by number.
         infos: what is stated about tensors, by name.
@@ -44,7 +45,7 @@ class GraphFacts:
             for name in dict.fromkeys(used_by(node)):
                 takers.setdefault(name, []).append(index)
         return GraphFacts(
-            weights={tensor.name: tensor for tensor in graph.initializer},
+            weights=graph_weights(graph),
             index={name: i for i, node in enumerate(graph.node) for name in node.output if name},
             takers=takers,
             infos={v.name: v for v in (*graph.input, *graph.value_info, *graph.output)},
@@ -63,14 +64,6 @@ class GraphFacts:
 
     def constant(self, name: str) -> list[int] | None:
         """Return the elements of a constant list of integers; None where it is none."""
-        if name in self.weights:
-            return [int(one) for one in elements(self.weights[name]).reshape(-1)]
-        index = self.index.get(name)
-        if index is None or self.nodes[index].op_type != "Constant":
+        if name not in self.weights:
             return None
-        for one in self.nodes[index].attribute:
-            if one.name == "value":
-                return [int(each) for each in elements(one.t).reshape(-1)]
-            if one.name == "value_ints":
-                return list(one.ints)
-        return None
+        return [int(one) for one in elements(self.weights[name]).reshape(-1)]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.constants import graph_weights
 from polygraphy.domain.facts import InputHint
 
 if TYPE_CHECKING:
@@ -81,14 +82,10 @@ class _Known:
     def __init__(self, graph: GraphProto) -> None:
         self._consumers: dict[str, list[NodeProto]] = defaultdict(list)
         self._shapes: dict[str, list[int]] = {}
-        self._constants = {tensor.name: tensor for tensor in graph.initializer}
+        self._constants = graph_weights(graph)
         for node in graph.node:
             for name in dict.fromkeys(node.input):
                 self._consumers[name].append(node)
-            if node.op_type == "Constant":
-                for attribute in node.attribute:
-                    if attribute.name == "value":
-                        self._constants[node.output[0]] = attribute.t
         for value in (*graph.value_info, *graph.input):
             if value.type.tensor_type.HasField("shape"):
                 dims = value.type.tensor_type.shape.dim

@@ -128,6 +128,12 @@ def _restore_outputs(graph: GraphProto, names: Sequence[str], taken: set[str]) -
 
 
 def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
+    weights = {tensor.name for tensor in graph.initializer}
+    for value in graph.input:
+        if value.name in weights:  # Old versions of the format list weights there, too.
+            value.name = names.get(value.name, value.name)
+    for tensor in graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
     for node in graph.node:
         for listed in (node.input, node.output):
             for position, name in enumerate(listed):

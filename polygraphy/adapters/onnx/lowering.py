@@ -7,12 +7,14 @@ Cast, which serves everybody after. A weight that is only used in one form is co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.cast_selection import names_of
+from polygraphy.adapters.onnx.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.element_types import (
     FLOAT,
     GraphTypes,
@@ -33,20 +35,33 @@ onnx = mod.lazy_import("onnx")
 
 @define(eq=False)
 class _Weight:
-    """An initialiser, and who takes it in which form.
+    """An initialiser or a Constant, and who takes it in which form.
 
     Attributes:
-        tensor: the initialiser.
+        tensor: its value.
+        node: the Constant node that holds it; None for an initialiser.
         narrow_uses: nodes of its graph that take it narrow, and as which operand.
-        inner_name: what nodes in graphs inside call it that take it narrow; empty for none. (Their
-            objects are copied before it is known whether it stays wide as well.)
+        inner_name: what outputs and nodes in graphs inside call it that take it narrow; empty for
+            none. (Those nodes are copied before it is known whether it stays wide as well.)
         is_used_wide: whether anybody takes it as it was.
+        readers: the nodes that take it narrow, as messages name them.
     """
 
     tensor: TensorProto
+    node: NodeProto | None = None
     narrow_uses: list[tuple[Any, int]] = Factory(list)
     inner_name: str = ""
     is_used_wide: bool = False
+    readers: list[str] = Factory(list)
+
+    def form(self, name: str, narrow: bool, reader: str, unused: Callable[[str], str]) -> str:
+        """Return what somebody calls the weight in one of its forms who cannot be patched later."""
+        if not narrow:
+            self.is_used_wide = True
+            return name
+        self.readers.append(reader)
+        self.inner_name = self.inner_name or unused(name)
+        return self.inner_name
 
 
 class Scope:
@@ -99,11 +114,7 @@ class Scope:
                 if narrow_border and type_name(value.type) == WIDE:
                     value.type.tensor_type.elem_type = self._lowering.elem_type
         self._settle_weights(graph)
-        del graph.node[:]
-        graph.node.extend(self._made)
-        for value in graph.value_info:
-            if type_name(value.type) == WIDE and True in self._named(value.name):
-                value.type.tensor_type.elem_type = self._lowering.elem_type
+        self._replace_nodes(graph)
 
     def rewrite_function(self, function: Any) -> None:
         """Rewrite a function in place; its inputs and outputs become narrow."""
@@ -114,9 +125,17 @@ class Scope:
         for index, name in enumerate(function.output):
             if self._is_wide(name):
                 function.output[index] = self.form(name, True)
-        del function.node[:]
-        function.node.extend(self._made)
-        for value in function.value_info:
+        for inner_name, name in self._settle_weights().items():
+            for index, output in enumerate(function.output):
+                if output == inner_name:
+                    function.output[index] = name
+        self._replace_nodes(function)
+
+    def _replace_nodes(self, body: Any) -> None:
+        """Give a graph or a function its new nodes, and let it say of which type tensors are."""
+        del body.node[:]
+        body.node.extend(self._made)
+        for value in body.value_info:
             if type_name(value.type) == WIDE and True in self._named(value.name):
                 value.type.tensor_type.elem_type = self._lowering.elem_type
 
@@ -126,7 +145,12 @@ class Scope:
         """Rewrite nodes one after the other; `wide_outputs` names tensors that must exist as they
         were.
         """
+        if not is_kept:
+            self._weights.update(self._constants(nodes))
         for index, node in enumerate(nodes):
+            if is_constant(node) and node.output[0] in self._weights:
+                self._made.append(node)
+                continue
             inner = self._types.inner(index)
             kept = is_kept or self._lowering.selection.keeps(node)
             is_chosen = not kept and self._lowering.selection.chooses(node)
@@ -144,13 +168,25 @@ class Scope:
                 if narrow is not None:
                     self._give(node, position, narrow, wide_outputs)
 
+    def _constants(self, nodes: Sequence[NodeProto]) -> dict[str, _Weight]:
+        """Return the Constant nodes that hold what an initialiser might, and that nobody asked to
+        keep: what they become is settled by those that take them.
+        """
+        found: dict[str, _Weight] = {}
+        for node in nodes:
+            if is_constant(node) and len(node.output) == 1 and self._is_wide(node.output[0]):
+                tensor = constant_tensor(node)
+                if tensor is not None and not self._lowering.selection.keeps(node):
+                    found[node.output[0]] = _Weight(tensor, node)
+        return found
+
     def form(self, name: str, narrow: bool) -> str:
         """Return the name of a tensor in one of its forms; a Cast makes it where it is missing."""
         scope: Scope | None = self
         forms: dict[bool, str] = {}
         while scope is not None:
             if name in scope._weights:
-                return scope._weight_in_place(name, self, narrow)
+                return scope._weights[name].form(name, narrow, "an output", scope._narrow_name)
             forms = {**scope._forms.get(name, {}), **forms}
             if name in scope._forms and not scope._is_cast_here(name):
                 break
@@ -165,18 +201,6 @@ class Scope:
     def _is_cast_here(self, name: str) -> bool:
         """Tell whether only a form of a tensor is from here, and the tensor from further out."""
         return name not in self._forms[name].values()
-
-    def _weight_in_place(self, name: str, user: Scope, narrow: bool) -> str:
-        """Return a weight in a form for which no node to patch is known: an output of a graph."""
-        weight = self._weights[name]
-        weight.is_used_wide = True
-        if not narrow:
-            return name
-        forms = user._forms.setdefault(name, {})
-        if True not in forms:
-            forms[True] = self._unused(f"{name}_{self._lowering.suffix}")
-            user._cast(name, forms[True], narrow)
-        return forms[True]
 
     def _cast(self, source: str, target: str, narrow: bool) -> None:
         self._made.append(
@@ -214,13 +238,12 @@ class Scope:
         while scope is not None and name not in scope._forms:
             if name in scope._weights:
                 weight = scope._weights[name]
-                if not narrow:
-                    weight.is_used_wide = True
-                elif scope is self:
+                reader = f"{node.op_type} node {names_of(node)[0]!r}"
+                if narrow and scope is self:
+                    weight.readers.append(reader)
                     weight.narrow_uses.append((node, position))
                 else:
-                    weight.inner_name = weight.inner_name or self._narrow_name(name)
-                    node.input[position] = weight.inner_name
+                    node.input[position] = weight.form(name, narrow, reader, self._narrow_name)
                 return
             scope = scope._parent
         node.input[position] = self.form(name, narrow)
@@ -256,40 +279,70 @@ class Scope:
             scope = Scope(self._lowering, types, self._versions, self)
             scope.rewrite_graph(graph, narrow_border=is_lowered, is_kept=is_kept)
 
-    def _settle_weights(self, graph: GraphProto) -> None:
-        """Convert the weights that are taken narrow; those taken both ways get a second form."""
-        declared = {value.name: value for value in graph.input}
-        copies = []
+    def _settle_weights(self, graph: GraphProto | None = None) -> dict[str, str]:
+        """Convert the weights that are taken narrow; those taken both ways get a second form.
+
+        Args:
+            graph: the graph that they are in; None for a function, which has no initialisers.
+
+        Returns:
+            The names of those that are narrow now, by what they were called in that form.
+        """
+        declared = {value.name: value for value in graph.input} if graph else {}
+        twins: dict[str, NodeProto] = {}
         restored: dict[str, str] = {}
         for name, weight in self._weights.items():
             if not weight.narrow_uses and not weight.inner_name:
                 continue
             if not weight.is_used_wide:
                 restored[weight.inner_name] = name
-                self._lowering.convert(weight.tensor, weight.tensor, name)
+                self._forms[name] = {True: name}
+                tensor = weight.tensor
+                if weight.node is not None:
+                    tensor = constant_tensor(weight.node, in_place=True) or tensor
+                self._lowering.convert(tensor, tensor, name, weight.readers)
                 if name in declared:
                     declared[name].type.tensor_type.elem_type = self._lowering.elem_type
                 continue
             made = onnx.TensorProto(name=weight.inner_name or self._narrow_name(name))
-            self._lowering.convert(weight.tensor, made, name)
-            copies.append(made)
+            self._lowering.convert(weight.tensor, made, name, weight.readers)
             for node, position in weight.narrow_uses:
                 node.input[position] = made.name
-            if name in declared:
+            if weight.node is not None:
+                twins[name] = onnx.helper.make_node("Constant", [], [made.name], value=made)
+            elif graph is not None:
+                graph.initializer.append(made)
+            if graph is not None and name in declared:
                 value = graph.input.add()
                 value.CopyFrom(declared[name])
                 value.name = made.name
                 value.type.tensor_type.elem_type = self._lowering.elem_type
-        graph.initializer.extend(copies)
+        if twins:
+            self._made = [
+                each
+                for node in self._made
+                for each in (node, twins.get(node.output[0]) if is_constant(node) else None)
+                if each is not None
+            ]
+        restored.pop("", None)
+        if graph is not None:
+            _rename_outputs(graph, restored)
         for node in self._made:
             for inner_graph in graphs_of(node):
                 _rename_operands(inner_graph, restored)
+        return restored
 
     def _narrow_name(self, name: str) -> str:
         return self._unused(f"{name}_{self._lowering.suffix}")
 
 
+def _rename_outputs(graph: GraphProto, names: Mapping[str, str]) -> None:
+    for value in graph.output:
+        value.name = names.get(value.name, value.name)
+
+
 def _rename_operands(graph: GraphProto, names: Mapping[str, str]) -> None:
+    _rename_outputs(graph, names)
     for node in graph.node:
         for position, name in enumerate(node.input):
             if name and name in names:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.weights import SMALL, byte_size, is_external
 from polygraphy.domain.lint import EXCEPTION, WARNING, LintEntry, Source
 
@@ -198,7 +199,7 @@ def _tensor_type(tensor: TensorProto) -> TypeProto:
 
 def _take_constant(node: NodeProto, data: ChainMap[str, Any]) -> None:
     """Keep the value of a constant, which shapes may depend on."""
-    if node.op_type == "Constant" and len(node.output) == 1:
-        for attribute in node.attribute:
-            if attribute.name == "value" and byte_size(attribute.t) <= SMALL:
-                data[node.output[0]] = attribute.t
+    if is_constant(node) and len(node.output) == 1:
+        tensor = constant_tensor(node)
+        if tensor is not None and byte_size(tensor) <= SMALL:
+            data[node.output[0]] = tensor

@@ -52,8 +52,8 @@ class Lowering:
         suffix: what tensors in that type are named after.
         selection: which nodes are cast.
         functions: the functions of the model that are rewritten.
-        convert: converts a tensor; its arguments are the tensor, where the result goes, and what
-            to call the tensor.
+        convert: converts a tensor; its arguments are the tensor, where the result goes, what to
+            call the tensor, and the nodes that read it.
         fixed_inputs: whether an input of the graph that has an initialiser cannot be fed, as before
             version 4 of the format.
     """
@@ -63,7 +63,7 @@ class Lowering:
     suffix: str
     selection: CastSelection
     functions: Collection[tuple[str, str, str]]
-    convert: Callable[[TensorProto, TensorProto, str], None]
+    convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None]
     fixed_inputs: bool = False
 
     def takes(self, types: frozenset[str]) -> bool:

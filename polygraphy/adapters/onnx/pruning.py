@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
+from polygraphy.adapters.onnx.constants import graph_weights
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.elements import elements, put
 from polygraphy.adapters.onnx.stored import is_stored
@@ -43,11 +44,8 @@ class PruneWeights(BaseLoader):
         axes = prunable_axes(model)
         threads = resolve(Machine).cores()
         for graph in all_graphs(model.graph):
-            for tensor in graph.initializer:
-                axis = axes.get(tensor.name)
-                if axis is None:
-                    continue
-                made = pruned(elements(tensor), axis, threads=threads)
+            for name, tensor in graph_weights(graph, axes).items():
+                made = pruned(elements(tensor), axes[name], threads=threads)
                 put(tensor, made, in_file=is_stored(tensor))
         if axes:
             G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")

@@ -13,6 +13,7 @@ from zlib import crc32
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import readable_file, translated_os_errors
+from polygraphy.adapters.onnx.constants import graph_weights, to_initializers
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.elements import STRIPPED, elements, is_stripped, plain_dtype, put
@@ -63,7 +64,7 @@ class StripWeights(BaseLoader):
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
-            exclude: names of initialisers that stay.
+            exclude: names of weights that stay: initialisers, or tensors that Constants make.
             exclude_list: the path of a text file with further such names, one per line.
         """
         self._model = model
@@ -71,17 +72,17 @@ class StripWeights(BaseLoader):
         self._exclude_list = exclude_list
 
     def call_impl(self) -> ModelProto:
-        """Return the model; initialisers without elements say so in their documentation, and
-        whether they were sparse.
+        """Return the model; weights without elements are initialisers, also where they were in
+        Constant nodes, and say so in their documentation, and whether they were sparse.
 
         Raises:
-            UnknownNameError: no initialiser has a name that is excluded.
+            UnknownNameError: no weight has a name that is excluded.
             FileError: the file with names cannot be read.
         """
         return edited(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
-        names = {t.name for graph in all_graphs(model.graph) for t in graph.initializer}
+        names = {name for graph in all_graphs(model.graph) for name in graph_weights(graph)}
         exclude = self._exclude | _listed(self._exclude_list)
         for name in sorted(exclude):
             if name not in names:
@@ -90,6 +91,7 @@ class StripWeights(BaseLoader):
         axes = prunable_axes(model)
         count = size = 0
         for graph in all_graphs(model.graph):
+            to_initializers(model, graph, chosen)
             for tensor in graph.initializer:
                 if tensor.name in chosen and not is_stripped(tensor):
                     count, size = count + 1, size + byte_size(tensor)
@@ -145,12 +147,14 @@ class RestoreWeights(BaseLoader):
         original = evaluate(self._original)
         pairs = zip(all_graphs(restored.graph), all_graphs(original.graph), strict=True)
         for graph, before in pairs:
-            known = {tensor.name: tensor for tensor in before.initializer}
+            known = graph_weights(before)
             for tensor in graph.initializer:
                 if is_stripped(tensor):
-                    if tensor.name not in known:
-                        raise UnknownNameError("Weight", tensor.name, sorted(known))
-                    tensor.CopyFrom(known[tensor.name])
+                    name = tensor.name
+                    if name not in known:
+                        raise UnknownNameError("Weight", name, sorted(known))
+                    tensor.CopyFrom(known[name])
+                    tensor.name = name
         _unmark(restored)
         return restored
 

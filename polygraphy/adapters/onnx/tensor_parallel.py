@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.collectives import ALL_REDUCE, collective
+from polygraphy.adapters.onnx.constants import graph_weights
 from polygraphy.adapters.onnx.elements import elements, plain_dtype, put
 from polygraphy.adapters.onnx.graph import clean, sort, taken_names, unused_name, used_by
 from polygraphy.adapters.onnx.graph_facts import GraphFacts
@@ -106,7 +107,7 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
 def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> None:
     """Leave a device its part of a block, and add up the sums of all devices behind it."""
     count = hints.dist_collectives.nb_rank
-    weights = {tensor.name: tensor for tensor in graph.initializer}
+    weights = graph_weights(graph)
     taken = taken_names(graph)
     uses = _uses(graph)
     for one in block.slices:

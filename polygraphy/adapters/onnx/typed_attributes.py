@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
@@ -26,7 +26,7 @@ def state_type(
     node: NodeProto,
     elem_type: int,
     version: int,
-    convert: Callable[[TensorProto, TensorProto, str], None],
+    convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None],
 ) -> None:
     """Let a node that makes float32 make another type, if an attribute says what it makes.
 
@@ -51,7 +51,7 @@ def state_type(
 
 
 def _convert_value(
-    node: NodeProto, convert: Callable[[TensorProto, TensorProto, str], None]
+    node: NodeProto, convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None]
 ) -> None:
     value = onnx.TensorProto(data_type=FLOAT)
     for attribute in node.attribute:
@@ -66,6 +66,6 @@ def _convert_value(
         value.float_data.append(0.0)
         value.dims.append(1)
     made = onnx.TensorProto(name=value.name)
-    convert(value, made, node.output[0])
+    convert(value, made, node.output[0], ())
     del node.attribute[:]
     node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(made)

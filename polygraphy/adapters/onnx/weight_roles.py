@@ -1,4 +1,4 @@
-"""Which initialisers of an ONNX model are weights that may be pruned or left out."""
+"""Which initialisers and Constants of an ONNX model are weights that may be pruned or left out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from polygraphy.adapters.onnx.constants import graph_weights
 from polygraphy.adapters.onnx.element_types import domain_of, signature_of
 from polygraphy.adapters.onnx.graph import producers
 from polygraphy.adapters.onnx.reading import described
@@ -40,7 +41,7 @@ def prunable_axes(model: ModelProto) -> dict[str, int]:
 
 
 def strippable(model: ModelProto) -> set[str]:
-    """Return the names of the initialisers that an engine can be refitted with."""
+    """Return the names of the weights that an engine can be refitted with."""
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     found: set[str] = set()
     for graph in all_graphs(model.graph):
@@ -49,7 +50,7 @@ def strippable(model: ModelProto) -> set[str]:
 
 
 def _in_graph(graph: GraphProto, versions: dict[str, int]) -> Iterator[str]:
-    weights = {tensor.name: tensor for tensor in graph.initializer}
+    weights = graph_weights(graph)
     made_by = producers(graph)
     nodes = list(graph.node)
     for node in nodes:
@@ -65,9 +66,10 @@ def _in_graph(graph: GraphProto, versions: dict[str, int]) -> Iterator[str]:
 def _origin(name: str, nodes: Sequence[NodeProto], made_by: Mapping[str, int]) -> str:
     """Follow an operand back to what is only reordered or cast on the way."""
     for _ in nodes:  # There may be a circle.
-        if name not in made_by or nodes[made_by[name]].op_type not in _PASSED_THROUGH:
+        node = nodes[made_by[name]] if name in made_by else None
+        if node is None or node.op_type not in _PASSED_THROUGH or not node.input:
             break
-        name = nodes[made_by[name]].input[0]
+        name = node.input[0]
     return name
 
 

@@ -108,10 +108,10 @@ def _prepared(
     }
     copy: ModelProto = onnx.ModelProto()
     copy.CopyFrom(model)
+    _lift_constants(copy)  # Of which type weights are decides what the model is brought to.
     copy = _lifted(copy, dtype)
     for index, node in enumerate(copy.graph.node):
         node.name = node.name or f"{_MADE_UP}{index}"
-    _lift_constants(copy)
     return copy, {node.name for node in copy.graph.node if kept.intersection(node.output)}
 
 

@@ -10,11 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attrs import Factory, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from polygraphy.domain.shapes import Dim
 
-__all__ = ["Attribute", "Function", "Graph", "Model", "Node", "Tensor", "Weight"]
+__all__ = [
+    "Attribute",
+    "Function",
+    "Graph",
+    "Model",
+    "Node",
+    "Tensor",
+    "Weight",
+    "held_weight",
+]
 
 
 @frozen
@@ -96,6 +105,37 @@ class Node:
         return next((one.value for one in self.attributes if one.name == name), default)
 
 
+_NUMBERS = {
+    "value_float": ("float32", 4),
+    "value_floats": ("float32", 4),
+    "value_int": ("int64", 8),
+    "value_ints": ("int64", 8),
+    "value_string": ("string", 0),
+    "value_strings": ("string", 0),
+}
+"""The data type of the attributes of a Constant, and how many bytes an element takes."""
+
+
+def held_weight(node: Node) -> Weight | None:
+    """Return the weight that a node holds, under the name of the tensor that it makes; None for a
+    node that is no Constant, or one whose value a caller gives.
+    """
+    if node.op != "Constant" or node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
+        return None
+    for one in node.attributes:
+        if one.kind == "tensor":
+            weight: Weight = one.value
+            return evolve(weight, name=node.outputs[0])
+        if one.name in _NUMBERS and one.kind != "reference":
+            dtype, itemsize = _NUMBERS[one.name]
+            shape = (len(one.value),) if one.name.endswith("s") else ()
+            import numpy as np  # Whoever only reads names and shapes starts without it.
+
+            values = np.array(one.value, object if dtype == "string" else dtype)
+            return Weight(node.outputs[0], dtype, shape, values.size * itemsize, values=values)
+    return None
+
+
 @frozen
 class Graph:
     """Nodes in the order of the file, and the tensors between them.
@@ -114,6 +154,14 @@ class Graph:
     node_count: int = 0
     nodes: tuple[Node, ...] = ()
     tensors: Mapping[str, Tensor] = field(factory=dict, repr=False)
+
+    @property
+    def all_weights(self) -> tuple[Weight, ...]:
+        """Its weights, and those that its Constant nodes hold, which are the same to whoever runs
+        it. The latter need attributes.
+        """
+        held = (held_weight(node) for node in self.nodes)
+        return self.weights + tuple(weight for weight in held if weight is not None)
 
     def walk(self) -> Iterator[Graph]:
         """Yield this graph and every graph inside its nodes, from the outside to the inside."""

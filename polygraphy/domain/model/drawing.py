@@ -9,7 +9,15 @@ from attrs import evolve, frozen
 
 from polygraphy.domain.engine import EngineDescription, Layer, NetworkDescription
 from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.model.description import Attribute, Function, Graph, Model, Node, Tensor
+from polygraphy.domain.model.description import (
+    Attribute,
+    Function,
+    Graph,
+    Model,
+    Node,
+    Tensor,
+    held_weight,
+)
 from polygraphy.domain.model.layout import Layout, lay_out
 from polygraphy.domain.model.tensorflow import TensorFlowGraph
 
@@ -42,13 +50,15 @@ class GraphDrawing:
 def draw(model: Model) -> list[GraphDrawing]:
     """Return the drawings of all graphs of a model that was read with layers and attributes.
 
-    The main graph is the first; the graphs inside a node follow behind the graph that it is in, in
+    Weights are not vertices, be they initialisers or the values of Constant nodes. The main graph
+    is the first; the graphs inside a node follow behind the graph that it is in, in
     the order of `Graph.walk`, and the bodies of functions with theirs come last.
     """
     made: list[GraphDrawing] = []
-    _draw_graph(model.graph, None, None, made)
+    _draw_graph(_without_constants(model.graph), None, None, made)
     for function in model.functions:
-        _draw_graph(_body(function), None, (function.domain, function.name), made)
+        body = _without_constants(_body(function))
+        _draw_graph(body, None, (function.domain, function.name), made)
     return made
 
 
@@ -90,6 +100,29 @@ def _draw_graph(
     for node in graph.nodes:
         for inner in node.graphs:
             _draw_graph(inner, number, None, made)
+
+
+def _without_constants(graph: Graph) -> Graph:
+    """Return a graph whose Constant nodes are weights, as are those of the graphs inside it."""
+    shown = [node for node in graph.nodes if held_weight(node) is None]
+    return evolve(
+        graph,
+        weights=graph.all_weights,
+        nodes=tuple(
+            evolve(node, attributes=_replaced(node)) if any(node.graphs) else node for node in shown
+        ),
+    )
+
+
+def _replaced(node: Node) -> tuple[Attribute, ...]:
+    """Return the attributes of a node, the graphs inside it without Constant nodes."""
+    return tuple(evolve(one, value=_shown(one.kind, one.value)) for one in node.attributes)
+
+
+def _shown(kind: str, value: Any) -> Any:
+    if kind == "graph":
+        return _without_constants(value)
+    return tuple(map(_without_constants, value)) if kind == "graphs" else value
 
 
 def _body(function: Function) -> Graph:

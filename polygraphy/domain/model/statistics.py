@@ -59,7 +59,9 @@ def statistics_of(model: Model) -> ModelStatistics:
         ops[f"{node.domain}.{node.op}" if node.domain else node.op] += 1
     macs, unknown = _macs(graphs)
     peak, peak_node, missing = _activation_peak(model.graph)
-    weights = [weight for graph in graphs for weight in graph.weights]
+    weights = [weight for graph in graphs for weight in graph.all_weights]
+    for function in model.functions:
+        weights += [weight for each in _bodies(function.nodes) for weight in each.all_weights]
     return ModelStatistics(
         parameters=sum(prod(weight.shape) for weight in weights),
         weight_bytes=sum(weight.nbytes for weight in weights),
@@ -79,6 +81,11 @@ def _all_nodes(model: Model) -> Iterator[tuple[Graph | None, Node]]:
         yield from ((graph, node) for node in graph.nodes)
     for function in model.functions:
         yield from ((None, node) for node in function.nodes)
+
+
+def _bodies(nodes: tuple[Node, ...]) -> Iterator[Graph]:
+    """Yield the body of a function as a graph, and every graph inside it."""
+    yield from Graph(nodes=nodes).walk()
 
 
 def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
@@ -103,7 +110,7 @@ def _known_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
         for name, tensor in graph.tensors.items()
         if tensor.shape is not None
     }
-    shapes.update({weight.name: weight.shape for weight in graph.weights})
+    shapes.update({weight.name: weight.shape for weight in graph.all_weights})
     return shapes
 
 
@@ -130,7 +137,7 @@ def _activation_peak(graph: Graph) -> tuple[int, str, int]:
     """Return the largest sum of the sizes of tensors alive, at which node, and how many tensors
     are left out of it.
     """
-    weights = {weight.name for weight in graph.weights}
+    weights = {weight.name for weight in graph.all_weights}
     last_use = _last_uses(graph)
     sizes: dict[str, int | None] = {tensor.name: _size(tensor) for tensor in graph.inputs}
     alive = sum(size or 0 for size in sizes.values())
