@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
@@ -10,6 +10,14 @@ from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph import sort
 from polygraphy.adapters.onnx.model import OnnxFromPath
 from polygraphy.adapters.onnx.ownership import makes_new_model, own_model
+from polygraphy.adapters.onnx.shape_proofs import (
+    Shape,
+    confirmed,
+    is_made_up,
+    shapes_of,
+    without_ambiguous_names,
+)
+from polygraphy.adapters.onnx.value_infos import set_shape
 from polygraphy.adapters.onnx.weights import all_tensors, weights_size, without_large_weights
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.logger import G_LOGGER
@@ -116,7 +124,7 @@ def add_shapes(
         allow_onnxruntime=allow_onnxruntime is not False,
     )
     if inferred is not None:
-        _take_over(inferred.graph, model.graph)
+        _take_over(_proven(inferred), model.graph)
 
 
 def _inferred(model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool) -> ModelProto | None:
@@ -125,19 +133,18 @@ def _inferred(model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool) -> 
     """
     made: ModelProto | None = None
     problem: ModelError | None = None
+    model = without_ambiguous_names(model)
     try:
         made = _inferred_by_onnx(model, strict=not error_ok)
     except ModelError as error:
         problem = error
     if allow_onnxruntime and (made is None or not _knows_all(made.graph)):
         try:
-            symbolic = _inferred_symbolically(model)
+            return _with_symbolic(model, made)
         except MissingDependencyError as error:
             G_LOGGER.verbose(f"Inferring shapes with onnx.shape_inference: {error}")
         except (BackendError, ModelError) as error:
             G_LOGGER.warning(f"{error} Inferring shapes with onnx.shape_inference instead.")
-        else:
-            return symbolic
     if problem is not None:
         if not error_ok:
             raise problem
@@ -195,6 +202,39 @@ def _inferred_symbolically(model: ModelProto) -> ModelProto:
     return inferred
 
 
+def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto:
+    """Return a model with what the onnx package inferred, None for nothing, and what else ONNX
+    Runtime did and is sure: data types, ranks, and dimensions that `confirmed` confirms.
+    """
+    symbolic = value_infos(_inferred_symbolically(model))
+    if inferred is None:
+        inferred = onnx.ModelProto()
+        inferred.CopyFrom(model)
+    known = shapes_of(value_infos(inferred))
+    new: dict[str, Shape] = {}
+    for name, shape in shapes_of(symbolic).items():
+        old = known.get(name, (None,) * len(shape))
+        if len(old) == len(shape):
+            new[name] = tuple(
+                None if isinstance(before, int) else dim for before, dim in zip(old, shape)
+            )
+    if any(isinstance(dim, int) for shape in new.values() for dim in shape):
+        new = confirmed(model, new, _inferred_leniently)
+    for name, shape in new.items():
+        set_shape(symbolic[name], [dim if isinstance(dim, int) else None for dim in shape])
+    _take_over(symbolic, inferred.graph)
+    return inferred
+
+
+def _inferred_leniently(model: ModelProto) -> dict[str, ValueInfoProto]:
+    """Return what the onnx package infers; nothing where it gives up."""
+    try:
+        return _proven(_inferred_by_onnx(model, strict=False))
+    except ModelError as error:
+        G_LOGGER.verbose(str(error))
+        return {}
+
+
 def _has_endless_vectors(model: ModelProto) -> bool:
     """Tell whether a constant claims to be a vector of more elements than any shape has dimensions:
     the package would make a dimension of each, whether they are there or not.
@@ -222,34 +262,39 @@ def inferred_value_infos(model: ModelProto, *, symbolic: bool = False) -> dict[s
         symbolic: whether ONNX Runtime's symbolic shape inference is asked first, if it is there.
     """
     seen = without_large_weights(model) if weights_size(model) >= _COPIED else model
+    seen = without_ambiguous_names(seen)
     if symbolic:
         try:
-            return value_infos(_inferred_symbolically(seen))
+            made: ModelProto | None = _inferred_by_onnx(seen, strict=False)
+        except ModelError:
+            made = None
+        try:
+            return _proven(_with_symbolic(seen, made))
         except (MissingDependencyError, BackendError, ModelError) as error:
             G_LOGGER.verbose(str(error))
-    try:
-        return value_infos(_inferred_by_onnx(seen, strict=False))
-    except ModelError as error:
-        G_LOGGER.verbose(str(error))
-        return {}
+    return _inferred_leniently(seen)
 
 
-def is_made_up(dim: Any) -> bool:
-    """Tell whether a dimension is a name that shape inference invented for one that it does not
-    know.
-    """
-    return isinstance(dim, str) and dim.startswith("unk__")
-
-
-def _take_over(source: GraphProto, target: GraphProto) -> None:
-    """Let a graph say of its tensors what another, of the same names, says of their types."""
-    types = {value.name: value.type for value in (*source.value_info, *source.output)}
+def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
+    """Let a graph say of its tensors what was found out about their types."""
     described = {value.name for value in target.output}
     for value in (*target.value_info, *target.output):
         described.add(value.name)
-        if value.name in types and value.type != types[value.name]:
-            _refine(value.type, types[value.name])
-    target.value_info.extend(value for value in source.value_info if value.name not in described)
+        if value.name in found and value.type != found[value.name].type:
+            _refine(value.type, found[value.name].type)
+    described.update(value.name for value in target.input)
+    target.value_info.extend(value for name, value in found.items() if name not in described)
+
+
+def _proven(inferred: ModelProto) -> dict[str, ValueInfoProto]:
+    """Return what is known of the tensors of a model without names that inference invented."""
+    found = value_infos(inferred)
+    for value in found.values():
+        if value.type.HasField("tensor_type"):
+            for dim in value.type.tensor_type.shape.dim:
+                if is_made_up(dim.dim_param):
+                    dim.ClearField("dim_param")
+    return found
 
 
 def _refine(kind: TypeProto, found: TypeProto) -> None:

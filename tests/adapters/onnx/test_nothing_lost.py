@@ -208,9 +208,9 @@ def test_fields_of_later_versions_are_copied() -> None:
 
 def test_what_the_model_says_of_shapes_counts_more_than_names_that_are_inferred() -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n,4] x) => (float[n,m] y) {'
-    given = parser.parse_model(text + "a = Abs(x)  b = Abs(a)  y = Abs(b) }")
-    a = helper.make_tensor_value_info("a", 1, ["n", None, 3])
-    b = helper.make_tensor_value_info("b", 1, ["n", None])
+    given = parser.parse_model(text + "a = NonZero(x)  b = Cast<to=1>(a)  y = Abs(b) }")
+    a = helper.make_tensor_value_info("a", 7, [None, "p"])
+    b = helper.make_tensor_value_info("b", 1, [None, None])
     given.graph.value_info.extend([a, b])
     given.graph.value_info[1].doc_string = "b doc"
 
@@ -227,7 +227,8 @@ def test_what_the_model_says_of_shapes_counts_more_than_names_that_are_inferred(
         made = backend.infer_shapes(given)
     infos = {value.name: value for value in (*made.graph.value_info, *made.graph.output)}
     shapes = {name: shape_of(value) for name, value in infos.items()}
-    assert shapes == {"a": ["k", 4], "b": ["n", "j"], "y": ["n", 4]}
+    # NonZero makes two rows, and how many columns is not sure: the 4 was a guess.
+    assert shapes == {"a": [2, "p"], "b": [2, "p"], "y": [2, "m"]}
     assert infos["b"].doc_string == "b doc"
 
 
