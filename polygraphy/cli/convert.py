@@ -39,10 +39,12 @@ from polygraphy.cli.trt_paths import read_by_trt, written_by_trt
 from polygraphy.codegen.convert import ConvertScript
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.trt_model import TrtConfig, TrtModel
+from polygraphy.domain.catalog.formats import extensions_of, format_named
 
 __all__ = ["ConvertCommand"]
 
-_BY_EXTENSION = {".onnx": "onnx", ".engine": "trt", ".plan": "trt", ".trt": "trt"}
+_TARGETS = {"onnx": "onnx", "engine": "trt"}
+_BY_EXTENSION = {end: to for kind, to in _TARGETS.items() for end in extensions_of(kind)}
 _ENDINGS = {
     "onnx": "_converted.onnx",
     "trt": ".engine",
@@ -153,7 +155,7 @@ def _target(options: ConvertOptions) -> str:
     if options.output is None:
         raise CommandLineError(
             "what to convert to is not given. Add --convert-to onnx or --convert-to trt, or an"
-            " --output that ends in .onnx, .engine or .plan.",
+            f" --output that ends in one of {', '.join(_BY_EXTENSION)}.",
             _USAGE,
         )
     extension = PurePath(options.output).suffix.lower()
@@ -199,7 +201,7 @@ def _check_conversion(model: str, kind: str, target: str) -> None:
 
 def _default_output(model: str, target: str) -> str:
     stem = PurePath(split_symbol(model)[0]).stem
-    if target == "onnx" and not model.lower().endswith(".onnx"):
+    if target == "onnx" and format_named(model) != "onnx":
         return f"{stem}.onnx"
     return stem + _ENDINGS[target]
 

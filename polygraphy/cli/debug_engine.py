@@ -43,11 +43,11 @@ from polygraphy.cli.trt_paths import read_by_trt, written_by_trt
 from polygraphy.codegen.debugging import DebugEngineScript
 from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.trt_model import TrtModel
+from polygraphy.domain.catalog.formats import format_named
 
 __all__ = ["DebugBuildCommand", "DebugPrecisionCommand"]
 
 _SCRIPT = "trt-network-script"
-_PLANS = (".engine", ".plan")
 _PRECISIONS = ("tf32", "fp16", "bf16", "fp8", "int8")
 
 _MODEL: tuple[type[Options], ...] = (
@@ -231,7 +231,7 @@ def _model(values: Values, usage: str) -> str:
 def _run_command(values: Values) -> list[str]:
     """Return a command that runs the engine of an iteration."""
     engine = values[EngineIterationOptions].iter_artifact
-    kind = [] if engine.lower().endswith(_PLANS) else ["--model-type", "engine"]
+    kind = [] if format_named(engine) == "engine" else ["--model-type", "engine"]
     shapes = ModelOptions(input_shapes=values[ModelOptions].input_shapes)
     plugins = argv_of(values[TrtPluginOptions])
     return [

@@ -18,6 +18,7 @@ from polygraphy.cli.options.script import ScriptOptions
 from polygraphy.codegen.comparison import Comparison
 from polygraphy.codegen.models import DiffModelsScript
 from polygraphy.codegen.saved import InspectDiffScript
+from polygraphy.domain.catalog.formats import format_named
 
 __all__ = ["InspectDiffCommand"]
 
@@ -66,7 +67,7 @@ class InspectDiffCommand(Command):
 
 def _are_models(files: ReferenceOptions, usage: str) -> bool:
     """Tell whether the files are ONNX models, by their names."""
-    models = [path for path in (files.reference, files.candidate) if path.lower().endswith(".onnx")]
+    models = [path for path in (files.reference, files.candidate) if format_named(path) == "onnx"]
     if len(models) == 1:
         raise CommandLineError(
             f"{models[0]} is a model, and the other file is not. Compare files of one kind.", usage

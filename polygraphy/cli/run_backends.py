@@ -39,11 +39,12 @@ from polygraphy.codegen.onnx_model import OnnxModel
 from polygraphy.codegen.tf_graph import TfGraph
 from polygraphy.codegen.torch_model import TorchModels
 from polygraphy.codegen.trt_model import TrtModel, TrtNetwork
+from polygraphy.domain.catalog.formats import formats_of
 
 __all__ = ["Backends", "backends_of", "check_model_type", "kind_of_model"]
 
 _ENGINE, _SCRIPT = "engine", "trt-network-script"
-_REMOVED = ("uff", "caffe")
+_REMOVED = formats_of("")
 _RUNS = {
     "onnxrt": ("onnx", *TF_TYPES),
     "onnx": ("onnx", *TF_TYPES),

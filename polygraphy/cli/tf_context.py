@@ -18,10 +18,11 @@ from polygraphy.cli.options.tf import (
 from polygraphy.cli.options.trt_config import TrtConfigOptions
 from polygraphy.cli.options.trt_precision import TrtPrecisionOptions
 from polygraphy.codegen.tf_graph import TfGraph
+from polygraphy.domain.catalog.formats import formats_of
 
 __all__ = ["GRAPH_GROUPS", "SESSION_GROUPS", "TF_TYPES", "graph_of", "opset_of", "session_of"]
 
-TF_TYPES = ("frozen", "keras", "saved-model", "ckpt")
+TF_TYPES = formats_of("tensorflow")
 """Types of models that TensorFlow loads."""
 
 GRAPH_GROUPS: tuple[type[Options], ...] = (TfLoadOptions,)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
+import polygraphy
 from polygraphy.cli.errors import CommandLineError
 from polygraphy.cli.options.model import MODEL_TYPES
+from polygraphy.domain.catalog.formats import FORMATS, format_named
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.model.kinds import kind_of
 from polygraphy.inspect import inspect_model
 from tests.codegen.commands import rendered
 
@@ -75,3 +81,32 @@ def test_only_backends_of_the_command_are_proposed() -> None:
     with pytest.raises(CommandLineError) as refused:
         rendered("check compatibility m.onnx --tf")
     assert "--pluginref" not in str(refused.value)
+
+
+@pytest.mark.parametrize("extension", [".engine", ".plan", ".trt", ".TRT"])
+def test_finding_36_every_command_takes_an_engine_for_one(extension: str) -> None:
+    assert "EngineFromPath" in rendered(f"run m{extension} --trt")
+    assert "save_engine" in rendered(f"convert m.onnx -o m{extension}")
+    debug = rendered(f"debug build m.onnx --until 1 --iter-artifact m{extension}")
+    assert "--model-type" not in debug
+    assert kind_of(f"m{extension}") == "engine" == format_named(f"m{extension}")
+    for words in (f"m{extension} -o x.onnx", f"m.onnx --convert-to onnx -o m{extension}"):
+        with pytest.raises(CommandLineError, match="TensorRT engine"):
+            rendered(f"convert {words}")
+
+
+def test_finding_36_there_is_one_table_of_formats() -> None:
+    """No other module of the package spells the extension of a format as a text of its own."""
+    extensions = {end for each in FORMATS.values() for end in each.extensions}
+    allowed = {"domain/catalog/formats.py"}
+    package = Path(polygraphy.__file__).parent
+    found = set()
+    for path in (*package.glob("cli/**/*.py"), *package.glob("domain/**/*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        tables = [node for node in ast.walk(tree) if isinstance(node, (ast.Dict, ast.Tuple))]
+        for table in tables:
+            elements = table.keys if isinstance(table, ast.Dict) else table.elts
+            texts = {each.value for each in elements if isinstance(each, ast.Constant)}
+            if len(texts & extensions) > 1:
+                found.add(path.relative_to(package).as_posix())
+    assert found <= allowed

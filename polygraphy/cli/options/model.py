@@ -11,6 +11,7 @@ from attrs import frozen
 
 from polygraphy.cli.kinds import Choice, Shapes, Text
 from polygraphy.cli.option import Options, option
+from polygraphy.domain.catalog.formats import FORMATS, format_named
 
 __all__ = [
     "MODEL_TYPES",
@@ -20,30 +21,7 @@ __all__ = [
     "split_symbol",
 ]
 
-MODEL_TYPES = (
-    "frozen",
-    "keras",
-    "saved-model",
-    "ckpt",
-    "onnx",
-    "engine",
-    "uff",
-    "trt-network-script",
-    "caffe",
-)
-_BY_EXTENSION = {
-    ".onnx": "onnx",
-    ".engine": "engine",
-    ".plan": "engine",
-    ".py": "trt-network-script",
-    ".hdf5": "keras",
-    ".h5": "keras",
-    ".keras": "keras",
-    ".graphdef": "frozen",
-    ".pb": "frozen",
-    ".uff": "uff",
-    ".prototxt": "caffe",
-}
+MODEL_TYPES = tuple(FORMATS)
 
 
 @frozen
@@ -78,8 +56,7 @@ def model_type(options: ModelOptions) -> str | None:
     """Return the type of the model, None when nothing tells it."""
     if options.model_type is not None or options.model_file is None:
         return options.model_type
-    lowered = split_symbol(options.model_file)[0].lower()
-    named = next((kind for end, kind in _BY_EXTENSION.items() if lowered.endswith(end)), None)
+    named = format_named(split_symbol(options.model_file)[0])
     if named is None and isdir(options.model_file):  # noqa: PTH112 - Path's refuses long names.
         return _kind_of_folder(Path(options.model_file))
     return named

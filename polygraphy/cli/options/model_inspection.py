@@ -7,6 +7,7 @@ from attrs import frozen
 from polygraphy.cli.kinds import Choice, Choices, Flag, Integer, Text, Texts
 from polygraphy.cli.option import Options, option
 from polygraphy.cli.options.onnx import external_data_folder
+from polygraphy.domain.catalog.formats import FORMATS
 
 __all__ = [
     "ExternalDataOptions",
@@ -37,9 +38,7 @@ class InspectedModelOptions(Options):
     )
     model_type: str | None = option(
         "--model-type",
-        kind=Choice(
-            "frozen", "keras", "saved-model", "ckpt", "onnx", "engine", "trt-network-script"
-        ),
+        kind=Choice(*(name for name, each in FORMATS.items() if each.technology)),
         help="Type of the models; follows from the file extension unless given.",
     )
     display_as: str | None = option(

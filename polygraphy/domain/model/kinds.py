@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
+from polygraphy.domain.catalog.formats import FORMATS, format_named
 from polygraphy.domain.errors import UsageError
 
 __all__ = ["kind_of", "technology_of"]
 
-_BY_EXTENSION = {
-    ".onnx": "onnx",
-    ".engine": "engine",
-    ".plan": "engine",
-    ".trt": "engine",
-    ".py": "trt-network-script",
-    ".pb": "frozen",
-    ".graphdef": "frozen",
-    ".keras": "keras",
-    ".h5": "keras",
-    ".hdf5": "keras",
-}
-_REMOVED = {".uff": "uff", ".prototxt": "caffe"}
-_KINDS = (*dict.fromkeys(_BY_EXTENSION.values()), "saved-model", "ckpt")
-_TECHNOLOGIES = {
-    "onnx": "onnx",
-    "engine": "tensorrt",
-    "trt-network-script": "tensorrt",
-    "frozen": "tensorflow",
-    "keras": "tensorflow",
-    "saved-model": "tensorflow",
-    "ckpt": "tensorflow",
-}
+_KINDS = tuple(name for name, each in FORMATS.items() if each.technology)
 
 
 def kind_of(path: str, model_type: str | None = None) -> str:
@@ -39,14 +18,13 @@ def kind_of(path: str, model_type: str | None = None) -> str:
         UsageError: models of the type are not described.
     """
     if model_type is None:
-        lowered = path.lower().rpartition(":")[0] if ".py:" in path.lower() else path.lower()
-        removed = next((kind for end, kind in _REMOVED.items() if lowered.endswith(end)), None)
-        if removed is not None:
+        kind = format_named(path) or "onnx"
+        if not technology_of(kind):
             raise UsageError(
-                f"{path} is a model of type {removed}, which no TensorRT of today reads.",
+                f"{path} is a model of type {kind}, which no TensorRT of today reads.",
                 hint="Convert it to ONNX with the tools of its framework, and give that.",
             )
-        return next((kind for end, kind in _BY_EXTENSION.items() if lowered.endswith(end)), "onnx")
+        return kind
     if model_type not in _KINDS:
         raise UsageError(
             f"Models of type {model_type!r} cannot be described.",
@@ -56,5 +34,5 @@ def kind_of(path: str, model_type: str | None = None) -> str:
 
 
 def technology_of(kind: str) -> str:
-    """Return what reads models of a type: ``onnx``, ``tensorflow`` or ``tensorrt``."""
-    return _TECHNOLOGIES[kind]
+    """Return what reads models of a type, as `ModelFormat` names it; empty for nothing."""
+    return FORMATS[kind].technology

@@ -1,0 +1,1 @@
+"""What there is, as data: starts without NumPy."""

@@ -1,0 +1,60 @@
+"""The formats of models: what they are called, whose they are, and how their files are named."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = ["FORMATS", "ModelFormat", "extensions_of", "format_named", "formats_of"]
+
+
+@frozen
+class ModelFormat:
+    """One format.
+
+    Attributes:
+        name: what ``--model-type`` calls it.
+        technology: whose it is: ``onnx``, ``tensorflow`` or ``tensorrt``; empty for one that
+            nothing reads any more.
+        extensions: how its files are named; none for models that are folders.
+    """
+
+    name: str
+    technology: str
+    extensions: tuple[str, ...] = ()
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        ModelFormat("frozen", "tensorflow", (".pb", ".graphdef")),
+        ModelFormat("keras", "tensorflow", (".keras", ".h5", ".hdf5")),
+        ModelFormat("saved-model", "tensorflow"),
+        ModelFormat("ckpt", "tensorflow"),
+        ModelFormat("onnx", "onnx", (".onnx",)),
+        ModelFormat("engine", "tensorrt", (".engine", ".plan", ".trt")),
+        ModelFormat("uff", "", (".uff",)),
+        ModelFormat("trt-network-script", "tensorrt", (".py",)),
+        ModelFormat("caffe", "", (".prototxt",)),
+    )
+}
+"""All formats, by name."""
+
+
+def formats_of(*technologies: str) -> tuple[str, ...]:
+    """Return the names of the formats of technologies."""
+    return tuple(each.name for each in FORMATS.values() if each.technology in technologies)
+
+
+def extensions_of(name: str) -> tuple[str, ...]:
+    """Return how files of a format are named."""
+    return FORMATS[name].extensions
+
+
+def format_named(path: str) -> str | None:
+    """Return the format that the extension of a file stands for, in capitals or not; None for an
+    extension that none has. A function of a script may be named, as in ``model.py:load``.
+    """
+    lowered = path.lower()
+    if ".py:" in lowered:
+        lowered = lowered.rpartition(":")[0]
+    return next((each.name for each in FORMATS.values() if lowered.endswith(each.extensions)), None)
