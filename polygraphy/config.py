@@ -71,6 +71,15 @@ INSTALL_CMD: list[str] = os.environ.get("POLYGRAPHY_INSTALL_CMD", "").split() or
 ARRAY_SWAP_THRESHOLD_MB: int = _integer("POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB", -1)
 """Result arrays larger than this many MiB are moved to disk: 0 for all, negative for none."""
 
+EXPANSION_LIMIT_MB: int = _integer("POLYGRAPHY_EXPANSION_LIMIT_MB", 256)
+"""How many MiB may be made of a small file, beside what follows from its size: constants that are
+computed, functions that are inlined (1024 nodes to the MiB), archives that are unpacked. Negative
+for any number.
+"""
+
+TRIAL_TIME_LIMIT_S: int = _integer("POLYGRAPHY_TRIAL_TIME_LIMIT_S", 30)
+"""Seconds that `check lint` gives a model, or a part of one, to be run. Negative for any number."""
+
 USE_TENSORRT_RTX: bool = _is_on("POLYGRAPHY_USE_TENSORRT_RTX")
 """Use TensorRT-RTX where TensorRT is meant."""
 

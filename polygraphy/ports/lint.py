@@ -48,6 +48,7 @@ class ModelTrial(Protocol):
             UsageError: how models are to be run does not exist here.
             BackendError: the model cannot be loaded, or fails; the message is what the backend
                 says about it, in one line.
+            InconclusiveError: it did not end in time.
         """
 
 

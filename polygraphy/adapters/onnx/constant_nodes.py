@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -17,6 +17,7 @@ from polygraphy.adapters.onnx.element_types import (
 )
 from polygraphy.adapters.onnx.elements import elements
 from polygraphy.adapters.onnx.graph import delete_where, used_by
+from polygraphy.adapters.onnx.growth import LIFTED_BY, grown_elements
 from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.weights import byte_size
 from polygraphy.domain.datatype import DataType
@@ -44,6 +45,17 @@ _ARRAY_TYPES = frozenset(
 
 _SHAPES = frozenset({"Shape", "Size"})
 _SMALL = 4096
+_OPERAND = 256
+"""Elements of an operand that says how large a result is: a shape, or a number."""
+_NOT_LARGER = frozenset(
+    {
+        "Abs", "Cast", "Ceil", "Clip", "Compress", "Cos", "CumSum", "Exp", "Flatten", "Floor",
+        "GatherElements", "Identity", "IsNaN", "Log", "Neg", "Not", "ReduceMax", "ReduceMean",
+        "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "ScatterElements", "ScatterND", "Sin",
+        "Size", "Shape", "Slice", "Sqrt", "Squeeze", "Transpose", "Unique", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators whose results have no more elements than the largest operand."""
 
 
 class Settings:
@@ -164,6 +176,63 @@ class ConstantNodes:
                 used.update(name for name in used_by(node) if name in makers)
         return [name for name in makers if name in used]
 
+    def leave_large(
+        self,
+        limit: float,
+        shapes: Mapping[str, Any],
+        compute: Callable[[Sequence[str]], Values | None],
+    ) -> list[str]:
+        """Leave nodes alone that would make too much, and what needs them.
+
+        Args:
+            limit: how many bytes all nodes may make together.
+            shapes: what is known of the shapes of tensors.
+            compute: computes some of the tensors; None where that fails.
+
+        Returns:
+            Messages about the former.
+        """
+        sizes, total = _Sizes(self, shapes, compute), 0.0
+        left: set[str] = set()
+        said = []
+        for index, node in enumerate(self._nodes):
+            if index not in self._foldable or is_constant(node):
+                continue
+            outputs = [name for name in node.output[:] if name]
+            if all(name in self.values for name in outputs):
+                continue
+            needs = not left.isdisjoint(node.input[:])
+            nbytes = 0 if needs else sizes.measure(node)
+            is_large = total + nbytes > limit
+            if not is_large:
+                total += nbytes
+            if needs or is_large:
+                left.update(outputs)
+                self._foldable.discard(index)
+                for name in outputs:
+                    self._made_by.pop(name, None)
+            if is_large:
+                label = node.name or node.output[0]
+                said.append(
+                    f"The {node.op_type} node {label!r} is not folded: with its {nbytes:,.0f}"
+                    f" bytes, the constants would take more than {limit:,.0f}. {LIFTED_BY}"
+                )
+        return said
+
+    def itemsize(self, name: str) -> float:
+        """Return how many bytes an element of a tensor takes, 8 where that is not known."""
+        kind = (self._types[name] or "").partition("(")[2][:-1]
+        entry = DataType.__members__.get(
+            {"float": "FLOAT32", "double": "FLOAT64"}.get(kind, kind.upper())
+        )
+        return float(entry.itemsize) if entry and entry.itemsize else 8.0
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a constant that is at hand; None for another."""
+        if name in self.values:
+            return tuple(self.values[name].shape)
+        return tuple(self.tensors[name].dims) if name in self.tensors else None
+
     def too_large(self, names: Iterable[str], shapes: Mapping[str, Any]) -> list[str]:
         """Return those of some tensors whose values are above the threshold, as far as known."""
         limit = self._settings.size_threshold
@@ -179,11 +248,7 @@ class ConstantNodes:
         shape = shapes.get(name)
         if shape is None or None in shape:
             return None
-        kind = (self._types[name] or "").partition("(")[2][:-1]
-        entry = DataType.__members__.get(
-            {"float": "FLOAT32", "double": "FLOAT64"}.get(kind, kind.upper())
-        )
-        return ceil(prod(shape) * entry.itemsize) if entry else None
+        return ceil(float(prod(shape)) * self.itemsize(name))
 
     def model_of(self, names: Sequence[str]) -> ModelProto:
         """Return a model without inputs that computes some tensors."""
@@ -245,3 +310,61 @@ class ConstantNodes:
             self.tensors[name] = weight  # For the graphs inside.
             add_input(weight)
         return removed
+
+
+class _Sizes:
+    """How large the results of constant nodes are, before they are computed."""
+
+    def __init__(
+        self,
+        nodes: ConstantNodes,
+        shapes: Mapping[str, Any],
+        compute: Callable[[Sequence[str]], Values | None],
+    ) -> None:
+        self._nodes = nodes
+        self._shapes = shapes
+        self._compute = compute
+        self._made: dict[str, float] = {}  # Elements at most.
+
+    def measure(self, node: NodeProto) -> float:
+        """Return how many bytes the results of a node take at most; its operands were measured."""
+        grown = grown_elements(node, self._value, self._shape)
+        nbytes = 0.0
+        for name in filter(None, node.output[:]):
+            shape = self._shape(name)
+            elements = grown
+            if elements is None:
+                elements = self._most(node) if shape is None else prod(shape)
+            self._made[name] = elements
+            nbytes += elements * self._nodes.itemsize(name)
+        return nbytes
+
+    def _most(self, node: NodeProto) -> float:
+        """Return how many elements a node whose shape is not known makes at most: as many as there
+        are pairs of those of its operands, or as they have together.
+        """
+        counts = [self._elements(name) for name in node.input[:] if name]
+        if node.op_type in ("Concat", "Gather", "NonZero"):
+            return sum(counts) * 8  # NonZero: as many for each dimension.
+        return max([1.0, *counts]) if node.op_type in _NOT_LARGER else prod([1.0, *counts])
+
+    def _elements(self, name: str) -> float:
+        shape = self._shape(name)
+        return self._made.get(name, inf) if shape is None else float(prod(shape))
+
+    def _shape(self, name: str) -> tuple[int, ...] | None:
+        known = self._nodes.shape(name)
+        if known is None:
+            stated = self._shapes.get(name)
+            known = None if stated is None or None in stated else tuple(stated)
+        return known
+
+    def _value(self, name: str) -> Any:
+        """Return a small constant, which is computed where it is not at hand."""
+        found = self._nodes.small(name)
+        if found is None and self._made.get(name, inf) <= _OPERAND:
+            computed = self._compute([name])
+            if computed is not None:
+                self._nodes.values.update(computed)
+                found = computed.get(name)
+        return found

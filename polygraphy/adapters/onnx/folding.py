@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from copy import copy as copied
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -15,6 +16,7 @@ from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.element_types import GraphTypes, TypeInference, graphs_of
 from polygraphy.adapters.onnx.graph import clean_model, sort
 from polygraphy.adapters.onnx.ownership import own_model
+from polygraphy.adapters.onnx.growth import limit_bytes, model_bytes
 from polygraphy.adapters.onnx.shape_values import Elements, shape_values
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.value_infos import shape_of
@@ -93,6 +95,8 @@ class FoldConstants(BaseLoader):
         self._has_changed = True  # Whether the model is another than when its shapes were inferred.
         self._may_go_on = False  # Whether a pass made something known that shapes do not tell.
         self._error_ok = error_ok is not False
+        self._limit = float("inf")  # Bytes that constants may come to take.
+        self._said: set[str] = set()  # What was logged in an earlier pass.
         self._symbolic = allow_onnxruntime_shape_inference is not False
 
     def call_impl(self) -> ModelProto:
@@ -130,6 +134,8 @@ class FoldConstants(BaseLoader):
         shapes: Shapes = {}
         static: dict[str, Any] = {}
         self._has_changed = True
+        self._said.clear()
+        self._limit = limit_bytes(model_bytes(model))
         for index in range(last):
             if self._has_changed:
                 shapes = self._shapes(model)
@@ -192,6 +198,10 @@ class FoldConstants(BaseLoader):
 
     def _evaluated(self, nodes: ConstantNodes, shapes: Mapping[str, Any]) -> list[str]:
         """Find out the values of the tensors that are to be replaced, and return their names."""
+        for message in nodes.leave_large(self._limit, shapes, partial(self._tried, nodes)):
+            if message not in self._said:
+                self._said.add(message)
+                G_LOGGER.warning(message)
         while True:
             names = nodes.wanted()
             if large := nodes.too_large(names, shapes):
@@ -209,6 +219,14 @@ class FoldConstants(BaseLoader):
                 if self._partitioning == "basic":
                     kept = set(nodes.wanted())
                     return [name for name in names if name in kept and nodes.is_at_hand(name)]
+
+    def _tried(self, nodes: ConstantNodes, names: Sequence[str]) -> dict[str, Any] | None:
+        """Compute tensors; None where that fails."""
+        try:
+            return resolve(ConstantEvaluator).evaluate(nodes.model_of(names), names)
+        except PolygraphyException as error:
+            G_LOGGER.verbose(f"{', '.join(names)} cannot be computed: {error}")
+            return None
 
     def _computed(
         self, nodes: ConstantNodes, names: Sequence[str]

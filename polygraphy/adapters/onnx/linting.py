@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.common.omitted import leaves_out_results
 from polygraphy.adapters.onnx.arrays import WeightArrays
+from polygraphy.adapters.onnx.growth import check_expansion
+from polygraphy.adapters.onnx.large_nodes import large_nodes
 from polygraphy.adapters.onnx.mapped import load_structure
 from polygraphy.adapters.onnx.node_checks import NodeChecks
 from polygraphy.adapters.onnx.node_trials import NodeTrials, is_wide
 from polygraphy.adapters.onnx.reading import described
-from polygraphy.domain.errors import BackendError, MissingDependencyError
+from polygraphy.domain.errors import (
+    BackendError,
+    InconclusiveError,
+    MissingDependencyError,
+    ModelError,
+)
 from polygraphy.domain.lint import EXCEPTION, INFO, WARNING, Findings, LintEntry, Source
 from polygraphy.domain.lint_rules import labels_of
 from polygraphy.domain.model import Detail, ModelSource
@@ -50,6 +57,11 @@ class OnnxModelLinter:
         entries = list(NodeChecks(model).entries(labels))
         if trial is None or feed is None or not labels:
             return Findings(tuple(labels), tuple(entries))
+        try:
+            check_expansion(model)
+        except ModelError as error:
+            entries.append(LintEntry(EXCEPTION, Source.CHECKER, str(error)))
+            return Findings(tuple(labels), tuple(entries))
         suspected = {label for entry in entries for label in entry.nodes}
         suspects = {index for index, label in enumerate(labels) if label in suspected}
         trying = _Trying(model, source, feed, trial, suspects)
@@ -86,6 +98,7 @@ class _Trying:
     def entries(self, labels: Sequence[str]) -> Iterator[LintEntry]:
         """Yield what is raised, of the nodes that fail by themselves."""
         error = None
+        large = large_nodes(self._model, self._feed)
         size = Path(self._source.path).stat().st_size
         if size > _LIMIT:
             message = f"The file has {size} bytes: above 2 GiB it cannot be loaded by others."
@@ -96,6 +109,10 @@ class _Trying:
             for index in crashing:
                 op = self._model.graph.node[index].op_type
                 yield LintEntry(EXCEPTION, Source.RUNTIME, message, (labels[index],), op)
+        elif large:
+            for index, message in large.items():
+                op = self._model.graph.node[index].op_type
+                yield LintEntry(WARNING, Source.RUNTIME, message, (labels[index],), op)
         elif wide := self._indices(is_wide):
             for index in wide:
                 node = self._model.graph.node[index]
@@ -105,12 +122,17 @@ class _Trying:
             message = f"Its {len(labels)} nodes were tried in stretches, not all of them at once."
             yield LintEntry(INFO, Source.RUNTIME, message)
         elif self._source.external_data_dir is None:
-            error = self._whole()
+            try:
+                error = self._whole()
+            except InconclusiveError as error:
+                yield LintEntry(WARNING, Source.RUNTIME, f"The model was not tried: {error}")
+                self.skipped = list(labels)
+                return
             if error is None:
                 self.ran = frozenset(labels)
                 return
         arrays = WeightArrays(self._source.path, self._source.external_data_dir)
-        trials = NodeTrials(self._model, arrays, self._feed, self._trial, self._suspects)
+        trials = NodeTrials(self._model, arrays, self._feed, self._trial, self._suspects, large)
         trials.run()
         yield from self._told(trials, labels)
         if error is not None and (not trials.failures or _IR_VERSION in error):

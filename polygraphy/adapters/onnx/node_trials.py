@@ -18,7 +18,7 @@ from polygraphy.adapters.common.omitted import with_all_results
 from polygraphy.adapters.onnx.arrays import WeightArrays
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.weights import SMALL, byte_size
-from polygraphy.domain.errors import BackendError, MissingDependencyError
+from polygraphy.domain.errors import BackendError, InconclusiveError, MissingDependencyError
 from polygraphy.ports.lint import ModelTrial, TrialValue
 
 if TYPE_CHECKING:
@@ -65,10 +65,12 @@ class NodeTrials:
         feed: Mapping[str, Any],
         trial: ModelTrial,
         suspects: Collection[int] = (),
+        large: Collection[int] = (),
     ) -> None:
         """Take a model, what gives its weights, input data, who tries, and the indices of nodes
-        that may well fail.
+        that may well fail, and of those that would make too much to be tried.
         """
+        self._large = frozenset(large)
         self._suspects = frozenset(suspects)
         self._model = model
         self._nodes = list(model.graph.node)
@@ -113,7 +115,8 @@ class NodeTrials:
 
     def _is_runnable(self, index: int) -> bool:
         """Tell whether what a node needs is there, or computed by nodes that may be there."""
-        if self._lost.isdisjoint(self._reads[index]) and not is_wide(self._nodes[index]):
+        is_large = index in self._large or is_wide(self._nodes[index])
+        if self._lost.isdisjoint(self._reads[index]) and not is_large:
             return True
         if index not in self.failures and index not in self.skipped:
             self.skipped[index] = None
@@ -149,7 +152,7 @@ class NodeTrials:
             results = self._trial.run(with_all_results(made).SerializeToString(), feed, wanted)
         except MissingDependencyError:
             raise
-        except BackendError as error:
+        except (BackendError, InconclusiveError) as error:
             return str(error)
         self._values.update(results)
         return None

@@ -208,7 +208,7 @@ def _concat(call: _Call) -> Elements | None:
             values += made.values
             types.add(made.elem_type)
         elif made is None and shape is not None and len(shape) == 1 and shape[0] is not None:
-            values += [None] * shape[0]
+            values += [None] * min(shape[0], _LONGEST + 1)
         else:
             return None
         if len(values) > _LONGEST:

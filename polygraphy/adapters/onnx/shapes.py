@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph import sort
+from polygraphy.adapters.onnx.growth import check_expansion, has_long_vectors
 from polygraphy.adapters.onnx.model import OnnxFromPath
 from polygraphy.adapters.onnx.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx.shape_proofs import (
@@ -135,9 +136,14 @@ def _inferred(model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool) -> 
     problem: ModelError | None = None
     model = without_ambiguous_names(model)
     try:
-        made = _inferred_by_onnx(model, strict=not error_ok)
+        check_expansion(model)
     except ModelError as error:
-        problem = error
+        problem, allow_onnxruntime = error, False
+    else:
+        try:
+            made = _inferred_by_onnx(model, strict=not error_ok)
+        except ModelError as error:
+            problem = error
     if allow_onnxruntime and (made is None or not _knows_all(made.graph)):
         try:
             return _with_symbolic(model, made)
@@ -176,6 +182,7 @@ def _is_known(value: ValueInfoProto) -> bool:
 
 
 def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
+    check_expansion(model)
     try:
         inferred: ModelProto = onnx_shapes.infer_shapes(
             model, strict_mode=strict, data_prop=not _has_endless_vectors(model)
@@ -195,6 +202,9 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
 def _inferred_symbolically(model: ModelProto) -> ModelProto:
     """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
     inference = resolve(ShapeInference)
+    check_expansion(model)
+    if has_long_vectors(model):
+        raise ModelError("The model computes longer lists than any shape is.")
     ordered: ModelProto = onnx.ModelProto()
     ordered.CopyFrom(model)
     sort(ordered.graph)
@@ -239,7 +249,9 @@ def _has_endless_vectors(model: ModelProto) -> bool:
     """Tell whether a constant claims to be a vector of more elements than any shape has dimensions:
     the package would make a dimension of each, whether they are there or not.
     """
-    return any(len(tensor.dims) == 1 and tensor.dims[0] > _ENDLESS for tensor in all_tensors(model))
+    if any(len(tensor.dims) == 1 and tensor.dims[0] > _ENDLESS for tensor in all_tensors(model)):
+        return True
+    return has_long_vectors(model)
 
 
 def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:

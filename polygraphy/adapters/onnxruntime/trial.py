@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from threading import Event, Timer
+from typing import Any, TypeVar
 
 import numpy as np
 from attrs import frozen
 
-from polygraphy import mod
+from polygraphy import config, mod
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.session import (
     Provider,
@@ -20,13 +21,14 @@ from polygraphy.adapters.onnxruntime.session import (
     terminable,
 )
 from polygraphy.domain.datatype import DataType, DataTypeEntry
-from polygraphy.domain.errors import BackendError, MissingDependencyError
+from polygraphy.domain.errors import BackendError, InconclusiveError, MissingDependencyError
 
 __all__ = ["OnnxrtTrial"]
 
 onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 
 _TYPES = OnnxrtDataTypes()
+T = TypeVar("T")
 
 
 @frozen
@@ -60,7 +62,8 @@ class OnnxrtTrial:
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> dict[str, OnnxrtValue]:
         """Load a model and run it; MissingDependencyError without ONNX Runtime, UnknownNameError
-        for a provider that does not exist, BackendError when the model cannot be loaded or fails.
+        for a provider that does not exist, BackendError when the model cannot be loaded or fails,
+        InconclusiveError when it does not end.
         """
         if not onnxrt.is_installed():
             raise MissingDependencyError(
@@ -78,14 +81,49 @@ class OnnxrtTrial:
         if any(map(_is_text, given.values())):  # It makes no values of its own of those.
             arrays = {name: _array(value) for name, value in given.items()}
             with _told():
-                results = terminable(lambda options: session.run(list(outputs), arrays, options))
+                results = _limited(lambda options: session.run(list(outputs), arrays, options))
         else:
             values = {name: _native(value) for name, value in given.items()}
             with _told():
-                results = terminable(
+                results = _limited(
                     lambda options: session.run_with_ort_values(list(outputs), values, options)
                 )
         return {name: _described(raw) for name, raw in zip(outputs, results)}
+
+
+def _limited(call: Callable[[Any], T]) -> T:
+    """Make a call that runs a session, and end it when its time is up.
+
+    Raises:
+        InconclusiveError: it is.
+    """
+    limit = config.TRIAL_TIME_LIMIT_S
+    if limit < 0:
+        return terminable(call)
+    is_over = Event()
+
+    def timed(options: Any) -> T:
+        def end() -> None:
+            is_over.set()
+            options.terminate = True
+
+        timer = Timer(limit, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            return call(options)
+        finally:
+            timer.cancel()
+
+    try:
+        return terminable(timed)
+    except Exception as error:
+        if is_over.is_set():
+            raise InconclusiveError(
+                f"It did not end within {limit} seconds.",
+                hint="Set POLYGRAPHY_TRIAL_TIME_LIMIT_S to a larger number, or to -1 for no limit.",
+            ) from error
+        raise
 
 
 _NOISE = (
@@ -105,6 +143,8 @@ def _told() -> Iterator[None]:
     """Turn whatever ONNX Runtime raises into a BackendError with the point of its message."""
     try:
         yield
+    except InconclusiveError:
+        raise
     except Exception as error:  # It raises its own classes, RuntimeError and ValueError.
         text = " ".join(str(error).split())
         for noise in _NOISE:

@@ -1,0 +1,204 @@
+"""Findings 12 and 13: a small model cannot take all memory or time, and the message says what the
+limit is and what lifts it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy import config
+from polygraphy.adapters.onnx.growth import expanded_nodes
+from polygraphy.backend.onnx import fold_constants, infer_shapes
+from polygraphy.domain.errors import ModelError
+
+LIFTED_BY = "POLYGRAPHY_EXPANSION_LIMIT_MB"
+_MEMORY = 3 << 30
+_STANDARD = helper.make_opsetid("", 17)
+_OWN = helper.make_opsetid("own", 1)
+
+
+def weight(name: str, value: object) -> TensorProto:
+    return numpy_helper.from_array(np.array(value, np.int64), name)
+
+
+def made(
+    nodes: list[onnx.NodeProto],
+    weights: dict[str, object],
+    functions: tuple[onnx.FunctionProto, ...] = (),
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)],
+        [weight(name, value) for name, value in weights.items()],
+    )
+    graph.output[0].type.Clear()
+    return helper.make_model(
+        graph, ir_version=8, opset_imports=[_STANDARD, _OWN], functions=list(functions)
+    )
+
+
+def doubling(op: str = "Concat", domain: str = "") -> list[onnx.NodeProto]:
+    nodes = [
+        helper.make_node(op, [f"k{i}"] * (1 if domain else 2), [f"k{i + 1}"], domain=domain)
+        for i in range(40)
+    ]
+    for node in nodes:
+        if not domain:
+            node.attribute.append(helper.make_attribute("axis", 0))
+    return [*nodes, helper.make_node("Identity", ["k40"], ["y"])]
+
+
+def function(name: str, nodes: list[onnx.NodeProto]) -> onnx.FunctionProto:
+    return helper.make_function("own", name, ["a"], ["b"], nodes, [_STANDARD, _OWN])
+
+
+def concat() -> onnx.ModelProto:
+    return made(doubling(), {"k0": [1, 2, 3, 4]})
+
+
+def concat_of_shapes() -> onnx.ModelProto:
+    return made([helper.make_node("Shape", ["x"], ["k0"]), *doubling()], {})
+
+
+def concat_in_functions() -> onnx.ModelProto:
+    body = helper.make_node("Concat", ["a", "a"], ["b"], axis=0)
+    return made(doubling("Twice", "own"), {"k0": [1, 2]}, (function("Twice", [body]),))
+
+
+def counted() -> onnx.ModelProto:
+    node = helper.make_node("Range", ["a", "b", "c"], ["y"])
+    return made([node], {"a": 0, "b": 2**40, "c": 1})
+
+
+def counted_to_what_is_computed() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Cast", ["b"], ["f"], to=TensorProto.DOUBLE),
+        helper.make_node("Mul", ["f", "f"], ["g"]),
+        helper.make_node("Cast", ["g"], ["h"], to=TensorProto.INT64),
+        helper.make_node("Range", ["a", "h", "c"], ["r"]),
+        helper.make_node("ReduceSum", ["r"], ["y"]),
+    ]
+    return made(nodes, {"a": 0, "b": 2**20, "c": 1})
+
+
+def filled() -> onnx.ModelProto:
+    return made([helper.make_node("ConstantOfShape", ["a"], ["y"])], {"a": [2**20, 2**20]})
+
+
+def expanded() -> onnx.ModelProto:
+    return made([helper.make_node("Expand", ["k", "a"], ["y"])], {"k": [1], "a": [2**40]})
+
+
+def tiled() -> onnx.ModelProto:
+    return made([helper.make_node("Tile", ["k", "a"], ["y"])], {"k": [1, 2], "a": [2**36]})
+
+
+def squared() -> onnx.ModelProto:
+    nodes = []
+    for i in range(6):
+        nodes += [
+            helper.make_node("Reshape", [f"k{i}", "column"], [f"c{i}"]),
+            helper.make_node("Reshape", [f"k{i}", "row"], [f"r{i}"]),
+            helper.make_node("Add", [f"c{i}", f"r{i}"], [f"s{i}"]),
+            helper.make_node("Reshape", [f"s{i}", "flat"], [f"k{i + 1}"]),
+        ]
+    weights = {"k0": [1, 2, 3, 4], "column": [-1, 1], "row": [1, -1], "flat": [-1]}
+    return made([*nodes, helper.make_node("Identity", ["k6"], ["y"])], weights)
+
+
+def nested_functions() -> onnx.ModelProto:
+    functions = [function("f0", [helper.make_node("Neg", ["a"], ["b"])])]
+    for i in range(1, 28):
+        calls = [
+            helper.make_node(f"f{i - 1}", [one], [other], domain="own")
+            for one, other in (("a", "c"), ("c", "b"))
+        ]
+        functions.append(function(f"f{i}", calls))
+    return made([helper.make_node("f27", ["x"], ["y"], domain="own")], {}, tuple(functions))
+
+
+def endless() -> onnx.ModelProto:
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Neg", ["s"], ["t"])],
+        "body",
+        [value("i", 7, []), value("c", 9, []), value("s", 1, [2])],
+        [value("d", 9, []), value("t", 1, [2])],
+    )
+    return made([helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)], {"n": 2**62})
+
+
+BOMBS = (
+    concat, concat_of_shapes, concat_in_functions, counted, counted_to_what_is_computed, filled,
+    expanded, tiled, squared, nested_functions, endless,
+)  # fmt: skip
+COMMANDS = ("inspect model --stats", "surgeon sanitize --fold-constants -o {out}")
+    "inspect model --stats",
+    "inspect outputs",
+    "surgeon sanitize --fold-constants -o {out}",
+)
+PROGRAM = "import sys; from polygraphy.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+def limited() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is limited there")
+@pytest.mark.parametrize("command", [*COMMANDS, "check lint"])
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_findings_12_and_13_a_small_model_takes_little(
+    bomb: Callable[[], onnx.ModelProto], command: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(bomb(), path)
+    words = command.format(out=tmp_path / "o.onnx").split()
+    limits = {"POLYGRAPHY_EXPANSION_LIMIT_MB": "16", "POLYGRAPHY_TRIAL_TIME_LIMIT_S": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words, str(path)],
+        capture_output=True, text=True, timeout=120, preexec_fn=limited, check=False,
+        env={**os.environ, **limits, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert done.returncode in (0, 1, 3), said
+    assert "Traceback" not in said and "ut of memory" not in said
+    if (command.startswith("surgeon") and bomb in (concat, counted, filled)) or (
+        bomb is nested_functions
+    ):
+        assert LIFTED_BY in said
+    if command == "check lint" and bomb is endless:
+        assert "did not end within 2 seconds" in said and "POLYGRAPHY_TRIAL_TIME_LIMIT_S" in said
+
+
+def test_finding_12_the_limit_is_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made([helper.make_node("ConstantOfShape", ["a"], ["y"])], {"a": [1 << 19]})
+    monkeypatch.setattr(config, "EXPANSION_LIMIT_MB", 1)
+    assert [node.op_type for node in fold_constants(model, copy=True).graph.node] != []
+    monkeypatch.setattr(config, "EXPANSION_LIMIT_MB", -1)
+    assert [node.op_type for node in fold_constants(model, copy=True).graph.node] == []
+
+
+def test_finding_13_expanded_nodes_are_counted() -> None:
+    assert expanded_nodes(nested_functions()) == 2**27
+    model = nested_functions()
+    with pytest.raises(ModelError, match=r"134,217,728 nodes.*more than 262,144"):
+        infer_shapes(model, error_ok=False)
+    call = helper.make_node("f", ["a"], ["b"], domain="own")
+    with pytest.raises(ModelError, match="calls itself"):
+        expanded_nodes(made([], {}, (function("f", [call]),)))
+    twice = function("f", [helper.make_node("Neg", ["a"], ["b"])])
+    with pytest.raises(ModelError, match="two functions 'f'"):
+        expanded_nodes(made([], {}, (twice, twice)))
