@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any
+
+from attrs import evolve
 
 from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
@@ -22,6 +25,7 @@ from polygraphy.domain.lint_rules import graph_findings
 from polygraphy.domain.loading import ONLY_FIRST, has_more
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
+from polygraphy.domain.shapes import format_shape, is_dynamic_dim
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.console import Console
@@ -90,26 +94,129 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     linter = resolve(ModelLinter, "onnx")
     feed = None
     if not source.ignore_external_data:
-        feed = _feed(source.path, model.graph, data_loader, more)
+        feed = _feed(source.path, _inputs(model.graph), data_loader, more)
     try:
         findings = linter.lint(source, feed, trial)
+        if data_loader is None and feed is not None:
+            findings = _with_other_lengths(source, model.graph, trial, findings)
     except MissingDependencyError as error:
         more.append(LintEntry(INFO, Source.RUNTIME, str(error)))
         findings = linter.lint(source, None, None)
     return LintReport.of(findings, more)
 
 
-def _feed(
-    path: str, graph: Graph, data_loader: Any, more: list[LintEntry]
-) -> Mapping[str, Any] | None:
-    """Return input data for the graph of a model; None, with an entry that says why, where there
-    are none.
+_LENGTHS = (2, 16, 64, 256, 512)
+"""What dynamic dimensions are tried with when a model fails where they are 1."""
+_MOST_ELEMENTS = 1 << 22
+"""Of all inputs together, which are our choice."""
+_MOST_INPUTS = 4
+
+
+def _with_other_lengths(
+    source: ModelSource, graph: Graph, trial: ModelTrial, findings: Findings
+) -> Findings:
+    """Return findings about a model that failed with data whose dynamic dimensions are 1, which it
+    may not be made for: those with the lengths with which the fewest nodes fail.
     """
+    best, failures = findings, _failures(findings)
+    for length in _LENGTHS:
+        for chosen in _choices(_inputs(graph)):
+            if not failures:
+                return best
+            inputs = _with_length(_inputs(graph), length, chosen)
+            if inputs is None:
+                continue
+            feed = _feed(source.path, inputs, None, [])
+            if feed is None:
+                continue
+            found = resolve(ModelLinter, "onnx").lint(source, feed, trial)
+            if _failures(found) < failures:
+                shapes = ", ".join(
+                    f"{name}:{format_shape(meta.shape)}"
+                    for name, meta in inputs.items()
+                    if meta.shape is not None
+                )
+                message = (
+                    f"The model was tried with {shapes}. It fails where dynamic dimensions are 1;"
+                    " --input-shapes chooses others."
+                )
+                entry = LintEntry(INFO, Source.RUNTIME, message)
+                best, failures = evolve(found, entries=(*found.entries, entry)), _failures(found)
+    return best
+
+
+def _failures(findings: Findings) -> int:
+    """Return how many nodes, or the model as a whole, failed when they were run."""
+    failed = [
+        entry
+        for entry in findings.entries
+        if entry.level == EXCEPTION and entry.source == Source.RUNTIME
+    ]
+    return len(failed) and len(failed) + len(findings.skipped)
+
+
+def _inputs(graph: Graph) -> TensorMetadata:
     metadata = TensorMetadata()
     for tensor in graph.inputs:
         if tensor.dtype is None or "(" in tensor.dtype:
             continue  # There are no data for what is no tensor.
         metadata.add(tensor.name, tensor.dtype, tensor.shape)
+    return metadata
+
+
+def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
+    """Yield which dimensions of inputs may be longer than 1, by name and axis: all but batches,
+    those of one input alone where there are several, and all.
+    """
+    dynamic = [
+        (name, axis, dim)
+        for name, meta in inputs.items()
+        for axis, dim in enumerate(meta.shape or ())
+        if is_dynamic_dim(dim)
+    ]
+    batches = {dim for _, axis, dim in dynamic if axis == 0}
+    others = [
+        (name, axis)
+        for name, axis, dim in dynamic
+        if axis and not (isinstance(dim, str) and dim in batches)
+    ]
+    names = dict.fromkeys(name for name, _ in others)
+    yield frozenset(others)
+    if len(names) > 1:
+        for name in list(names)[:_MOST_INPUTS]:
+            yield frozenset(place for place in others if place[0] == name)
+    yield frozenset((name, axis) for name, axis, _ in dynamic)
+
+
+def _with_length(
+    inputs: TensorMetadata, length: int, chosen: Collection[tuple[str, int]]
+) -> TensorMetadata | None:
+    """Return the inputs with numbers for dynamic dimensions: the length for the chosen ones, 1 for
+    the others. None where none is chosen, or the inputs would be too large.
+    """
+    made, elements = TensorMetadata(), 0
+    for name, meta in inputs.items():
+        dims: list[int] | None = None
+        if meta.shape is not None:
+            dims = [
+                (
+                    dim
+                    if isinstance(dim, int) and dim >= 0
+                    else length if (name, axis) in chosen else 1
+                )
+                for axis, dim in enumerate(meta.shape)
+            ]
+            elements += prod(dims)
+        made.add(name, meta.dtype, dims)
+    return made if chosen and elements <= _MOST_ELEMENTS else None
+
+
+def _feed(
+    path: str, metadata: TensorMetadata, data_loader: Any, more: list[LintEntry]
+) -> Mapping[str, Any] | None:
+    """Return data for the inputs of a model; None, with an entry that says why, where there are
+    none.
+    """
     loader = DataLoader() if data_loader is None else data_loader
     describe_model(loader, metadata, partial(resolve(FactFinder).find, path))
     if not metadata:

@@ -125,14 +125,17 @@ class LintReport:
 
 
 def _judged(entry: LintEntry, findings: Findings) -> LintEntry:
-    """Return a finding as a warning where the node that it is about works all the same."""
-    by_rule = entry.source in (Source.CHECKER, Source.SHAPES)
-    if (
-        entry.level == EXCEPTION
-        and by_rule
-        and entry.nodes
-        and findings.ran.issuperset(entry.nodes)
-    ):
+    """Return a finding as a warning where the node that it is about works all the same; what is
+    wrong with the graph, such as two nodes of one name, where the whole model does.
+    """
+    if entry.source == Source.GRAPH:
+        works = findings.ran.issuperset(findings.nodes) and not any(
+            each.level == EXCEPTION and each.source == Source.RUNTIME for each in findings.entries
+        )
+    else:
+        by_rule = entry.source in (Source.CHECKER, Source.SHAPES)
+        works = by_rule and findings.ran.issuperset(entry.nodes)
+    if entry.level == EXCEPTION and entry.nodes and works:
         return LintEntry(WARNING, entry.source, entry.message, entry.nodes, entry.op)
     return entry
 

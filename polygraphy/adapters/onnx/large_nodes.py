@@ -68,7 +68,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
             continue
         grown = grown_elements(node, value, shapes.get)
         sizes = [shapes.get(name) for name in node.output if name]
-        counts = [prod(shape) for shape in sizes if shape is not None and None not in shape]
+        counts = [prod(s) for s in sizes if s and all(isinstance(dim, int) for dim in s)]
         nbytes = _ITEMSIZE * max([grown or 0, *counts])
         if nbytes > limit:
             found[index] = (

@@ -145,10 +145,6 @@ BOMBS = (
     expanded, tiled, squared, nested_functions, endless,
 )  # fmt: skip
 COMMANDS = ("inspect model --stats", "surgeon sanitize --fold-constants -o {out}")
-    "inspect model --stats",
-    "inspect outputs",
-    "surgeon sanitize --fold-constants -o {out}",
-)
 PROGRAM = "import sys; from polygraphy.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,6 +17,7 @@ from polygraphy.adapters.onnx.arrays import WeightArrays
 from polygraphy.adapters.onnx.linting import OnnxModelLinter
 from polygraphy.adapters.onnx.node_trials import NodeTrials
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
+from polygraphy.application.linting import lint
 from polygraphy.domain.lint import EXCEPTION, WARNING, Findings, Source
 from polygraphy.domain.model import ModelSource
 from tests.support import models
@@ -237,3 +239,53 @@ def test_sound_models(tmp_path: Path, make: Any) -> None:
         for value in model.graph.input
     }
     assert linted(tmp_path, model, feed).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("m (float[N,T] x) => (float[N,U] y) <int64[4] p = {0,3,0,3}> {"
+         " y = Pad<mode=\"reflect\">(x, p) }", "x:(1, 16)"),
+        ("m (float[N,T] x, float[2,K,3] s) => (float[] y) <int64[2] p = {0,40}, int64[3] q = {2,1,3}>"
+         " { a = Reshape(s, q) r = Flatten<axis=0>(x) f = Squeeze(r) y = Pad<mode=\"reflect\">(f, p) }",
+         "x:(1, 64), s:(2, 1, 3)"),
+    ],
+)  # fmt: skip
+def test_finding_42_a_model_is_tried_with_longer_data_before_it_is_blamed(
+    text: str, shapes: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.onnx"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    report = lint(ModelSource(str(path)), OnnxrtTrial())
+    assert report.passed, report.entries
+    assert any(f"tried with {shapes}. It fails where" in entry.message for entry in report.entries)
+
+
+def test_finding_42_a_model_that_fails_at_every_length_is_blamed(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    text = "m (float[N,T] x) => (float[N,U] y) <int64[2] s = {7,11}> { y = Reshape(x, s) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), path)
+    assert not lint(ModelSource(str(path)), OnnxrtTrial()).passed
+
+
+def test_finding_42_node_names_that_onnxruntime_accepts_twice_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    text = "m (float[2] x) => (float[2] y) { a = Neg(x) b = Abs(a) y = Exp(b) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    for node in model.graph.node:
+        node.name = "same"
+    onnx.save(model, path)
+    report = lint(ModelSource(str(path)), OnnxrtTrial())
+    [entry] = [entry for entry in report.entries if "Duplicate node name" in entry.message]
+    try:
+        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    except Exception:
+        assert entry.level == "exception"
+    else:
+        assert entry.level == "warning" and report.passed
+    # Where nothing was run, nobody knows.
+    source = ModelSource(str(path), ignore_external_data=True)
+    assert not lint(source, OnnxrtTrial()).passed
