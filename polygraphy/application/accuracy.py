@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -284,10 +284,15 @@ def _restricted(run: Run, names: Container[str]) -> Run:
     name, outputs = run
     if outputs is None:
         return run
-    kept = {output: array for output, array in outputs.items() if output in names}
-    return name, IterationResult(
-        kept, outputs.runtime, outputs.runner_name, facts=outputs.facts, part=outputs.part
+    kept = IterationResult(
+        {output: array for output, array in outputs.items() if output in names},
+        outputs.runtime,
+        outputs.runner_name,
+        facts=outputs.facts,
+        part=outputs.part,
     )
+    kept.unmarked = outputs.unmarked
+    return name, kept
 
 
 def _left_out(run: Run, shared: Run) -> list[str]:
@@ -348,21 +353,11 @@ def _compared(
     if outputs0 is None or outputs1 is None:
         results: Mapping[str, Any] = _ended_early(name0, outputs0, name1, outputs1, iteration)
     else:
-        results = _comparing(function)(outputs0, outputs1)
-        if not isinstance(results, Mapping):
-            raise UsageError(
-                f"The comparison function {_label(function)} answers with a"
-                f" {type(results).__name__}, not with one verdict per output.",
-                hint="Return {'output_name': verdict, ...}.",
-            )
-        results = {
-            name: (
-                answer
-                if isinstance(answer, CompareResult)
-                else verdict_of(answer, _label(function), name)
-            )
-            for name, answer in results.items()
-        }
+        results = _answers(function, outputs0, outputs1)
+        if shared := outputs0.unmarked.keys() & outputs1.unmarked.keys():
+            outputs0, outputs1 = _with_unmarked(outputs0, shared), _with_unmarked(outputs1, shared)
+            unmarked = _answers(function, _only(outputs0, shared), _only(outputs1, shared))
+            results = {**results, **{name: each for name, each in unmarked.items() if not each}}
     empty = IterationResult()
     return PairResult(
         (name0, name1),
@@ -372,6 +367,40 @@ def _compared(
         (empty if outputs0 is None else outputs0, empty if outputs1 is None else outputs1),
         is_judged,
     )
+
+
+def _answers(
+    function: Any, outputs0: IterationResult, outputs1: IterationResult
+) -> dict[str, CompareResult]:
+    """Return what a comparison function answers, each answer as a verdict."""
+    results = _comparing(function)(outputs0, outputs1)
+    if not isinstance(results, Mapping):
+        raise UsageError(
+            f"The comparison function {_label(function)} answers with a"
+            f" {type(results).__name__}, not with one verdict per output.",
+            hint="Return {'output_name': verdict, ...}.",
+        )
+    return {
+        name: (
+            answer
+            if isinstance(answer, CompareResult)
+            else verdict_of(answer, _label(function), name)
+        )
+        for name, answer in results.items()
+    }
+
+
+def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
+    """Return an iteration with outputs of the model that were not chosen."""
+    own = {name: array for name, array in outputs.unmarked.items() if name in names}
+    return IterationResult(
+        {**outputs, **own}, outputs.runtime, outputs.runner_name, facts=outputs.facts
+    )
+
+
+def _only(outputs: IterationResult, names: Collection[str]) -> IterationResult:
+    kept = {name: array for name, array in outputs.items() if name in names}
+    return IterationResult(kept, outputs.runtime, outputs.runner_name, facts=outputs.facts)
 
 
 def _ended_early(

@@ -124,6 +124,7 @@ class Comparator:
         memory_budget: int | None = None,
         save_inputs_path: str | None = None,
         save_input_blob_path: str | None = None,
+        unmarked: bool | None = None,
     ) -> Iterator[RunResults]:
         """Run an ONNX model with every tensor as an output, as many layers at a time as fit into
         memory. Every layer is loaded and computed once, however small the budget is.
@@ -139,6 +140,10 @@ class Comparator:
                 weights of the model do; a quarter of the free memory unless given.
             save_inputs_path: as of `run`.
             save_input_blob_path: as of `run`.
+            unmarked: whether every runner also runs the model as it is, once per iteration and as a
+                whole, and the model's own outputs come from there, which is so unless this is
+                False. Marking a tensor as an output keeps backends from some rewrites, and hides
+                their faults.
 
         Returns:
             An iterator of results. Where the model does not fit at once, the results of an
@@ -160,6 +165,7 @@ class Comparator:
             data() if callable(data) else data,
             exclude_outputs=exclude_outputs or (),
             memory_budget=memory_budget,
+            unmarked=unmarked is not False,
             save_inputs_path=save_inputs_path,
             save_input_blob_path=save_input_blob_path,
         )

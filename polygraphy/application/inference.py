@@ -51,7 +51,10 @@ class _Seat:
         if measured is not None:
             self.device_times.append(measured)
         kept = {name: self.keep(array) for name, array in outputs.items()}
-        return IterationResult(kept, runtime, self.runner.name, facts=self.facts)
+        made = IterationResult(kept, runtime, self.runner.name, facts=self.facts)
+        unmarked = getattr(outputs, "unmarked", {})
+        made.unmarked = {name: self.keep(array) for name, array in unmarked.items()}
+        return made
 
     def warmed_up(self) -> None:
         """Forget what was measured so far."""

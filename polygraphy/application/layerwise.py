@@ -11,6 +11,7 @@ from attrs import Factory, define
 from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
 from polygraphy.application.inference import feed_writer, kept_as
 from polygraphy.application.steps import was_interrupted
+from polygraphy.application.unmarked import MarkingEffect
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.layers import Budget, Stretch, plan_stretches
@@ -36,6 +37,8 @@ _WEIGHT_COPIES = 6
 """While a backend loads a model, its weights are in the model (which takes twice as much while it
 is put together), in the bytes that it is handed over as, in what the backend parses of these, in
 its own tensors, and in the form that its kernels want."""
+_UNMARKED = -1
+"""Where the runner of the model as it is stands among those of the stretches."""
 _SCRATCH = 32 << 20
 """What comparing takes, however large the tensors are."""
 
@@ -47,6 +50,7 @@ def stream_layerwise(
     *,
     exclude_outputs: Sequence[str] = (),
     memory_budget: int | None = None,
+    unmarked: bool = True,
     save_inputs_path: str | None = None,
     save_input_blob_path: str | None = None,
 ) -> Iterator[RunResults]:
@@ -57,6 +61,9 @@ def stream_layerwise(
     When all layers fit, the model is run in one piece. Stretches stay loaded for the next iteration
     where the budget has room for the weights of all.
 
+    Backends compute some models otherwise when tensors are marked as outputs. So each runner also
+    runs the model as it is, once per iteration, and the model's own outputs are taken from there.
+
     Args:
         make_runners: per runner a function that makes it of a model.
         model: its path, the model, or a loader of it.
@@ -64,6 +71,8 @@ def stream_layerwise(
         exclude_outputs: names and patterns of tensors that are not compared.
         memory_budget: bytes of memory for tensors at any one time, beside what the weights of the
             model take; a quarter of the free memory unless given.
+        unmarked: whether the model's own outputs come from a run with nothing marked, which loads
+            the model as a whole.
         save_inputs_path: where the feed dictionaries are saved.
         save_input_blob_path: a folder where they are saved as bare bytes.
 
@@ -81,7 +90,7 @@ def stream_layerwise(
     with ExitStack() as saving:
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         feeds.describe_model(layered.inputs, layered.facts)
-        run = _Run(layered, make_runners, memory_budget, console)
+        run = _Run(layered, make_runners, memory_budget, console, unmarked=unmarked)
         with ExitStack() as active:
             for step in _steps(run, feeds, save_feed, active):
                 if run.is_done:
@@ -119,6 +128,9 @@ class _Seat:
     name: str = ""
     loaded: dict[int, tuple[Runner, FeedFitter]] = Factory(dict)
     carried: dict[str, Any] = Factory(dict)
+    own: Mapping[str, Any] = Factory(dict)
+    """The outputs of the model as it is, in this iteration."""
+    effect: MarkingEffect = Factory(MarkingEffect)
     runtimes: list[float] = Factory(list)
     runtime: float | None = None
 
@@ -132,8 +144,11 @@ class _Run:
         make_runners: Sequence[MakeRunner],
         memory_budget: int | None,
         console: Console,
+        *,
+        unmarked: bool,
     ) -> None:
         self.is_done = False
+        self._unmarked = unmarked
         self._layered = layered
         self._seats = [_Seat(make) for make in make_runners]
         self._memory = memory_budget
@@ -154,6 +169,8 @@ class _Run:
         self._console.iteration_starting(self._index)
         keeps = not is_last and (self._keeps_loaded or len(self._stretches) == 1)
         last = max(i for i, stretch in enumerate(self._stretches) if self._is_shown(stretch))
+        if self._unmarked:
+            self._run_unmarked(feed, active if keeps else None)
         shown = 0
         for position, stretch in enumerate(self._stretches[: last + 1]):
             results = self._stretch(position, stretch, feed, active if keeps else None, shown)
@@ -172,6 +189,7 @@ class _Run:
         self._index += 1
         for seat in self._seats:
             seat.carried = {}
+            seat.own = {}
             if seat.runtime is not None:
                 seat.runtimes.append(seat.runtime)
             seat.runtime = None
@@ -220,6 +238,23 @@ class _Run:
             results.append((seat.name, [outputs]))
         return results
 
+    def _run_unmarked(self, feed: Feed, active: ExitStack | None) -> None:
+        """Run the model as it is in every runner, and keep its outputs until they are shown."""
+        model = _Once(self._layered.unmarked)
+        for seat in self._seats:
+            with ExitStack() as loading:
+                if _UNMARKED not in seat.loaded:
+                    stack = loading if active is None else active
+                    seat.loaded[_UNMARKED] = self._load(seat, model(), stack)
+                runner, fit = seat.loaded[_UNMARKED]
+                keep = kept_as(runner)
+                made = runner.infer(fit(feed), check_inputs=False)
+                seat.own = {n: keep(array) for n, array in made.items() if n in self._compared}
+                if active is None:
+                    del seat.loaded[_UNMARKED]
+            if active is None:
+                self._machine.release_memory()
+
     def _model(self, stretch: Stretch) -> Any:
         is_all = len(self._stretches) == 1
         return self._layered.whole() if is_all else self._layered.part(stretch)
@@ -253,6 +288,8 @@ class _Run:
         }
         shown = {n: a for n, a in made.items() if n in self._compared or n not in stretch.carried}
         facts = _joint(facts_of(runner), self._layered.facts) if position else facts_of(runner)
+        seat.effect.tell(seat.name, shown, seat.own, facts)
+        shown = {name: seat.own.get(name, array) for name, array in shown.items()}
         outputs = IterationResult(shown, runtime, seat.name, facts=facts)
         if self._index == 0:
             self._console.outputs_described(seat.name, TensorMetadata.from_feed_dict(outputs))

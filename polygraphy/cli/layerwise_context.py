@@ -30,11 +30,11 @@ def with_layers(script: RunScript, values: Values, usage: str) -> RunScript:
         return evolve(
             script,
             trt=evolve(script.trt, network=network),
-            layerwise=Layerwise(memory_budget=budget),
+            layerwise=Layerwise(budget, unmarked=not values[LayerwiseOptions].no_unmarked),
         )
     if obstacle is not None and budget is not None:
         raise CommandLineError(f"--memory-budget: {obstacle}", usage)
-    return script
+    return evolve(script, also_unmarked=not values[LayerwiseOptions].no_unmarked)
 
 
 def _obstacle(script: RunScript, values: Values) -> str | None:

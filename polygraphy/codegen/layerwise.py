@@ -13,6 +13,8 @@ class Layerwise:
 
     Attributes:
         memory_budget: bytes that the tensors may take; None for what the use case takes.
+        unmarked: whether the model also runs with nothing marked.
     """
 
     memory_budget: int | None = None
+    unmarked: bool = True

@@ -64,6 +64,8 @@ class RunScript:
     log: Log = Log()
     plugged: Mapping[str, PluggedRunner] = Factory(dict)
     layerwise: Layerwise | None = None
+    also_unmarked: bool = False
+    is_unmarked: bool = False
 
     @property
     def backends(self) -> list[tuple[str, str]]:
@@ -103,6 +105,53 @@ class RunScript:
     def unmarked_onnx(self) -> OnnxModel:
         """How the ONNX model comes to be, but for its outputs."""
         return evolve(self.onnx, mark_all=False, outputs=(), mark_types=(), exclude_outputs=())
+
+    @property
+    def unmarked(self) -> RunScript:
+        """What the model's own outputs are computed by: the same with nothing marked."""
+        return evolve(
+            self,
+            onnx=evolve(self.unmarked_onnx, save=None, external_data_path=None),
+            trt=self.trt.unmarked,
+            is_unmarked=True,
+        )
+
+    @property
+    def builds_unmarked_in_steps(self) -> bool:
+        """Whether the engine with nothing marked takes statements of its own."""
+        return (
+            self.runs_unmarked("trt") and not self.unmarked.trt.is_brief and "trt" in self.runners
+        )
+
+    def runs_unmarked(self, backend: str) -> bool:
+        """Whether a runner of a backend, whose tensors are marked, is joined by one of the model as
+        it is.
+        """
+        if not self.also_unmarked or not self._is_looked_at:
+            return False
+        marks = self.onnx.changes_outputs
+        if backend == "trt":
+            return (
+                self.builds_engine
+                and self.trt.may_build_twice
+                and (marks or self.trt.network.changes_outputs)
+            )
+        return marks and backend in ("onnxrt", "onnx")
+
+    @property
+    def joins_unmarked(self) -> bool:
+        """Whether any runner is."""
+        return any(self.runs_unmarked(backend) for backend, _ in self.backends)
+
+    @property
+    def _is_looked_at(self) -> bool:
+        return self.compares or self.save_outputs is not None or self.comparison.validate
+
+    @property
+    def excluded_outputs(self) -> list[str]:
+        """The outputs that are compared in no runner."""
+        names = (*self.onnx.exclude_outputs, *self.trt.network.exclude_outputs)
+        return list(dict.fromkeys(names))
 
     @property
     def compares(self) -> bool:

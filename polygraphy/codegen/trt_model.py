@@ -170,3 +170,16 @@ class TrtModel:
     def is_brief(self) -> bool:
         """Whether the whole way to the engine reads well in one expression."""
         return self.network.is_brief and self.config.is_brief and self.save is None
+
+    @property
+    def may_build_twice(self) -> bool:
+        """Whether a second build has no effect on what the first one learns or keeps."""
+        return not self.calibrates and self.config.tactics is None
+
+    @property
+    def unmarked(self) -> TrtModel:
+        """The engine of the same model with nothing marked as an output."""
+        network = evolve(
+            self.network, mark_all=False, outputs=(), mark_types=(), exclude_outputs=()
+        )
+        return evolve(self, network=network, save=None)

@@ -8,6 +8,7 @@ from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
     from polygraphy.application.comparator import Comparator
+    from polygraphy.application.unmarked import WithUnmarked
     from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.compare import (
         BaseCompareFunc,
@@ -116,6 +117,7 @@ __all__ = [
     "UlpCompareFunc",
     "UlpResult",
     "UlpThreshold",
+    "WithUnmarked",
 ]
 
 SimpleThreshold = Tolerance
@@ -131,6 +133,7 @@ _ELSEWHERE = {
     "StreamingDataLoader": "polygraphy.domain.loading",
     "Threshold": "polygraphy.domain.threshold",
     "TopKPostprocessFunc": "polygraphy.domain.postprocess",
+    "WithUnmarked": "polygraphy.application.unmarked",
 }
 
 __getattr__ = deferred_names(

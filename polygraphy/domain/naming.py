@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from polygraphy.domain.errors import UnknownNameError
 
-__all__ = ["is_pattern", "matching"]
+__all__ = ["is_pattern", "matching", "matching_any"]
 
 
 def is_pattern(word: str) -> bool:
@@ -50,3 +50,8 @@ def matching(
             raise UnknownNameError(what, word, known)
         found |= matches
     return found
+
+
+def matching_any(words: Iterable[str], known: Collection[str]) -> set[str]:
+    """Return the known names that some words mean, as `matching` does; a word may mean none."""
+    return {name for name in known for word in words if name == word or fnmatchcase(name, word)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Union
 
 import numpy as np
@@ -44,7 +45,11 @@ class IterationResult(dict[str, Any]):
         runner_name: who produced it.
         facts: what is known of the model, such as the data types in which outputs are computed.
         part: which part of the iteration's outputs these are; None for all of them.
+        unmarked: outputs of the model that are not among these, because other tensors were chosen;
+            they are not saved, but have to match where both sides of a comparison have them.
     """
+
+    unmarked: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,

@@ -40,6 +40,9 @@ class LayeredModel(Protocol):
     def whole(self) -> Any:
         """Return the model with all that is compared as its outputs, to be run in one piece."""
 
+    def unmarked(self) -> Any:
+        """Return the model with its own outputs alone."""
+
     def part(self, stretch: Stretch) -> Any:
         """Return a model of some of its layers, with their weights: it takes inputs of the model
         and `stretch.inputs`, and makes what is compared or carried of what these layers compute.

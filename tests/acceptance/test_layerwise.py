@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import numpy as np
 import onnx
 import pytest
 
-from polygraphy.comparator import AccuracyResults, RunResults
+from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import AccuracyResults, Comparator, RunResults
+from polygraphy.ports.binding import bind
+from polygraphy.ports.console import Console
 from tests.acceptance.test_layers import LAYERS, compared
 from tests.support import g1
 
@@ -32,7 +37,7 @@ def test_a_budget_changes_nothing_but_memory(
 
 
 def test_without_need_the_model_is_loaded_once(g1_dir: Path, polygraphy: Run) -> None:
-    done = polygraphy("polygraphy run model.onnx --onnxrt --onnx --mark-all")
+    done = polygraphy("polygraphy run model.onnx --onnxrt --onnx --mark-all --no-unmarked")
     assert done.code == 0
     assert done.out.count("Loading model") == 1
     assert done.out.count("Creating ONNX-Runtime Inference Session") == 1
@@ -129,3 +134,44 @@ def test_the_worst_are_saved_of_any_comparison(g1_dir: Path, polygraphy: Run) ->
     done = polygraphy("polygraphy run model.onnx --onnx --load-outputs good.json --save-worst 1")
     assert done.code == 0
     assert len(RunResults.load("worst.safetensors").values()[0][0]) == 1
+
+
+@pytest.mark.parametrize("budget", [None, 100])
+def test_finding_33_layers_do_not_pass_where_the_outputs_fail(budget: int | None) -> None:
+    """ONNX Runtime takes one of two pairs of QuantizeLinear and DequantizeLinear away, unless what
+    lies between them is an output.
+    """
+    model = two_quantisations()
+    makers = [partial(_session, level=level) for level in ("ENABLE_ALL", "DISABLE_ALL")]
+    data = [{"x": np.linspace(-3, 3, 1000, dtype=np.float32)}]
+    if Comparator.compare_accuracy(Comparator.run([make(model) for make in makers], data)):
+        pytest.skip("this ONNX Runtime does not have the fault")
+    run = partial(Comparator.run_layerwise, makers, model, data, memory_budget=budget)
+    with bind(Console, RecordingConsole()) as console:
+        assert not Comparator.compare_accuracy(run())
+    assert ["Marking" in text for (text,) in console.told("note")] == [True]
+    assert Comparator.compare_accuracy(run(unmarked=False))
+
+
+def _session(model: onnx.ModelProto, level: str) -> OnnxrtRunner:
+    return OnnxrtRunner(SessionFromOnnx(model, graph_optimization_level=level))
+
+
+def two_quantisations() -> onnx.ModelProto:
+    names = ["x", "a", "b", "c", "y"]
+    nodes = [
+        onnx.helper.make_node(kind, [names[i], scale, "zero"], [names[i + 1]])
+        for i, (kind, scale) in enumerate(
+            zip(("QuantizeLinear", "DequantizeLinear") * 2, ("small", "small", "large", "large"))
+        )
+    ]
+    constants = {"small": np.float32(0.02), "large": np.float32(0.05), "zero": np.uint8(128)}
+    values = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1000])
+        for name in ("x", "y")
+    ]
+    weights = [onnx.numpy_helper.from_array(np.array(a), name) for name, a in constants.items()]
+    graph = onnx.helper.make_graph(nodes, "qdq", values[:1], values[1:], weights)
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8
+    )

@@ -303,6 +303,7 @@ PUBLISHED: dict[str, list[str]] = {
         "UlpCompareFunc",
         "UlpResult",
         "UlpThreshold",
+        "WithUnmarked",
     ],
     "polygraphy.comparator.struct": [
         "AccuracyResult",

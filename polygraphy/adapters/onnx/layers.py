@@ -52,9 +52,11 @@ class OnnxLayeredModels:
         if isinstance(model, (str, Path)):
             path = Path(model)
             structure = load_structure(path)
+            own_outputs = _copied_values(structure.graph.output)
             return OnnxLayeredModel(
                 _marked(structure, exclude_outputs),
                 exclude_outputs,
+                own_outputs=own_outputs,
                 load=OnnxFromPath(str(path)).call_impl,
                 load_weights=lambda part: load_external_data(
                     part, path.parent, trusted=[path.resolve().parent]
@@ -65,6 +67,7 @@ class OnnxLayeredModels:
         return OnnxLayeredModel(
             _marked(without_large_weights(given), exclude_outputs),
             exclude_outputs,
+            own_outputs=_copied_values(given.graph.output),
             load=(lambda: given) if is_ours else (lambda: _copied(given)),
             source=given.graph,
             resident_weights=weights_size(given),
@@ -79,6 +82,7 @@ class OnnxLayeredModel:
         structure: ModelProto,
         exclude_outputs: Sequence[str],
         *,
+        own_outputs: Sequence[ValueInfoProto],
         load: Callable[[], ModelProto],
         load_weights: Callable[[ModelProto], None] | None = None,
         source: GraphProto | None = None,
@@ -89,6 +93,7 @@ class OnnxLayeredModel:
         Args:
             structure: the model without its large weights.
             exclude_outputs: what is not compared.
+            own_outputs: the outputs that the model was given with.
             load: loads the whole model as it was given, to be changed in place.
             load_weights: reads the weights of a model that refers to them in files.
             source: a graph of the same nodes that has the weights; else they are in files.
@@ -99,6 +104,7 @@ class OnnxLayeredModel:
         self.resident_weights = resident_weights
         self._structure = structure
         self._exclude = exclude_outputs
+        self._own_outputs = own_outputs
         self._load = load
         self._load_weights = load_weights
         self._weights = _weights(structure.graph if source is None else source)
@@ -133,6 +139,17 @@ class OnnxLayeredModel:
     def whole(self) -> ModelProto:
         """Return the model with all that is compared as its outputs."""
         return _marked(self._load(), self._exclude)
+
+    def unmarked(self) -> ModelProto:
+        """Return the model with its own outputs alone; a model of its own, whatever `whole` made of
+        the one that was given.
+        """
+        model = self._load()
+        if self._load_weights is None:
+            model = _copied(model)
+        del model.graph.output[:]
+        model.graph.output.extend(self._own_outputs)
+        return model
 
     def part(self, stretch: Stretch) -> ModelProto:
         """Return a model of some of the nodes, with their weights."""
@@ -185,6 +202,14 @@ def _copied(model: ModelProto) -> ModelProto:
     copied: ModelProto = onnx.ModelProto()
     copied.CopyFrom(model)
     return copied
+
+
+def _copied_values(values: Sequence[ValueInfoProto]) -> list[ValueInfoProto]:
+    """Return copies that stay what they are when the graph gets other outputs."""
+    copies = [onnx.ValueInfoProto() for _ in values]
+    for copy, value in zip(copies, values):
+        copy.CopyFrom(value)
+    return copies
 
 
 def _weights(graph: GraphProto) -> dict[str, TensorProto]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from polygraphy.cli.errors import BadValue
-from polygraphy.cli.kinds import Integer, Kind, Text
+from polygraphy.cli.kinds import Flag, Integer, Kind, Text
 from polygraphy.cli.option import Options, option
 from polygraphy.cli.size import ByteSize
 
@@ -44,6 +44,17 @@ class LayerwiseOptions(Options):
             " quarter of the free memory unless given, but with --trt everything at once: there"
             " each stretch of layers takes a build of its own, and is fused differently than in"
             " the whole model."
+        ),
+    )
+    no_unmarked: bool = option(
+        "--no-unmarked",
+        kind=Flag(),
+        help=(
+            "Do without the run with nothing marked. Where tensors are marked as outputs, each"
+            " runner of an ONNX model also runs it as it is, and the model's own outputs are taken"
+            " from there and compared: backends do not rewrite what is marked, so that faults of"
+            " their rewrites do not show. TensorRT does without where it replays or records tactics"
+            " or calibrates."
         ),
     )
     save_worst: tuple[int, str | None] | None = option(

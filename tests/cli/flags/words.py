@@ -231,6 +231,7 @@ _RUN_FLAGS = {
         "margin": "--compare top_k + --top-k-margin y:0.5",
     },
     "LayerwiseOptions": {
+        "no_unmarked": "--no-unmarked",
         "memory_budget": "--memory-budget 1K",
         "save_worst": "--save-worst 2 w.safetensors",
         "save_error_by_depth": "--save-error-by-depth depth.svg",

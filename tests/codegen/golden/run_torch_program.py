@@ -8,7 +8,7 @@ from polygraphy import program
 from polygraphy.backend.onnx import ModifyOutputs, OnnxFromPath
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.backend.pyt import PytRunner, TorchFromPath
-from polygraphy.comparator import Comparator
+from polygraphy.comparator import Comparator, WithUnmarked
 from polygraphy.constants import MARK_ALL
 
 MODEL = "model.onnx"
@@ -17,7 +17,9 @@ MODEL = "model.onnx"
 def main() -> bool:
     load_model = ModifyOutputs(OnnxFromPath(MODEL), outputs=MARK_ALL)
     runners = [
-        OnnxrtRunner(SessionFromOnnx(load_model)),
+        WithUnmarked(
+            OnnxrtRunner(SessionFromOnnx(load_model)), OnnxrtRunner(SessionFromOnnx(MODEL))
+        ),
         PytRunner(TorchFromPath("model.pt2"), output_names=MARK_ALL),
     ]
     results = Comparator.run(runners, streaming=True)

@@ -11,9 +11,10 @@ from polygraphy.backend.trt import (
     EngineFromNetwork,
     ModifyNetworkOutputs,
     NetworkFromOnnxModel,
+    NetworkFromOnnxPath,
     TrtRunner,
 )
-from polygraphy.comparator import Comparator
+from polygraphy.comparator import Comparator, WithUnmarked
 from polygraphy.constants import MARK_ALL
 
 MODEL = "model.onnx"
@@ -25,8 +26,10 @@ def main() -> bool:
     load_network = ModifyNetworkOutputs(load_network, outputs=MARK_ALL)
     build_engine = EngineFromNetwork(load_network)
     runners = [
-        OnnxrtRunner(SessionFromOnnx(model)),
-        TrtRunner(build_engine),
+        WithUnmarked(OnnxrtRunner(SessionFromOnnx(model)), OnnxrtRunner(SessionFromOnnx(MODEL))),
+        WithUnmarked(
+            TrtRunner(build_engine), TrtRunner(EngineFromNetwork(NetworkFromOnnxPath(MODEL)))
+        ),
     ]
     results = Comparator.run(runners, streaming=True)
     return bool(Comparator.compare_accuracy(results, allow_missing_outputs=True))
