@@ -24,7 +24,7 @@ from polygraphy.domain.errors import PolygraphyException, PolygraphyInternalExce
 from polygraphy.logger import G_LOGGER, was_logged
 from polygraphy.termination import end_program
 
-__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_PASSED", "exit_code", "run"]
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_PASSED", "before", "exit_code", "run"]
 
 EXIT_PASSED = 0
 EXIT_FAILED = 1
@@ -32,6 +32,9 @@ EXIT_INTERRUPTED = 130
 _EXIT_BROKEN = 3
 _UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
+
+before: list[Callable[[], object]] = []
+"""What is checked before a program's main function runs."""
 
 
 def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
@@ -46,7 +49,15 @@ def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
     # times over.
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
-    sys.exit(_framed(main) if banner else exit_code(main))
+
+    checks = [before.pop(0) for _ in before[:]]
+
+    def checked() -> Any:
+        for check in checks:
+            check()
+        return main()
+
+    sys.exit(_framed(checked) if banner else exit_code(checked))
 
 
 def _framed(main: Callable[[], Any]) -> int:

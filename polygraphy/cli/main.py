@@ -61,7 +61,7 @@ def _run(name: str, rest: list[str]) -> int:
     from polygraphy.cli import execute
     from polygraphy.cli.commands import load
     from polygraphy.cli.parser import HelpRequested, parse
-    from polygraphy.cli.paths import check_log_and_program
+    from polygraphy.cli.paths import check_log_and_program, check_read
 
     try:
         command = load(name).extended(rest)
@@ -75,6 +75,7 @@ def _run(name: str, rest: list[str]) -> int:
     path = command.destination(values)
     if path is not None:
         return program.exit_code(lambda: execute.save(source, path))
+    program.before.append(lambda: check_read(values))
     # The program exits by itself; what comes back was raised before it could.
     return program.exit_code(lambda: execute.run(source, name))
 

@@ -31,7 +31,7 @@ _METADATA = "polygraphy.option"
 class Option:
     """The declaration of one option or positional argument."""
 
-    __slots__ = ("as_", "default", "feeds", "flags", "help", "kind", "name")
+    __slots__ = ("as_", "default", "feeds", "flags", "help", "kind", "name", "reads")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Option:
         default: Any,
         feeds: tuple[str, ...] = (),
         as_: Any = None,
+        reads: str | None = None,
     ) -> None:
         self.flags = flags
         self.kind = kind
@@ -48,6 +49,7 @@ class Option:
         self.default = default
         self.feeds = feeds
         self.as_ = as_
+        self.reads = reads
         self.name = ""
 
     @property
@@ -83,6 +85,7 @@ def option(
     default: Any = None,
     feeds: str | tuple[str, ...] = (),
     as_: Any = None,
+    reads: str | None = None,
 ) -> Any:
     """Declare an option; without flags, a positional argument.
 
@@ -94,12 +97,13 @@ def option(
         feeds: the argument of a published name that the value becomes, as in
             ``CreateConfig.sparse_weights``; several where it becomes more than one.
         as_: what a flag stands for there, if that is not True.
+        reads: what the files are that the option names and that have to be there, for messages.
     """
     chosen = kind or Text()
     if default is None and isinstance(chosen, Flag):
         default = False
     targets = (feeds,) if isinstance(feeds, str) else feeds
-    declared = Option(flags, chosen, help, default, targets, as_)
+    declared = Option(flags, chosen, help, default, targets, as_, reads)
     return attr.ib(default=default, metadata={_METADATA: declared})
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from os.path import isfile, normpath, realpath
+from pathlib import Path
 from typing import Any
 
 from attrs import fields
 
 from polygraphy.cli.command import Values
 from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.option import options_of
 from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.options.script import ScriptOptions
+from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
 
-__all__ = ["check_log_and_program", "check_paths"]
+__all__ = ["check_log_and_program", "check_paths", "check_read"]
+
+_LIBRARY = "Library"
+_DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
+"""Names in whose presence the text of a script does not tell what it defines."""
 
 Named = Iterable[tuple[str, str | None]]
 
@@ -69,6 +76,74 @@ def check_log_and_program(values: Values, usage: str) -> None:
                 " another file.",
                 usage,
             )
+
+
+def check_read(values: Values) -> None:
+    """Refuse a command line that names a file, or a symbol of a script, that is not there.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for group in values:
+        for declared in options_of(type(group)):
+            value = getattr(group, declared.name)
+            if declared.reads is None or not value:
+                continue
+            for path, symbol in declared.kind.files(value):
+                _check_file(declared.reads, path)
+                if symbol is not None and path.endswith(".py"):
+                    _check_symbol(path, symbol)
+
+
+def _check_file(what: str, path: str) -> None:
+    place = Path(path)
+    try:
+        if place.exists() or _is_prefix(place) or (what == _LIBRARY and place.name == path):
+            return  # A library without a folder is looked for where the system has them.
+        names = [each.name for each in place.parent.iterdir()]
+        if place.is_symlink():
+            raise UsageError(
+                f"{what} {path} is a link to {place.readlink()}, which does not exist.",
+                hint="Mend the link, or name the file itself.",
+            )
+    except FileNotFoundError:
+        names = []  # There is no such folder.
+    except (OSError, ValueError):
+        return  # Whether it is there is not known: whoever opens it says what is wrong.
+    matches = close_matches(place.name, names, limit=1, cutoff=0.8)
+    hint = f"Did you mean {place.parent / matches[0]}?" if matches else ""
+    if not names and not place.parent.exists():
+        hint = f"The folder {place.parent} does not exist either."
+    raise UsageError(f"{what} {path} does not exist.", hint=hint)
+
+
+def _is_prefix(place: Path) -> bool:
+    """Return whether files of a TensorFlow checkpoint begin so."""
+    return place.with_name(f"{place.name}.index").exists()
+
+
+def _check_symbol(path: str, symbol: str) -> None:
+    """Refuse a symbol that a script cannot define, as far as its text tells."""
+    import ast
+
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # Whoever runs the script says what is wrong with it.
+    known: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            known.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            known.add(node.id)
+        elif isinstance(node, ast.alias):
+            known.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name) and node.id in _DEFINE_MORE:
+            return
+    if not known & {symbol, "*", "__getattr__"}:
+        defined = [getattr(node, "name", "_") for node in tree.body]
+        public = [name for name in defined if not name.startswith("_")]
+        raise UnknownNameError(f"In the script {path}, the name", symbol, public)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from polygraphy.application.debugging.checks import AskUser, CheckCommand
 from polygraphy.application.debugging.iterations import Iterations
 from polygraphy.application.debugging.precision import find_layers_to_raise
 from polygraphy.application.debugging.repeating import repeat
+from polygraphy.domain.check_rules import Failure, Finished
 from polygraphy.domain.errors import (
     BackendError,
     CheckFailedError,
@@ -338,3 +339,101 @@ def test_all_layers_may_be_needed_or_not_enough() -> None:
         find_layers_to_raise([], engine.make, Iterations(engine.check, "a.engine"))
     with pytest.raises(UnknownNameError, match="best"):
         find_layers_to_raise(["a"], engine.make, Iterations(engine.check, "a"), mode="best")
+
+
+def check_that_ends(*ends: Any, command: str = "polygraphy run", **how: Any) -> CheckCommand:
+    """Return a check whose command ends with these codes and texts, one after another."""
+    turns = iter(ends)
+    with bind(Commands, _Scripted(turns)):
+        check = CheckCommand(command.split(), **how)
+    check._turns = turns  # type: ignore[attr-defined]
+    return check
+
+
+class _Scripted:
+    def __init__(self, turns: Iterator[Any]) -> None:
+        self._turns = turns
+
+    def prepare(self, command: Sequence[str]) -> None:
+        """Nothing has to be."""
+
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+        code, output = next(self._turns)
+        return Finished(code, output)
+
+
+def outcomes(check: CheckCommand, count: int) -> list[Outcome]:
+    with bind(Commands, _Scripted(check._turns)):  # type: ignore[attr-defined]
+        return [check() for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("polygraphy run", 2), ("/usr/bin/polygraphy run", 2), ("python3 -m polygraphy run", 2)]
+    + [(command, code) for command in ("sh -c x", "polygraphy run") for code in (126, 127)],
+)
+def test_finding_32_a_check_that_cannot_run_is_no_failure(command: str, code: int) -> None:
+    broken = (code, "[I] RUNNING\n[!] Model m.onnx does not exist.\n[E] FAILED | ...")
+    with pytest.raises(UsageError, match=r"Model m\.onnx does not exist"):
+        outcomes(check_that_ends(broken, command=command), 1)
+    with pytest.raises(UsageError):
+        outcomes(check_that_ends(broken, command=command, fail_codes=[1]), 1)
+    with pytest.raises(UsageError):
+        outcomes(check_that_ends(broken, command=command, fail_regex=["other"]), 1)
+    for how in ({"fail_codes": [code]}, {"fail_regex": ["not exist"]}):
+        assert outcomes(check_that_ends(broken, command=command, **how), 1) == [Outcome.BAD]
+    ignored = check_that_ends(broken, command=command, ignored_codes=[code])
+    assert outcomes(ignored, 1) == [Outcome.GOOD]
+
+
+def test_finding_32_of_other_programs_2_is_a_failure_and_of_ours_3_is() -> None:
+    assert outcomes(check_that_ends((2, ""), command="cmp a b"), 1) == [Outcome.BAD]
+    assert outcomes(check_that_ends((3, "[!] no kernel")), 1) == [Outcome.BAD]
+
+
+def test_finding_32_what_a_working_check_does_not_understand_is_unresolved() -> None:
+    check = check_that_ends((1, ""), (2, "[!] Input 'x' does not exist."), (0, ""))
+    expected = [Outcome.BAD, Outcome.UNRESOLVED, Outcome.GOOD]
+    assert outcomes(check, 3) == expected
+
+
+NO_KERNEL = (
+    "[!] ONNX Runtime could not load the model: Could not find an implementation for Cos(7) node"
+    " with name '{}'. Unsupported operator: no provider in use implements it."
+)
+NO_ARRAY = "[!] ONNX Runtime could not run the model: No corresponding Numpy type for Tensor Type."
+
+
+def test_finding_32_a_reduction_does_not_slip_to_another_failure() -> None:
+    check = check_that_ends(
+        (3, NO_KERNEL.format("/model/layers.0/cos")),
+        (3, NO_ARRAY),
+        (3, NO_KERNEL.format("c1")),
+        (1, "FAILED"),
+        (-11, ""),
+        (0, ""),
+    )
+    check.hold_to_first_failure()
+    bad, other, good = Outcome.BAD, Outcome.UNRESOLVED, Outcome.GOOD
+    assert outcomes(check, 6) == [bad, other, bad, other, other, good]
+    check = check_that_ends((3, NO_KERNEL.format("a")), (3, NO_ARRAY), fail_codes=[3])
+    check.hold_to_first_failure()
+    assert outcomes(check, 2) == [bad, bad]
+    raised = [
+        (1, f"Traceback (most recent call last):\n  File\n{kind}: {text}")
+        for kind, text in (("AssertionError", "a"), ("AssertionError", "b"), ("KeyError", "a"))
+    ]
+    check = check_that_ends(*raised, command="python check.py")
+    check.hold_to_first_failure()
+    assert outcomes(check, 3) == [bad, bad, other]
+
+
+@given(name=st.text(min_size=1, max_size=20), number=st.integers())
+def test_finding_32_names_and_numbers_do_not_make_another_failure(name: str, number: int) -> None:
+    name = repr(name.replace("'", "").replace("\n", ""))
+
+    def failure(name: str, number: int) -> Failure:
+        text = f"[!] Node {name}: the shapes {{{number},3}} and [{number}] do not agree at {number}"
+        return Failure.of(Finished(3, text), is_ours=True)
+
+    assert failure(name, number).is_like(failure("'x'", 0))

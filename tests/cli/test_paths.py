@@ -1,13 +1,18 @@
-"""Files that a command line names twice."""
+"""Files that a command line names: twice, and where there are none."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from polygraphy.cli.commands import COMMANDS, load
 from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.main import main
+from polygraphy.cli.paths import _check_symbol as check_symbol
 from polygraphy.cli.paths import check_paths
+from polygraphy.domain.errors import UnknownNameError
 
 
 def test_different_paths_and_missing_ones_are_fine() -> None:
@@ -34,3 +39,89 @@ def test_a_link_to_what_is_read_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["\0", "x" * 100_000, ""])
 def test_impossible_paths_are_left_to_whoever_opens_them(path: str) -> None:
     check_paths([("MODEL", "a")], [("--output", path)], "convert")
+
+
+WRITTEN = re.compile(r"save|output|artifact|iter_info|gen_script|min_good|report|log_file|art_dir")
+KEPT = {"timing_cache", "calibration_cache"}
+"""What is made where it is not there."""
+
+
+def test_finding_32_every_row_that_names_a_file_says_whether_it_is_read() -> None:
+    undecided = []
+    for name in COMMANDS:
+        command = load(name).extended([])
+        for group in command.groups:
+            for row in command.declared(group):
+                words = re.findall(r"[A-Z]+", str(row.kind.metavar))
+                is_path = {"PATH", "DIR", "FOLDER", "SCRIPT", "MODEL", "REPLAY"} & set(words)
+                is_decided = row.reads or WRITTEN.search(row.name) or row.name in KEPT
+                if is_path and not is_decided and row.name != "verbosity":
+                    undecided.append((name, row.label))
+    assert undecided == []
+
+
+EVERYWHERE = [
+    f"{name} nothere.onnx"
+    for name in ("inspect model", "surgeon sanitize", "check lint", "debug reduce", "convert")
+]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run nothere.onnx --onnxrt",
+        "run m.onnx --onnxrt --load-inputs nothere.json",
+        "run m.onnx --onnxrt --load-outputs nothere.json",
+        "run m.onnx --onnxrt --data-loader-script nothere.py",
+        "run m.onnx --onnxrt --data-loader-script s.py:nothere",
+        "run m.onnx --onnxrt --compare-func-script s.py:nothere",
+        "run m.onnx --onnxrt --torch s.py:nothere",
+        "run m.onnx --trt --trt-npps nothere.py",
+        "run m.onnx --trt --plugins ./nothere.so",
+        "run m.onnx --trt --trt-engine nothere.plan",
+        "debug precision m.onnx --fp16 --golden-outputs nothere.json",
+        "debug reduce m.onnx --load-inputs nothere.json --check true",
+        "inspect diff m.onnx nothere.onnx",
+        "inspect data nothere.json",
+        "check accuracy nothere.json",
+        "inspect tactics nothere.json",
+        "data merge nothere.json -o x.json",
+        *EVERYWHERE,
+    ],
+)
+def test_finding_32_what_is_not_there_is_told_before_anything_is_built(
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnx").touch()
+    Path("s.py").write_text("from os import path\ndef there(): pass\nalso = there\n")
+    before = sorted(tmp_path.iterdir())
+    needs = {"convert": ["-o", "x.plan"], "debug reduce": ["--check", "true"]}
+    more = next((extra for name, extra in needs.items() if words.startswith(name)), [])
+    with pytest.raises(SystemExit) as end:
+        main([*words.split(), *(more if "--check" not in words else [])])
+    assert end.value.code == 2
+    [told] = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[!]")]
+    assert "nothere" in told and "does not exist" in told
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("symbol", ["there", "also", "path"])
+def test_what_a_script_defines_is_found(symbol: str, tmp_path: Path) -> None:
+    script = tmp_path / "s.py"
+    script.write_text("from os import path\ndef there(): pass\nalso = there\n")
+    check_symbol(str(script), symbol)
+    with pytest.raises(UnknownNameError, match="'there'"):
+        check_symbol(str(script), "nothere")
+
+
+@pytest.mark.parametrize(
+    "text", ["from os.path import *", "globals()['f'] = 1", "def __getattr__(n): 1", "def ("]
+)
+def test_a_script_whose_text_does_not_tell_is_left_to_python(text: str, tmp_path: Path) -> None:
+    script = tmp_path / "s.py"
+    script.write_text(text)
+    check_symbol(str(script), "f")

@@ -18,6 +18,7 @@ from polygraphy.adapters.onnxruntime.binding import BoundRuns, gpu_of
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import facts_of, node_inputs, terminable
+from polygraphy.adapters.onnxruntime.values import needs_values, run_values
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import TensorMetadata
@@ -68,7 +69,7 @@ class OnnxrtRunner(BaseRunner):
         self._output_names = [output.name for output in outputs]
         self._texts = [output.name for output in outputs if output.type == "tensor(string)"]
         self._narrow = _narrow(outputs)
-        self._run = self.sess.run
+        self._run = partial(run_values, self.sess) if needs_values(self.sess) else self.sess.run
         self._may_take_long = True
         self._gpu = gpu_of(self.sess)
 
@@ -133,7 +134,7 @@ class OnnxrtRunner(BaseRunner):
                 raise
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
-            results[name] = results[name].astype(np.str_)
+            results[name] = _as_text(results[name])
         for name, dtype in self._narrow.items():
             if results[name].dtype != dtype:  # Bytes, as they lie in memory.
                 results[name] = results[name].view(dtype)
@@ -189,3 +190,12 @@ def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:
         for name, entry in entries.items()
         if entry is not None and entry.name.startswith("float8")
     }
+
+
+def _as_text(objects: Any) -> Any:
+    """Return an array of texts; of objects, as it was, where NumPy's texts cannot hold one: they
+    lose NULs at the end.
+    """
+    if any(text.endswith("\0") for text in objects.flat):
+        return objects
+    return objects.astype(np.str_)

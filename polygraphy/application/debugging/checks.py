@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import PurePath
 
-from polygraphy.domain.check_rules import SKIP_CODE, CheckRules, Finished
+from polygraphy.domain.check_rules import (
+    CANNOT_START,
+    SKIP_CODE,
+    CheckRules,
+    Failure,
+    Finished,
+    critical_line,
+)
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.searches import Outcome
 from polygraphy.logger import G_LOGGER
@@ -14,6 +22,7 @@ from polygraphy.ports.checks import Commands, Questions
 
 __all__ = ["AskUser", "CheckCommand"]
 
+_OURS = "polygraphy"
 _ANSWERS = {
     **dict.fromkeys(("p", "pass", "passed", "good", "y", "yes"), Outcome.GOOD),
     **dict.fromkeys(("f", "fail", "failed", "bad", "n", "no"), Outcome.BAD),
@@ -41,7 +50,9 @@ class CheckCommand:
         Args:
             command: a program and its arguments; no shell takes part. ``polygraphy`` is this
                 package, in the same interpreter.
-            fail_codes: the only exit codes that are failures; all but 0 are unless given.
+            fail_codes: the only exit codes that are failures; unless given, all but 0 are, and but
+                for 126 and 127, and 2 of a command of this package: with these a check ends that
+                cannot be run.
             ignored_codes: exit codes that are none.
             fail_regex: regular expressions, of which what the command writes has to match one for
                 a failure. Without `fail_codes`, a match is a failure although the command ends
@@ -59,7 +70,9 @@ class CheckCommand:
         if not command:
             raise UsageError("The check command is empty.", hint="Name a program.")
         self._command = list(command)
-        self._rules = CheckRules(fail_codes, ignored_codes, fail_regex, skip_codes)
+        self._rules = CheckRules(
+            fail_codes, ignored_codes, fail_regex, skip_codes, is_ours=_is_ours(self._command)
+        )
         self._shows = {
             Outcome.GOOD: show_output,
             Outcome.BAD: not hide_fail_output,
@@ -67,6 +80,9 @@ class CheckCommand:
         }
         self._timeout = timeout
         self._failed_with: list[int] = []
+        self._has_run = False
+        self._is_held = False
+        self._first: Failure | None = None
         self._may_be_others = not fail_codes and not self._rules.patterns
         resolve(Commands).prepare(self._command)
 
@@ -74,17 +90,60 @@ class CheckCommand:
         """Run the command.
 
         Raises:
-            UsageError: there is no such program.
+            UsageError: there is no such program, or it cannot check anything.
         """
         G_LOGGER.info(f"Running check command: {shlex.join(self._command)}")
         finished = resolve(Commands).run(self._command, timeout=self._timeout)
+        if self._rules.is_broken(finished):
+            return self._broken(finished)
+        self._has_run = True
         outcome = self._rules.outcome(finished)
+        if outcome is Outcome.BAD and self._is_other(finished):
+            outcome = Outcome.UNRESOLVED
         if self._shows[outcome] and finished.output:
             G_LOGGER.info(f"---- Output of the check ----\n{finished.output.rstrip()}")
         G_LOGGER.verbose(f"The check {self._told(finished)}")
         if outcome is Outcome.BAD and self._may_be_others:
             self._compare(finished.code)
         return outcome
+
+    def hold_to_first_failure(self) -> None:
+        """Judge from now on that only a failure like the first one is one; another is unresolved,
+        unless exit codes or patterns say which failures count.
+        """
+        self._is_held = True
+
+    def _broken(self, finished: Finished) -> Outcome:
+        """Stop at a check that never worked; what one that did work cannot check is unresolved."""
+        reason = f": {_ended(critical_line(finished.output))}" if finished.output.strip() else "."
+        text = f"The check ended with exit code {finished.code}, which is no failure of the model"
+        if self._has_run and finished.code not in CANNOT_START:
+            G_LOGGER.warning(f"{text}{reason}")
+            return Outcome.UNRESOLVED
+        raise UsageError(
+            f"{text}{reason}",
+            hint=f"Mend the command, or say that it is one with --fail-code {finished.code}.",
+        )
+
+    def _is_other(self, finished: Finished) -> bool:
+        """Return whether this is another failure than the first one, where that matters."""
+        if not self._is_held or not self._may_be_others:
+            return False
+        failure = Failure.of(finished, is_ours=self._rules.is_ours)
+        if self._first is None:
+            self._first = failure
+        if failure.is_like(self._first):
+            return False
+        G_LOGGER.warning(
+            f"This is another failure than the first one: {self._of(finished)}. It counts as"
+            " unresolved; --fail-code or --fail-regex tell which failures count."
+        )
+        return True
+
+    @staticmethod
+    def _of(finished: Finished) -> str:
+        line = critical_line(finished.output)
+        return f"exit code {finished.code}" + (f", {line.rstrip('.')}" if line else "")
 
     def _compare(self, code: int) -> None:
         """Say, once, that a failure ended with another exit code than the first."""
@@ -104,6 +163,16 @@ class CheckCommand:
         return f"ended with exit code {finished.code} after {finished.seconds:.3f} s."
 
 
+def _ended(line: str) -> str:
+    return line if line.endswith((".", "?", "!")) else f"{line}."
+
+
+def _is_ours(command: Sequence[str]) -> bool:
+    """Return whether a command is one of this package: by its name, or as a module of Python."""
+    name = PurePath(command[0]).stem.lower()
+    return name == _OURS or (name.startswith("python") and list(command[1:3]) == ["-m", _OURS])
+
+
 class AskUser:
     """Asks the person at the terminal."""
 
@@ -115,6 +184,11 @@ class AskUser:
                 it, answers are read from there all the same.
         """
         self._otherwise = otherwise
+
+    def hold_to_first_failure(self) -> None:
+        """As of the check that takes the person's place."""
+        if self._otherwise is not None:
+            self._otherwise.hold_to_first_failure()
 
     def __call__(self) -> Outcome:
         """Ask until the answer is understood.

@@ -159,6 +159,12 @@ class Iterations:
         report(f"{_TOLD[outcome]} | {title} | Duration {time.perf_counter() - start:.3f}s")
         return outcome
 
+    def hold_to_first_failure(self) -> None:
+        """Have the check judge that only failures like the first one are some, where it can."""
+        hold = getattr(self._check, "hold_to_first_failure", None)
+        if hold is not None:
+            hold()
+
     def finish(self) -> None:
         """Sum up."""
         passed, count = self.counts[Outcome.GOOD], self.count

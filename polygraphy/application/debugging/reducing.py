@@ -99,6 +99,7 @@ def reduce_model(
     reducer = resolve(ModelReducer)
     opened = reducer.open(model, data_loader)
     parts = _Parts(opened, reducer, iterations, save_inputs)
+    iterations.hold_to_first_failure()
     _check_that_it_fails(model, parts)
     whole = tuple(range(len(opened.dependencies)))
     left = _Part(whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Kind"]
+__all__ = ["Kind", "split_symbol"]
 
 
 class Kind:
@@ -30,6 +30,22 @@ class Kind:
         """Return words that have this value."""
         raise NotImplementedError
 
+    def files(self, value: Any) -> list[tuple[str, str | None]]:
+        """Return the files that a value names, each with the symbol that it is to define, if any;
+        of an option whose values are paths.
+        """
+        return [split_symbol(path) for path in ([value] if isinstance(value, str) else value)]
+
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
         """Return the words with the flag in front that makes them belong to the option."""
         return [*flags[:1], *words]
+
+
+def split_symbol(path: str) -> tuple[str, str | None]:
+    """Return the path of a script, and the symbol in it that ``path.py:symbol`` names; other paths
+    are paths only.
+    """
+    script, colon, symbol = path.rpartition(":")
+    if colon and symbol.isidentifier() and script.lower().endswith(".py"):
+        return script, symbol
+    return path, None

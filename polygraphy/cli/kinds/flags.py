@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polygraphy.cli.errors import BadValue
-from polygraphy.cli.kinds.base import Kind
+from polygraphy.cli.kinds.base import Kind, split_symbol
 
 __all__ = ["Count", "Flag", "Ordered"]
 
@@ -85,6 +85,11 @@ class Ordered(Kind):
             name, colon, text = entry.partition(":")
             words += [flags[name], text] if colon else [flags[name]]
         return words
+
+    def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Return what the texts name, each with its symbol if it has one."""
+        texts = (entry.partition(":")[2] for entry in value)
+        return [split_symbol(text) for text in texts if text]
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
         """Return the words: they are the flags."""

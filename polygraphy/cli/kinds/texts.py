@@ -114,6 +114,10 @@ class Script(Kind):
             raise BadValue(f"{words[0]!r} is no Python script, as in script.py:{self.symbol}")
         return path, symbol
 
+    def files(self, value: tuple[str, str]) -> list[tuple[str, str | None]]:
+        """Return the script with its symbol."""
+        return [value]
+
     def unparse(self, value: tuple[str, str]) -> list[str]:
         """Return path and symbol in one word."""
         return [":".join(value)]

@@ -45,6 +45,7 @@ class JudgeOptions(Options):
     )
     compare_func_script: tuple[str, str] | None = option(
         "--compare-func-script",
+        reads="Script",
         kind=Script("compare_outputs"),
         help=(
             "Compare with a function, a callable object or a class from a Python script instead,"
@@ -74,6 +75,7 @@ class CompareOptions(Options):
     load_outputs: tuple[str, ...] = option(
         "--load-outputs",
         "--load-results",
+        reads="File of inference results",
         kind=Texts("PATH"),
         default=(),
         help="Compare with saved outputs as well: files or folders, as --save-outputs writes them.",
@@ -99,6 +101,7 @@ class CompareOptions(Options):
     )
     postprocess_func_script: tuple[str, str] | None = option(
         "--postprocess-func-script",
+        reads="Script",
         kind=Script("postprocess_outputs"),
         help=(
             "Change the outputs before they are compared with a function from a Python script,"

@@ -44,6 +44,7 @@ class DataOptions(Options):
     load_inputs: tuple[str, ...] = option(
         "--load-inputs",
         "--load-input-data",
+        reads="File of input data",
         kind=Texts("PATH"),
         default=(),
         help=(
@@ -54,6 +55,7 @@ class DataOptions(Options):
     )
     data_loader_script: tuple[str, str] | None = option(
         "--data-loader-script",
+        reads="Script",
         kind=Script("load_data"),
         help=(
             "Take the input data from a Python script: from what its function load_data, or the one"

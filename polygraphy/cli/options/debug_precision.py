@@ -44,6 +44,7 @@ class GoldenOptions(Options):
 
     golden_outputs: str | None = option(
         "--golden-outputs",
+        reads="File of inference results",
         kind=Text("PATH"),
         help=(
             "Check each engine by running it and comparing its outputs with these, which run"

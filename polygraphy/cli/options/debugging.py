@@ -206,6 +206,7 @@ class DebugReplayOptions(Options):
 
     load_debug_replay: str | None = option(
         "--load-debug-replay",
+        reads="Debug replay",
         kind=Text("PATH"),
         help="Do not check again what this file has the answer to.",
     )

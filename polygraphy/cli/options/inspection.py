@@ -15,6 +15,7 @@ class InspectedOptions(Options):
     """Data: the files that are shown."""
 
     paths: tuple[str, ...] = option(
+        reads="File of saved data",
         kind=Texts("PATH"),
         default=(),
         help=(
@@ -80,10 +81,14 @@ class ReferenceOptions(Options):
     """Data: the two files that are compared."""
 
     reference: str = option(
+        reads="File of saved data",
         kind=Text("REFERENCE"),
         default="",
         help="What is expected: a file of saved outputs or inputs, or a folder of such.",
     )
     candidate: str = option(
-        kind=Text("CANDIDATE"), default="", help="What is compared with it, of the same kind."
+        reads="File of saved data",
+        kind=Text("CANDIDATE"),
+        default="",
+        help="What is compared with it, of the same kind.",
     )

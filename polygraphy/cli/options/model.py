@@ -10,6 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.cli.kinds import Choice, Shapes, Text
+from polygraphy.cli.kinds.base import split_symbol
 from polygraphy.cli.option import Options, option
 from polygraphy.domain.catalog.formats import FORMATS, format_named
 
@@ -28,7 +29,9 @@ MODEL_TYPES = tuple(FORMATS)
 class ModelOptions(Options):
     """Model: the model, and the shapes of its inputs."""
 
-    model_file: str | None = option(kind=Text("MODEL", nargs="?"), help="Path of the model.")
+    model_file: str | None = option(
+        reads="Model", kind=Text("MODEL", nargs="?"), help="Path of the model."
+    )
     model_type: str | None = option(
         "--model-type",
         kind=Choice(*MODEL_TYPES),
@@ -68,13 +71,3 @@ def _kind_of_folder(folder: Path) -> str | None:
         return "saved-model"
     is_checkpoint = (folder / "checkpoint").exists() or any(folder.glob("*.index"))
     return "ckpt" if is_checkpoint else None
-
-
-def split_symbol(path: str) -> tuple[str, str | None]:
-    """Return the path of a script, and the symbol in it that ``path.py:symbol`` names; other paths
-    are paths only.
-    """
-    script, colon, symbol = path.rpartition(":")
-    if colon and symbol.isidentifier() and script.lower().endswith(".py"):
-        return script, symbol
-    return path, None

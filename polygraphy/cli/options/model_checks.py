@@ -24,7 +24,7 @@ _HELP = {
 class CheckedModelOptions(Options):
     """Model: the model that is checked."""
 
-    path: str = option(kind=Text("MODEL"), default="", help="Path of the model.")
+    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="Path of the model.")
     input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
         "--input-shapes",
         "--inputs",

@@ -32,6 +32,7 @@ class InspectedModelOptions(Options):
     """Model: the models that are shown."""
 
     paths: tuple[str, ...] = option(
+        reads="Model",
         kind=Texts("MODEL"),
         default=(),
         help="ONNX or TensorFlow models, TensorRT engines or network scripts.",
@@ -53,7 +54,7 @@ class InspectedModelOptions(Options):
 class OneModelOptions(Options):
     """Model: the model that is looked into."""
 
-    path: str = option(kind=Text("MODEL"), default="", help="An ONNX model.")
+    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="An ONNX model.")
 
 
 @frozen
@@ -115,6 +116,7 @@ class ModelDetailOptions(Options):
     )
     combine_tensor_info: str | None = option(
         "--combine-tensor-info",
+        reads="File of inference results",
         kind=Text("PATH"),
         help="Show statistics of these saved outputs with the layers of an engine.",
     )

@@ -80,6 +80,7 @@ def external_data_folder() -> Any:
         "--external-data-dir",
         "--load-external-data",
         "--ext",
+        reads="Folder of weights",
         kind=Text("DIR"),
         help="Folder of the files with the model's weights, if they are not beside the model.",
     )

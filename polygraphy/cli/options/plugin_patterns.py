@@ -16,6 +16,7 @@ class PluginFolderOptions(Options):
 
     plugin_dir: str | None = option(
         "--plugin-dir",
+        reads="Folder of plugins",
         kind=Text("DIR"),
         help="A folder with a folder per plugin, each with a script pattern.py. It must be given.",
     )
@@ -54,6 +55,7 @@ class ReplaceOptions(Options):
 
     config: str | None = option(
         "--config",
+        reads="File of plugins",
         kind=Text("PATH"),
         help="The YAML file that plugin match wrote; config.yaml beside the model unless given.",
     )

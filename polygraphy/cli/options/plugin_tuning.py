@@ -32,12 +32,14 @@ class TuningPluginOptions(Options):
 
     plugin_libraries: tuple[str, ...] = option(
         "--plugin-libraries",
+        reads="Library",
         kind=Texts("PATH"),
         default=(),
         help="Shared libraries with the plugins.",
     )
     python_plugins: tuple[str, ...] = option(
         "--python-plugins",
+        reads="Script",
         kind=Texts("PATH"),
         default=(),
         help="Python files that register plugins with TensorRT when they are run.",
@@ -55,6 +57,7 @@ class TuningConfigOptions(Options):
     )
     load_config_yaml: str | None = option(
         "--load-config-yaml",
+        reads="File of plugins",
         kind=Text("PATH"),
         help="Take the parts from a YAML file that plugin match has written.",
     )

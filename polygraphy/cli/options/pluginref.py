@@ -16,6 +16,7 @@ class PluginRefOptions(Options):
 
     plugin_references: str | None = option(
         "--plugin-references",
+        reads="Script",
         kind=Text("SCRIPT"),
         help=(
             "Script that defines further references, with"

@@ -66,6 +66,7 @@ class RunnerOptions(Options):
 
     runners: tuple[str, ...] = option(
         *RUNNERS,
+        reads="Model",
         kind=Ordered(RUNNERS, _HELP, _TEXTS),
         default=(),
         help="The backends that run the model, in the order of the command line.",

@@ -22,7 +22,10 @@ class JoinOptions(Options):
     """Data: what is read, and what is written."""
 
     paths: tuple[str, ...] = option(
-        kind=Texts("PATH"), default=(), help="Files, or folders with one file per iteration."
+        reads="File of saved data",
+        kind=Texts("PATH"),
+        default=(),
+        help="Files, or folders with one file per iteration.",
     )
     output: str | None = option(
         "-o",
@@ -38,7 +41,10 @@ class ConvertOptions(Options):
     """Data: what is read, and what is written."""
 
     path: str = option(
-        kind=Text("PATH"), default="", help="A file, or a folder with one file per iteration."
+        reads="File of saved data",
+        kind=Text("PATH"),
+        default="",
+        help="A file, or a folder with one file per iteration.",
     )
     output: str = option(
         kind=Text("OUTPUT"),
@@ -55,7 +61,12 @@ class ConvertOptions(Options):
 class RejudgeOptions(Options):
     """Tolerances: what is not given stays as it was when the results were saved."""
 
-    path: str = option(kind=Text("PATH"), default="", help="A file of accuracy results.")
+    path: str = option(
+        reads="File of accuracy results",
+        kind=Text("PATH"),
+        default="",
+        help="A file of accuracy results.",
+    )
     rtol: Any = relative_tolerance(
         PerName(Number(minimum=0)),
         of="the second run's value",

@@ -49,7 +49,11 @@ class HintSourceOptions(Options):
     """Source: where it is said how the model is split; one of these must be given."""
 
     hint: str | None = option(
-        "-s", "--hint", kind=Text("PATH"), help="A JSON file that template shard-hints wrote."
+        "-s",
+        "--hint",
+        reads="File of hints",
+        kind=Text("PATH"),
+        help="A JSON file that template shard-hints wrote.",
     )
     one_shot: bool = option(
         "--one-shot", kind=Flag(), help="Find it out, as template shard-hints does."

@@ -42,7 +42,7 @@ __all__ = [
 class EditedModelOptions(Options):
     """Model: the ONNX model that is edited."""
 
-    model_file: str | None = option(kind=Text("MODEL"), help="Path of the model.")
+    model_file: str | None = option(reads="Model", kind=Text("MODEL"), help="Path of the model.")
     external_data_dir: str | None = external_data_folder()
     ignore_external_data: bool = structure_only()
 
@@ -276,6 +276,7 @@ class StripOptions(Options):
 
     exclude_list: str | None = option(
         "--exclude-list",
+        reads="List of names",
         kind=Text("PATH"),
         help="A text file with the names of weights that stay, one per line.",
     )

@@ -21,7 +21,10 @@ class ReplayOptions(Options):
     """Tactics: the tactic replay that is shown."""
 
     tactic_replay: str = option(
-        kind=Text("REPLAY"), default="", help="A file that --save-tactics wrote."
+        reads="Tactic replay",
+        kind=Text("REPLAY"),
+        default="",
+        help="A file that --save-tactics wrote.",
     )
 
 
@@ -30,12 +33,14 @@ class ComparedReplaysOptions(Options):
     """Tactics: tactic replays of builds that passed and failed, or two to compare."""
 
     replays: tuple[str, ...] = option(
+        reads="Tactic replay",
         kind=_AnyTexts("REPLAY"),
         default=(),
         help="Two tactic replays: the layers are shown for which they hold different tactics.",
     )
     dir: str | None = option(
         "--dir",
+        reads="Folder of tactic replays",
         kind=Text("DIR"),
         help=(
             "A folder with the folders good and bad, which hold replays of builds that passed and"
@@ -44,11 +49,13 @@ class ComparedReplaysOptions(Options):
     )
     good: str | None = option(
         "--good",
+        reads="Tactic replay",
         kind=Text("PATH"),
         help="A replay of a build that passed, or a folder of such, in place of DIR/good.",
     )
     bad: str | None = option(
         "--bad",
+        reads="Tactic replay",
         kind=Text("PATH"),
         help="A replay of a build that failed, or a folder of such, in place of DIR/bad.",
     )

@@ -136,6 +136,7 @@ class TrtScriptOptions(Options):
 
     trt_config_script: tuple[str, str] | None = option(
         "--trt-config-script",
+        reads="Script",
         kind=Script("load_config"),
         help=(
             "Take the builder configuration from a Python script: what its function load_config, or"
@@ -150,6 +151,7 @@ class TrtScriptOptions(Options):
     trt_config_postprocess_script: tuple[str, str] | None = option(
         "--trt-config-postprocess-script",
         "--trt-cpps",
+        reads="Script",
         kind=Script("postprocess_config"),
         help=(
             "Change the builder configuration with a function of a Python script,"

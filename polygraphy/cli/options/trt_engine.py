@@ -34,6 +34,7 @@ class TrtLoadOptions(Options):
 
     load_runtime: str | None = option(
         "--load-runtime",
+        reads="Library",
         kind=Text("PATH"),
         help="Library of the lean runtime that loads a --version-compatible engine.",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
 from polygraphy.cli.kinds import Flag, Script, Text, Texts
@@ -25,6 +27,10 @@ class _Scripts(Repeated):
         listed: list[list[str]] = words  # type: ignore[assignment]
         return tuple(self.single.parse([word]) for each in listed for word in each)
 
+    def files(self, value: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
+        """Return the scripts with their symbols."""
+        return list(value)
+
 
 @frozen
 class TrtPluginOptions(Options):
@@ -32,6 +38,7 @@ class TrtPluginOptions(Options):
 
     plugins: tuple[str, ...] = option(
         "--plugins",
+        reads="Library",
         kind=Texts("PATH"),
         default=(),
         help="Shared libraries with plugins, loaded before anything else.",
@@ -94,6 +101,7 @@ class TrtNetworkOptions(Options):
     trt_network_postprocess_script: tuple[tuple[str, str], ...] = option(
         "--trt-network-postprocess-script",
         "--trt-npps",
+        reads="Script",
         kind=_Scripts("postprocess"),
         default=(),
         help=(

@@ -21,7 +21,10 @@ class TrtTimingOptions(Options):
         help="Use this file as timing cache: load it if it exists, and save it after the build.",
     )
     load_timing_cache: str | None = option(
-        "--load-timing-cache", kind=Text("PATH"), help="Take measured times from this file."
+        "--load-timing-cache",
+        reads="Timing cache",
+        kind=Text("PATH"),
+        help="Take measured times from this file.",
     )
     save_timing_cache: str | None = option(
         "--save-timing-cache",
@@ -58,11 +61,13 @@ class TrtTacticOptions(TrtTimingOptions):
     load_tactics: str | None = option(
         "--load-tactics",
         "--load-tactic-replay",
+        reads="Tactic replay",
         kind=Text("PATH"),
         help="Choose the tactics that such a file names.",
     )
     exclude_tactics: str | None = option(
         "--exclude-tactics",
+        reads="Tactic replay",
         kind=Text("PATH"),
         help="Do not choose the tactics that such a file names.",
     )
