@@ -213,7 +213,9 @@ class _Run:
             weight_copies=_WEIGHT_COPIES,
             free_weights=0 if self._layered.resident_weights else max(total - _SCRATCH, 0),
         )
-        self._stretches = plan_stretches(layers, self._compared, budget, self._layered.fixed())
+        self._stretches = plan_stretches(
+            layers, self._layered.outputs, budget, self._layered.fixed()
+        )
         self._keeps_loaded = (len(self._seats) + 1) * total <= nbytes
         self._console.stretches_planned(len(self._stretches), len(self._compared), nbytes)
 

@@ -38,7 +38,8 @@ class Stretch:
         start: position of the first layer.
         stop: position behind the last layer.
         inputs: tensors of layers before, which it reads.
-        outputs: tensors that it makes and that are compared, in order.
+        outputs: tensors that it makes and that are compared, in order; of the first one also
+            inputs and weights of the model that are.
         carried: tensors that have been made when it is done, and that layers behind it read.
         nbytes: how much memory it is expected to take, in bytes.
     """
@@ -85,7 +86,7 @@ def plan_stretches(
 
     Args:
         layers: in an order in which each reads what earlier ones made; else there is one stretch.
-        compared: names of the tensors that are compared.
+        compared: names of the tensors that are compared, in order.
         budget: how much memory there is.
         fixed: tensors that cannot be handed from one stretch to another.
     """
@@ -142,12 +143,13 @@ class _Walk:
         layers = self._layers[start:stop]
         made = [name for layer in layers for name in layer.makes]
         read = dict.fromkeys(name for layer in layers for name in layer.reads)
+        loose = [] if start else [name for name in compared if name not in self._made_by]
         needs = [nbytes for _, nbytes in self._growing(start, stop)]
         return Stretch(
             start,
             stop,
             inputs=tuple(name for name in read if self._made_by.get(name, start) < start),
-            outputs=tuple(name for name in made if name in compared),
+            outputs=(*loose, *(name for name in made if name in compared)),
             carried=tuple(self._alive(stop)),
             nbytes=needs[-1] if needs else 0,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ class FactFinder(Protocol):
             op: the operator of the node.
             name: its name; may be empty.
             shapes: those of the data, by input of the model.
+        """
+
+    def ranked_inputs(self, model: Any) -> Collection[str]:
+        """Return the inputs of a model whose rank it tells: an ``onnx.ModelProto``, its bytes, or
+        its path; none of one that cannot be read.
         """
 
     def left_out(self, model: str | bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from polygraphy.adapters.onnx.compute_dtypes import compute_dtypes
 from polygraphy.adapters.onnx.input_hints import LIMITING, input_hints
 from polygraphy.adapters.onnx.node_inputs import node_inputs
 from polygraphy.adapters.onnx.omissions import first_omission
+from polygraphy.adapters.onnx.ranks import ranked_inputs
 from polygraphy.adapters.onnx.wire import MalformedError, naming, operators
 from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
@@ -49,6 +50,10 @@ class OnnxFactFinder:
     ) -> str:
         """Return what a node is given; see `polygraphy.adapters.onnx.node_inputs`."""
         return node_inputs(model, op, name, shapes)
+
+    def ranked_inputs(self, model: Any) -> Collection[str]:
+        """Return the inputs of a model whose rank it tells; see the port."""
+        return ranked_inputs(model)
 
     def left_out(self, model: str | bytes) -> str:
         """Return which node of a model, given by its path or its bytes, leaves out a numbered

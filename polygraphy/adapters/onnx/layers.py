@@ -180,15 +180,10 @@ class OnnxLayeredModel:
         return part
 
     def _outputs_of(self, stretch: Stretch) -> list[str]:
-        """Return the outputs of a part; the first one also has those that no node computes."""
-        nodes = self._structure.graph.node
-        made = {name for node in nodes[stretch.start : stretch.stop] for name in node.output}
+        nodes = self._structure.graph.node[stretch.start : stretch.stop]
+        made = {name for node in nodes for name in node.output}
         carried = [name for name in stretch.carried if name in made]
-        outputs = list(dict.fromkeys([*stretch.outputs, *carried]))
-        if stretch.start > 0:
-            return outputs
-        computed = {name for node in nodes for name in node.output}
-        return [*(name for name in self.outputs if name not in computed), *outputs]
+        return list(dict.fromkeys([*stretch.outputs, *carried]))
 
 
 def _marked(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelProto:

@@ -17,7 +17,12 @@ from polygraphy.adapters.common.torch_tensors import as_torch, has_torch
 from polygraphy.adapters.onnxruntime.binding import BoundRuns, gpu_of
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.adapters.onnxruntime.session import facts_of, node_inputs, terminable
+from polygraphy.adapters.onnxruntime.session import (
+    facts_of,
+    node_inputs,
+    scalars_of,
+    terminable,
+)
 from polygraphy.adapters.onnxruntime.values import needs_values, run_values
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.facts import Facts
@@ -93,7 +98,10 @@ class OnnxrtRunner(BaseRunner):
         metadata = TensorMetadata()
         for tensor in self.sess.get_inputs():
             check_is_tensor(tensor.name, tensor.type.partition("(")[0])
-            metadata.add(tensor.name, types.from_native(tensor.type), tensor.shape)
+            # Of a scalar and of an unknown rank, ONNX Runtime says the same.
+            is_known = tensor.shape or tensor.name in scalars_of(self.sess)
+            shape = tensor.shape if is_known else None
+            metadata.add(tensor.name, types.from_native(tensor.type), shape)
         return metadata
 
     def infer_impl(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
@@ -33,6 +33,7 @@ __all__ = [
     "load_session",
     "matched_providers",
     "node_inputs",
+    "scalars_of",
     "session_from_onnx",
     "session_options",
     "terminable",
@@ -53,6 +54,9 @@ _LEVELS = {
 
 _facts: MutableMapping[InferenceSession, Facts] = WeakKeyDictionary()
 """What is known of the models of the sessions that were made here."""
+
+_scalars: MutableMapping[InferenceSession, Collection[str]] = WeakKeyDictionary()
+"""Inputs of known rank, by session; only of sessions with inputs that may be scalars."""
 
 
 @mod.export(funcify=True)
@@ -187,7 +191,20 @@ def _remembered(session: InferenceSession, model: Any) -> InferenceSession:
     find = partial(resolve(FactFinder).find, model)
     is_file = isinstance(model, (str, Path))
     _facts[session] = DeferredFacts(find) if is_file else find()
+    if not all(tensor.shape for tensor in session.get_inputs()):
+        _scalars[session] = resolve(FactFinder).ranked_inputs(model)
     return session
+
+
+def scalars_of(session: InferenceSession) -> Collection[str]:
+    """Return the inputs that are scalars where ONNX Runtime names no dimension: those of unknown
+    rank, of which it does not name any either, are left out. None are known where the session was
+    made elsewhere, and does not tell of what.
+    """
+    if session not in _scalars:
+        source = getattr(session, "_model_path", None) or getattr(session, "_model_bytes", None)
+        _scalars[session] = resolve(FactFinder).ranked_inputs(source) if source else ()
+    return _scalars[session]
 
 
 def facts_of(session: InferenceSession) -> Facts:

@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.layers import OnnxLayeredModels
 from polygraphy.backend.onnx import OnnxReferenceRunner, modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator
 from polygraphy.constants import MARK_ALL
 from polygraphy.domain.errors import FileError, UnknownNameError
 from polygraphy.domain.layers import Budget, plan_stretches
@@ -190,3 +194,105 @@ def test_mistakes_are_told_when_the_model_is_opened(tmp_path: Path) -> None:
         OnnxLayeredModels().open(g1.classifier(), ["nothing"])
     opened = OnnxLayeredModels().open(g1.classifier(), ["output?"])
     assert not {"output1", "output2"} & set(opened.outputs)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> onnx.ModelProto:
+    """Draw models with scalars, vectors, and ranks that nobody states; some outputs are inputs or
+    weights.
+    """
+    ranks = {"x": 1, "w": 1, "s": 0}  # A scalar among the weights, too.
+    nodes = []
+    for index in range(draw(st.integers(2, 8))):
+        op = draw(st.sampled_from(["Relu", "Neg", "Add", "Mul", "Concat", "Squeeze", "Sum", "If"]))
+        one = draw(st.sampled_from(sorted(ranks)))
+        name = f"t{index}"
+        if op == "Concat":
+            one, other = "x", draw(st.sampled_from([n for n, rank in ranks.items() if rank == 1]))
+            nodes.append(helper.make_node(op, [one, other], [name], axis=0))
+            ranks[name] = 1
+        elif op == "Squeeze":
+            nodes.append(helper.make_node("ReduceSum", [one], [name], keepdims=0))
+            ranks[name] = 0
+        elif op == "If":
+            branches = {
+                branch: helper.make_graph(
+                    [helper.make_node(inner, [one], ["inner"])], branch, [],
+                    [onnx.ValueInfoProto(name="inner", type=_FLOAT)],
+                )
+                for branch, inner in (("then_branch", "Relu"), ("else_branch", "Neg"))
+            }  # fmt: skip
+            nodes.append(helper.make_node("If", ["flag"], [name], **branches))
+            ranks[name] = ranks[one]
+        elif op in ("Relu", "Neg"):
+            nodes.append(helper.make_node(op, [one], [name]))
+            ranks[name] = ranks[one]
+        else:
+            nodes.append(helper.make_node(op, [one, "s"], [name]))
+            ranks[name] = ranks[one]
+    names = draw(st.lists(st.sampled_from(sorted(ranks)), min_size=1, max_size=4, unique=True))
+    graph = helper.make_graph(
+        nodes,
+        "drawn",
+        [onnx.ValueInfoProto(name="x", type=_FLOAT)] if draw(st.booleans()) else [_VECTOR],
+        [onnx.ValueInfoProto(name=name, type=_FLOAT) for name in names],
+        [
+            onnx.numpy_helper.from_array(np.array(value), name)
+            for name, value in (("w", [np.float32(2)]), ("s", np.float32(3)), ("flag", True))
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+_FLOAT = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+_VECTOR = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+
+
+@given(model=graphs(), size=st.integers(1, 3), budget=st.sampled_from([0, 8, 40]))
+@settings(deadline=None)
+def test_findings_9_and_9b_in_parts_a_model_makes_what_it_makes_in_one_piece(
+    model: onnx.ModelProto, size: int, budget: int
+) -> None:
+    data = [{"x": np.linspace(-1, 1, size, dtype=np.float32)}] * 2
+
+    def run(memory_budget: int) -> list[dict[str, Any]]:
+        def make(model: Any) -> Any:
+            return OnnxrtRunner(SessionFromOnnx(model, graph_optimization_level="DISABLE_ALL"))
+
+        iterations: list[dict[str, Any]] = []
+        for step in Comparator.run_layerwise([make], model, data, memory_budget=memory_budget):
+            [(_, [outputs])] = step
+            if not outputs.is_continued:
+                iterations.append({})
+            iterations[-1].update(outputs)
+        return iterations
+
+    whole, parts = run(1 << 30), run(budget)
+    assert [sorted(each) for each in parts] == [sorted(each) for each in whole]
+    for one, other in zip(whole, parts):
+        for name, array in one.items():
+            assert array.shape == other[name].shape, name
+            np.testing.assert_array_equal(array, other[name])
+
+
+@pytest.mark.parametrize("shape", [None, [], ["n"], [2]])
+@pytest.mark.parametrize("source", ["path", "bytes", "model", "session", "session of bytes"])
+def test_finding_9_an_unknown_rank_is_no_scalar(shape: Any, source: str, tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [made])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path = str(tmp_path / "m.onnx")
+    onnx.save(model, path)
+    given: Any = {
+        "path": SessionFromOnnx(path),
+        "bytes": SessionFromOnnx(model.SerializeToString()),
+        "model": SessionFromOnnx(model),
+        "session": lambda: onnxruntime.InferenceSession(path),
+        "session of bytes": lambda: onnxruntime.InferenceSession(model.SerializeToString()),
+    }[source]
+    with OnnxrtRunner(given) as runner:
+        found = runner.get_input_metadata(use_numpy_dtypes=False)["x"].shape
+        assert (None if found is None else list(found)) == shape
+        fed = np.ones([2] if shape is None or shape else [], np.float32)
+        assert runner.infer({"x": fed})["y"].shape == fed.shape
