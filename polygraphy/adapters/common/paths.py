@@ -9,13 +9,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from polygraphy.adapters.common.parts import STAYS_OPEN, make_part
 from polygraphy.domain.errors import FileError
 
 __all__ = [
+    "StagedFile",
     "atomic_file",
     "check_writable",
     "ensure_parent",
     "readable_file",
+    "staged_file",
     "translated_os_errors",
 ]
 
@@ -128,6 +131,49 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     Raises:
         FileError: the file cannot be written.
     """
+    with staged_file(path, mode) as staged:
+        yield staged.stream
+        staged.finish()
+        staged.place()
+
+
+class StagedFile:
+    """A file that is complete before it takes its place.
+
+    Attributes:
+        stream: what it is written to.
+        target: where it belongs, links followed.
+        part: where it is until then; None for a device or a pipe, which is written at once.
+    """
+
+    def __init__(self, stream: IO[Any], target: Path, part: Path | None) -> None:
+        self.stream = stream
+        self.target = target
+        self.part = part
+
+    def finish(self) -> None:
+        """Sync what was written to the disk; nothing is written after that."""
+        self.stream.flush()
+        if self.part is not None:
+            os.fsync(self.stream.fileno())
+            self.part.chmod(_mode_for(self.target))
+            if not STAYS_OPEN:
+                self.stream.close()
+
+    def place(self) -> None:
+        """Put it in its place."""
+        if self.part is not None:
+            self.part.replace(self.target)
+            self.part = None
+
+
+@contextmanager
+def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
+    """Open a file that takes its place when it is told to; otherwise nothing is left of it.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
     given = ensure_parent(path)
     # What /dev/stdout leads to may have no path of its own.
     is_special = given.exists() and not given.is_file()
@@ -138,22 +184,18 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     with translated_os_errors(path, "write", unless_of_others=True):
         if is_special:  # A device or a pipe has no content to protect.
             with target.open(mode, encoding=encoding) as stream:
-                yield stream
+                yield StagedFile(stream, target, None)
             return
-        descriptor, temporary = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.name}.", suffix=".part"
-        )
+        descriptor, temporary = make_part(target)
+        staged: StagedFile | None = None
         try:
             with os.fdopen(descriptor, mode, encoding=encoding) as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(temporary).chmod(_mode_for(target))
-            Path(temporary).replace(target)
-        except BaseException:
-            with suppress(OSError):
-                Path(temporary).unlink()
-            raise
+                staged = StagedFile(stream, target, Path(temporary))
+                yield staged
+        finally:
+            if staged is None or staged.part is not None:
+                with suppress(OSError):
+                    Path(temporary).unlink()
 
 
 def _mode_for(target: Path) -> int:

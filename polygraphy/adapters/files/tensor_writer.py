@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from polygraphy.adapters.common.parts import make_part_folder
 from polygraphy.adapters.common.paths import atomic_file, ensure_parent, translated_os_errors
 from polygraphy.adapters.files.binary import TENSORS, tensors_of
 from polygraphy.adapters.files.content_error import content_errors_named
@@ -47,15 +47,15 @@ class TensorWriter:
         """Open a writer; after an error, nothing of what it wrote is left."""
         target = Path(os.path.realpath(ensure_parent(path)))  # A symbolic link stays one.
         with translated_os_errors(path, "write"):
-            folder = Path(
-                tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=target.parent)
-            )
+            lock, folder = make_part_folder(target)
         try:
             writer = cls(target, folder)
             yield writer
             writer._finish()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            if lock is not None:
+                os.close(lock)
 
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
         """Write one iteration; FileError when that cannot be done."""

@@ -6,15 +6,16 @@ import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.common.paths import atomic_file
+from polygraphy.adapters.common.paths import StagedFile, atomic_file, staged_file
 from polygraphy.adapters.onnx.elements import is_stripped
 from polygraphy.adapters.onnx.external import external_files
 from polygraphy.adapters.onnx.mapped import load_structure
 from polygraphy.adapters.onnx.ownership import makes_new_model
+from polygraphy.adapters.onnx.replacing import replace_together, with_former
 from polygraphy.adapters.onnx.stored import copy_stored, is_stored
 from polygraphy.adapters.onnx.weights import Place, all_tensors, byte_size, is_external, skeleton
 from polygraphy.adapters.onnx.writing import write_model
@@ -98,15 +99,14 @@ class SaveOnnx(BaseLoader):
         location = external or f"{path.name}.data"
         _check_location(model, path, location)
         with ExitStack() as files:
-            # Weights are renamed last to first, the model after them: it never lacks any of them.
-            stream = files.enter_context(atomic_file(path))
+            staged = files.enter_context(staged_file(path))
             weights = _WeightFiles(path, location, files, one_file=self._one_file)
             bare = skeleton(
                 model,
                 lambda tensor: weights.add(tensor) if self._goes_out(tensor) else None,
             )
-            write_model(bare, stream)
-            stream.flush()
+            write_model(bare, staged.stream)
+            replace_together(path, bare, staged, weights.staged, weights.replaceable)
         return model
 
     def _goes_out(self, tensor: TensorProto) -> bool:
@@ -123,31 +123,35 @@ class OnnxModelWriter:
 
 
 class _WeightFiles:
-    """The files that weights go to; each is opened in `files` when its first weight comes."""
+    """The files that weights go to; each is opened in `files` when its first weight comes.
+
+    Attributes:
+        staged: the files, as the model names them.
+        replaceable: the files in which the model that is replaced keeps its weights.
+    """
 
     def __init__(self, model: Path, location: str, files: ExitStack, *, one_file: bool) -> None:
         self._model = model
         self._folder = model.parent
-        self._replaceable = _files_of(model)
+        self.replaceable = _files_of(model)
         self._location = location
         self._files = files
         self._one_file = one_file
-        self._streams: dict[str, IO[bytes]] = {}
+        self.staged: dict[str, StagedFile] = {}
 
     def add(self, tensor: TensorProto) -> Place:
         """Append the elements of a tensor to its file, and return where they are."""
         location = self._location if self._one_file else self._own_location(tensor.name)
-        if location not in self._streams:
+        if location not in self.staged:
             path = self._folder / location
-            if path.exists() and path.resolve() not in self._replaceable:
+            if path.exists() and path.resolve() not in with_former(self.replaceable):
                 raise UsageError(
                     f"The weights cannot be saved in {path}: it exists, and {self._model} does not"
                     " keep its weights there. It may belong to another model.",
                     hint="Choose another file, or remove that one.",
                 )
-            opened = atomic_file(path)
-            self._streams[location] = self._files.enter_context(opened)
-        stream = self._streams[location]
+            self.staged[location] = self._files.enter_context(staged_file(path))
+        stream = self.staged[location].stream
         content = None if is_stored(tensor) else _content(tensor)
         length = byte_size(tensor) if content is None else len(content)
         stream.write(bytes(-stream.tell() % (_PAGE if length >= _LARGE else _WORD)))
@@ -161,7 +165,7 @@ class _WeightFiles:
     def _own_location(self, name: str) -> str:
         plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
         location, count = f"{self._location}.{plain}", 1
-        while location.lower() in map(str.lower, self._streams):
+        while location.lower() in map(str.lower, self.staged):
             location, count = f"{self._location}.{plain}.{count}", count + 1
         return location
 
