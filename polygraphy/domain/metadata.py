@@ -7,6 +7,7 @@ from typing import Any
 
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import DataTypeConversionException
+from polygraphy.domain.naming import one_line
 from polygraphy.domain.pickling import pickled_as, their_items
 from polygraphy.domain.shapes import Dim, Shape
 
@@ -121,7 +122,11 @@ class TensorMetadata(dict[str, MetadataTuple]):
         return converted
 
     def __str__(self) -> str:
-        return "{" + ",\n ".join(f"{name} {meta}".rstrip() for name, meta in self.items()) + "}"
+        return (
+            "{"
+            + ",\n ".join(f"{one_line(name)} {meta}".rstrip() for name, meta in self.items())
+            + "}"
+        )
 
     def __repr__(self) -> str:
         calls = "".join(

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from polygraphy.domain.errors import UnknownNameError
 
-__all__ = ["is_pattern", "matching", "matching_any"]
+__all__ = ["is_pattern", "matching", "matching_any", "one_line"]
 
 
 def is_pattern(word: str) -> bool:
@@ -55,3 +55,17 @@ def matching(
 def matching_any(words: Iterable[str], known: Collection[str]) -> set[str]:
     """Return the known names that some words mean, as `matching` does; a word may mean none."""
     return {name for name in known for word in words if name == word or fnmatchcase(name, word)}
+
+
+def one_line(name: str) -> str:
+    """Return a name as it is shown: on one line, whatever is in it."""
+    if name.isprintable():
+        return name
+    return "".join(
+        (
+            each
+            if each.isprintable() or each == "\t"
+            else each.encode("unicode_escape").decode("ascii")
+        )
+        for each in name
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from polygraphy.logger.plain import plain
 from polygraphy.logger.severity import CRITICAL, colour_of
 
 TYPE_CHECKING = False
@@ -46,6 +47,7 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
     stream: TextIO | None = sys.stderr if lines[0][1] >= CRITICAL else sys.stdout
     if stream is None or getattr(stream, "closed", False):
         return
+    lines = [(plain(text), severity) for text, severity in lines]  # Names come from files.
     if colors and shows_colours(stream):
         lines = [(_coloured(text, severity), severity) for text, severity in lines]
     try:
@@ -147,7 +149,7 @@ class LogFile:
         """
         if self._stream is None:
             self._stream = self._open()
-        self._stream.write(_without_escapes(_joined(lines)))
+        self._stream.write(plain(_without_escapes(_joined(lines))))
 
     def close(self) -> None:
         """Close the file until the next `write`."""
@@ -171,7 +173,7 @@ def forward(text: str, severity: int, frame: FrameType) -> None:
                 level,
                 code.co_filename,
                 frame.f_lineno,
-                text,
+                plain(text),
                 (),
                 None,
                 code.co_name,

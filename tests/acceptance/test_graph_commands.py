@@ -92,9 +92,9 @@ def test_plugins_are_found_and_put_in(polygraphy: Any, models: Path) -> None:
         "match toy.onnx --plugin-dir plugins --include a --exclude b": 2,
         "match toy.onnx --plugin-dir plugins --include a": 2,
         "match toy.onnx": 2,
-        "match toy.onnx --plugin-dir nowhere": 3,
-        "replace toy.onnx --plugin-dir plugins --config nowhere.yaml": 3,
-        "list nowhere.onnx --plugin-dir plugins": 3,
+        "match toy.onnx --plugin-dir nowhere": 2,
+        "replace toy.onnx --plugin-dir plugins --config nowhere.yaml": 2,
+        "list nowhere.onnx --plugin-dir plugins": 2,
     }.items():
         done = polygraphy(f"polygraphy plugin {words}")
         assert done.code == code, words

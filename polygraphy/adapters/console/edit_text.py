@@ -9,6 +9,7 @@ from functools import partial
 from polygraphy.adapters.console.onnx_text import named_lines
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.edits import Edit, NodeLabel, Outline
+from polygraphy.domain.naming import one_line
 
 __all__ = ["edit_line", "outline_lines", "part_lines"]
 
@@ -51,7 +52,9 @@ def part_lines(edit: Edit) -> Iterator[Callable[[], str]]:
 
 
 def _node_names(what: str, nodes: Sequence[NodeLabel]) -> str:
-    return f"{what} nodes: " + ", ".join(f"{name} [Op: {op}]" for op, name in nodes)
+    return f"{what} nodes: " + ", ".join(
+        f"{one_line(name)} [Op: {one_line(op)}]" for op, name in nodes
+    )
 
 
 def _weight_names(what: str, names: Sequence[str]) -> str:

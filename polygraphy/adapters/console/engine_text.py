@@ -9,6 +9,7 @@ import numpy as np
 
 from polygraphy.domain.engine import EngineDescription, Layer, NetworkDescription, ProfileTensor
 from polygraphy.domain.model import Detail
+from polygraphy.domain.naming import one_line
 
 __all__ = ["engine_lines", "layer_lines", "network_lines"]
 
@@ -21,7 +22,7 @@ def network_lines(network: NetworkDescription, detail: Detail = _AS_READ) -> Ite
     """Yield the lines that describe a network; its layers as far as they were read."""
     typing = " Strongly Typed" if network.is_strongly_typed else ""
     yield "==== TensorRT Network ===="
-    yield f"Name: {network.name} | Explicit Batch{typing} Network"
+    yield f"Name: {one_line(network.name)} | Explicit Batch{typing} Network"
     yield ""
     yield f"---- {len(network.inputs)} Network Input(s) ----"
     yield from _lines(network.inputs)
@@ -38,7 +39,7 @@ def engine_lines(engine: EngineDescription, detail: Detail = _AS_READ) -> Iterat
     refittable = "Refittable " if engine.is_refittable else ""
     batch = "Implicit" if engine.has_implicit_batch else "Explicit"
     yield "==== TensorRT Engine ===="
-    yield f"Name: {engine.name} | {refittable}{batch} Batch Engine"
+    yield f"Name: {one_line(engine.name)} | {refittable}{batch} Batch Engine"
     yield ""
     yield f"---- {len(engine.inputs)} Engine Input(s) ----"
     yield from _lines(engine.inputs)
@@ -92,7 +93,7 @@ def _layers(layers: Iterable[Layer], *, qualified: bool) -> Iterator[str]:
 def layer_lines(index: int, layer: Layer, *, qualified: bool = True) -> Iterator[str]:
     """Yield the lines that describe a layer, the `index`-th of its network or engine."""
     op = f" [Op: {layer.op}]" if layer.op else ""
-    yield f"Layer {index:<4} | {layer.name}{op}"
+    yield f"Layer {index:<4} | {one_line(layer.name)}{op}"
     if not layer.op:
         return
     yield from _indented(_dataflow(layer))

@@ -13,6 +13,7 @@ import numpy as np
 
 from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.naming import one_line
 from polygraphy.domain.runner_names import label_of_runner, label_of_runners
 from polygraphy.domain.validation import OutputValidity
 from polygraphy.logger import G_LOGGER
@@ -32,7 +33,7 @@ class LogConsole:
 
     def note(self, text: str) -> None:
         """Something was assumed that the user may want to know."""
-        G_LOGGER.warning(text)
+        G_LOGGER.warning(one_line(text))
 
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
@@ -116,7 +117,8 @@ class LogConsole:
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """One output was checked."""
         with G_LOGGER.indent():
-            G_LOGGER.verbose(f"{label_of_runner(runner):35} | Validating output: {validity.name}")
+            name = one_line(validity.name)
+            G_LOGGER.verbose(f"{label_of_runner(runner):35} | Validating output: {name}")
             with G_LOGGER.indent():
                 for what, count, first in (
                     ("NaN", validity.nan, validity.first_nan),
@@ -124,12 +126,12 @@ class LogConsole:
                 ):
                     if count:
                         G_LOGGER.error(
-                            f"{what} Detected | Output: {validity.name} of"
+                            f"{what} Detected | Output: {name} of"
                             f" {label_of_runner(runner)}: {count} of {validity.size} elements, the"
                             f" first at {first}"
                         )
                 if not validity.nan and not validity.inf:
-                    G_LOGGER.info(f"PASSED | Output: {validity.name} is valid")
+                    G_LOGGER.info(f"PASSED | Output: {name} is valid")
 
     def validation_finished(self, passed: bool) -> None:
         """All outputs of an iteration were checked."""

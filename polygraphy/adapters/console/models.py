@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from polygraphy.domain.metadata import MetadataTuple
+from polygraphy.domain.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["LogModelReports", "model_lines", "plain"]
 
 _WIDEST = 80
+_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""What JSON need not escape, but may do something to a terminal."""
 _MOST_NAMES = 10
 
 
@@ -67,7 +71,7 @@ class LogModelReports:
 
         is_built = isinstance(statistics, EngineStatistics)
         lines = built_lines if is_built else statistics_lines
-        G_LOGGER.info("\n".join(lines(statistics)))
+        G_LOGGER.info("\n".join(map(one_line, lines(statistics))))
 
     def unbounded(self, names: Sequence[str]) -> None:
         """Write which tensors have a shape that depends on data without limit."""
@@ -83,10 +87,12 @@ class LogModelReports:
         G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
         for weight in weights:
             if weight.is_sparse:
-                G_LOGGER.info(f"Found sparse tensor: {weight.name}")
+                G_LOGGER.info(f"Found sparse tensor: {one_line(weight.name)}")
             else:
                 share = f"{weight.dense} of {weight.groups} groups of four along axis {weight.axis}"
-                G_LOGGER.warning(f"Found non-sparse tensor: {weight.name} ({share} are dense)")
+                G_LOGGER.warning(
+                    f"Found non-sparse tensor: {one_line(weight.name)} ({share} are dense)"
+                )
         G_LOGGER.info(f"Finished checking {len(weights)} tensors. ")
 
     def differences(self, found: Sequence[Difference]) -> None:
@@ -94,7 +100,8 @@ class LogModelReports:
         if not found:
             G_LOGGER.info("The models are the same.")
             return
-        G_LOGGER.error("\n".join((f"{len(found)} difference(s):", *map(_difference, found))))
+        lines = (one_line(_difference(each)) for each in found)
+        G_LOGGER.error("\n".join((f"{len(found)} difference(s):", *lines)))
 
     def outline(self, title: str, outline: Outline) -> None:
         """Write what a model consists of in brief."""
@@ -116,7 +123,7 @@ class LogModelReports:
 
         tell = {EXCEPTION: G_LOGGER.error, WARNING: G_LOGGER.warning, INFO: G_LOGGER.info}
         for entry in report.entries:
-            tell[entry.level](f"LINT | {_finding(entry)}")
+            tell[entry.level](f"LINT | {one_line(_finding(entry))}")
         if not report.entries:
             G_LOGGER.info("LINT | Nothing was found.")
 
@@ -125,12 +132,14 @@ class LogModelReports:
         if result.is_compatible:
             G_LOGGER.info(f"PASSED | {result.backend} runs the model.")
             return
-        G_LOGGER.error(f"FAILED | {result.backend} does not run the model. {result.reason}")
+        reason = one_line(result.reason or "")
+        G_LOGGER.error(f"FAILED | {result.backend} does not run the model. {reason}")
         by_op: dict[str, list[str]] = {}
         for node in result.unsupported:
             by_op.setdefault(node.op, []).append(node.name)
         for op, names in by_op.items():
-            G_LOGGER.error(f"UNSUPPORTED | {result.backend} | Op: {op} | Node(s): {_some(names)}")
+            about = one_line(f"Op: {op} | Node(s): {_some(names)}")
+            G_LOGGER.error(f"UNSUPPORTED | {result.backend} | {about}")
 
     def page_saved(self, path: str) -> None:
         """Say where the page is."""
@@ -144,6 +153,7 @@ class LogModelReports:
         """Write models as JSON: one document, a list where there are several."""
         made = [plain(part) for part in parts]
         text = json.dumps(made[0] if len(made) == 1 else made, indent=4, ensure_ascii=False)
+        text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
         # A surrogate, which no encoding has, may come from any name in a model.
         sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
 
@@ -156,7 +166,8 @@ def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
     width = min(max(map(len, texts), default=0), _WIDEST)
     for text, use in zip(texts, uses):
         output = " | output" if use.is_output else ""
-        yield f"{text:{width}} | {use.producer} | {use.consumers} consumer(s){output}"
+        line = f"{text:{width}} | {use.producer} | {use.consumers} consumer(s){output}"
+        yield one_line(line)
 
 
 def _difference(one: Difference) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polygraphy.domain.model import Attribute, Detail, Graph, Model, Node, Tensor, Weight
+from polygraphy.domain.naming import one_line
 
 __all__ = ["graph_lines", "named_lines", "onnx_lines", "tensor_text"]
 
@@ -25,11 +26,11 @@ def named_lines(model: Model, detail: Detail) -> Iterator[str]:
     others = {domain: version for domain, version in model.opsets.items() if domain}
     more = f" | Other Opsets: {others}" if others else ""
     opset = model.opsets.get("", model.opsets.get("ai.onnx", "unknown"))
-    yield f"Name: {model.graph.name} | ONNX Opset: {opset}{more}"
+    yield f"Name: {one_line(model.graph.name)} | ONNX Opset: {opset}{more}"
     yield ""
     if detail.attrs and model.graph.doc:
         yield "---- Docstring ----"
-        yield from model.graph.doc.splitlines()
+        yield from (f"| {line}" for line in model.graph.doc.splitlines())
         yield ""
     yield from graph_lines(model.graph, detail)
     if detail.layers and model.functions:
@@ -38,7 +39,7 @@ def named_lines(model: Model, detail: Detail) -> Iterator[str]:
         for function in model.functions:
             name = f"{function.domain}.{function.name}" if function.domain else function.name
             inputs, outputs = ", ".join(function.inputs), ", ".join(function.outputs)
-            yield f"{name}({inputs}) -> ({outputs}) | {function.node_count} Node(s)"
+            yield f"{one_line(f'{name}({inputs}) -> ({outputs})')} | {function.node_count} Node(s)"
 
 
 def graph_lines(graph: Graph, detail: Detail) -> list[str]:
@@ -84,7 +85,7 @@ def tensor_text(tensor: Tensor) -> str:
         facts.append(f"dtype={tensor.dtype}")
     if tensor.shape is not None:
         facts.append(f"shape={tuple(-1 if dim is None else dim for dim in tensor.shape)}")
-    return f"{tensor.name} [{', '.join(facts)}]" if facts else tensor.name
+    return f"{one_line(tensor.name)} [{', '.join(facts)}]" if facts else one_line(tensor.name)
 
 
 def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail) -> Iterator[str]:
@@ -92,7 +93,7 @@ def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail)
         for position, weight in enumerate(weights):
             if position > 0:
                 yield ""
-            yield f"Initializer | {weight.name} {_values_title(weight)}"
+            yield f"Initializer | {one_line(weight.name)} {_values_title(weight)}"
             yield from (_INDENT + line for line in _value_lines(weight))
         if not weights:
             yield "{}"
@@ -101,7 +102,7 @@ def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail)
 
 
 def _weight_text(weight: Weight) -> str:
-    return f"{weight.name} [dtype={weight.dtype}, shape={weight.shape}]"
+    return f"{one_line(weight.name)} [dtype={weight.dtype}, shape={weight.shape}]"
 
 
 def _values_title(weight: Weight) -> str:
@@ -147,13 +148,14 @@ def _node_texts(nodes: Iterable[Node], detail: Detail, texts: _Texts) -> list[st
     # A large model has tens of thousands of nodes: as little as possible is done for each.
     made, get = [], texts.get
     for index, node in enumerate(nodes):
-        inputs = ",\n     ".join([get(name, name) for name in node.inputs])
-        outputs = ",\n         ".join([get(name, name) for name in node.outputs])
+        inputs = ",\n     ".join([get(name, one_line(name)) for name in node.inputs])
+        outputs = ",\n         ".join([get(name, one_line(name)) for name in node.outputs])
         taken = f"    {{{inputs}}}\n    " if node.inputs else "    {}"
         attributes = _attributes_text(node, detail, texts) if detail.attrs else ""
         number = str(index).ljust(4)
         made.append(
-            f"Node {number} | {node.name} [Op: {node.op}]\n{taken} -> {{{outputs}}}\n{attributes}"
+            f"Node {number} | {one_line(node.name)} [Op: {one_line(node.op)}]\n{taken} ->"
+            f" {{{outputs}}}\n{attributes}"
         )
     return made
 
@@ -162,7 +164,7 @@ def _attributes_text(node: Node, detail: Detail, texts: _Texts) -> str:
     lines = ["---- Attributes ----"] if node.attributes else []
     for attribute in node.attributes:
         label = f"{node.name}.{attribute.name}" if node.name else attribute.name
-        lines += _attribute_lines(label, attribute, detail, texts)
+        lines += _attribute_lines(one_line(label), attribute, detail, texts)
     return "".join(f"{_INDENT}{line}\n" for line in lines)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from polygraphy.adapters.console.numbers import brief
 from polygraphy.domain.accuracy import AccuracyResult, RunnerPair
 from polygraphy.domain.layer_errors import LayerError, first_failure, layer_errors
+from polygraphy.domain.naming import one_line
 from polygraphy.domain.runner_names import label_of_runners
 from polygraphy.logger import G_LOGGER
 
@@ -63,7 +64,7 @@ def _table(pair: RunnerPair, errors: Sequence[LayerError]) -> str:
 def _row(error: LayerError) -> tuple[str, ...]:
     """Describe one output: its tensor, the largest differences of all iterations, the verdict."""
     return (
-        error.name,
+        one_line(error.name),
         ", ".join(error.dtypes) or _UNKNOWN,
         ", ".join(map(str, error.shapes)) or _UNKNOWN,
         _UNKNOWN if error.absolute is None else brief(error.absolute),

@@ -13,6 +13,7 @@ from polygraphy.domain.accuracy import AccuracyResults
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.inspection import DataReport, RunReport, TensorReport
+from polygraphy.domain.naming import one_line
 from polygraphy.domain.runner_names import label_of_runner, label_of_runners
 from polygraphy.domain.tolerance import Tolerance
 from polygraphy.logger import G_LOGGER
@@ -95,11 +96,11 @@ def _run_lines(run: RunReport, report: DataReport, values: _Values) -> Iterator[
 
 
 def _tensor_texts(tensor: TensorReport, report: DataReport, values: _Values) -> Iterator[str]:
-    meta = f"[dtype={tensor.dtype}, shape={tensor.shape}]"
+    meta, name = f"[dtype={tensor.dtype}, shape={tensor.shape}]", one_line(tensor.name)
     if tensor.unmeasured is not None:
-        yield f"{tensor.name} {meta} | {tensor.unmeasured}, of which there are no statistics"
+        yield f"{name} {meta} | {tensor.unmeasured}, of which there are no statistics"
     else:
-        yield f"{tensor.name} {meta} | Stats: {statistics(tensor.summary)}"
+        yield f"{name} {meta} | Stats: {statistics(tensor.summary)}"
         yield from _number_texts(tensor, report)
     if tensor.values is not None:
         yield _indented(values(tensor.values))
@@ -111,9 +112,9 @@ def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
             f"{one.what}: {one.count}" + (f" (first at {one.first})" if one.count else "")
             for one in tensor.peculiarities
         )
-        yield _INDENT + f"{tensor.name} | {found} of {tensor.summary.size} elements"
+        yield _INDENT + f"{one_line(tensor.name)} | {found} of {tensor.summary.size} elements"
     if report.detail.statistics:
-        yield _INDENT + f"{tensor.name} | Percentiles: {percentiles(tensor.summary)}"
+        yield _INDENT + f"{one_line(tensor.name)} | Percentiles: {percentiles(tensor.summary)}"
     if tensor.histogram is not None:
         yield _indented(bars(tensor.histogram))
 
@@ -138,7 +139,8 @@ def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:
                 if not answers:
                     yield f"{_INDENT * 2}FAILED | No outputs were compared"
                 for name, answer in answers.items():
-                    yield _INDENT * 2 + _answer(name, answer, is_judged=not result.is_average)
+                    text = _answer(name, answer, is_judged=not result.is_average)
+                    yield _INDENT * 2 + one_line(text)
 
 
 def _answer(name: str, answer: object, *, is_judged: bool) -> str:

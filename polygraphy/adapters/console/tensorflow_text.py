@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from polygraphy.adapters.console.onnx_text import graph_lines
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.tensorflow import TensorFlowGraph
+from polygraphy.domain.naming import one_line
 
 __all__ = ["tensorflow_lines"]
 
@@ -14,6 +15,6 @@ __all__ = ["tensorflow_lines"]
 def tensorflow_lines(described: TensorFlowGraph, detail: Detail) -> Iterator[str]:
     """Yield the lines of the text about a graph."""
     yield "==== TensorFlow Graph ===="
-    yield f"Name: {described.graph.name} | Type: {described.kind}"
+    yield f"Name: {one_line(described.graph.name)} | Type: {described.kind}"
     yield ""
     yield from graph_lines(described.graph, detail)

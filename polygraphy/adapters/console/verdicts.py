@@ -29,6 +29,7 @@ from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.naming import one_line
 from polygraphy.domain.runner_names import label_of_runner, label_of_runners
 from polygraphy.logger import G_LOGGER
 
@@ -85,7 +86,7 @@ def _log_array(
 ) -> None:
     assert result.arrays is not None
     tensor = (result.tensor0, result.tensor1)[index]
-    label = f"{label_of_runner(runner)}: {tensor.name if tensor else ''}"
+    label = f"{label_of_runner(runner)}: {one_line(tensor.name) if tensor else ''}"
     G_LOGGER.info(lambda: f"{label} | Stats: {statistics(summary)}")
     G_LOGGER.verbose(lambda: f"{label} | Percentiles: {percentiles(summary)}")
     if summary.nan or summary.posinf or summary.neginf:
@@ -104,7 +105,7 @@ def _log_metrics(result: OutputCompareResult) -> None:
         and result.difference is not None
         and result.thresholds is not None
     )
-    G_LOGGER.info(f"Error Metrics: {result.tensor0.name}")
+    G_LOGGER.info(f"Error Metrics: {one_line(result.tensor0.name)}")
     with G_LOGGER.indent():
         for statistic in result.tolerance.check_error_stat:
             absolute, relative = result.required(statistic)
@@ -133,7 +134,8 @@ def _log_histograms(
     joint = (min(edges), max(edges)) if all(np.isfinite(edge) for edge in edges) else None
     for runner, tensor, array in zip(pair.runners, tensors, result.arrays):
         drawn = histogram(array, range=joint, threads=result.difference.threads)
-        G_LOGGER.info(f"{label_of_runner(runner)}: {tensor.name if tensor else ''}\n{bars(drawn)}")
+        name = one_line(tensor.name) if tensor else ""
+        G_LOGGER.info(f"{label_of_runner(runner)}: {name}\n{bars(drawn)}")
     drawn_differences = (
         result.difference.absolute_histogram(),
         result.difference.relative_histogram(),
