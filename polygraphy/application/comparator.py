@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from polygraphy.application import inference
+from polygraphy.application.feeding import assumptions_told
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results import RunResults
 from polygraphy.domain.synthesis import DataLoader
@@ -100,20 +101,21 @@ class Comparator:
             "save_input_blob_path": save_input_blob_path,
         }
         if not streaming:
-            return inference.run_sequentially(
-                runners,
-                data,
-                warm_up=warm_up or 0,
-                isolated=bool(use_subprocess),
-                timeout=subprocess_timeout,
-                **saving,
-            )
+            with assumptions_told(data):
+                return inference.run_sequentially(
+                    runners,
+                    data,
+                    warm_up=warm_up or 0,
+                    isolated=bool(use_subprocess),
+                    timeout=subprocess_timeout,
+                    **saving,
+                )
         if warm_up or use_subprocess:
             raise UsageError(
                 "Runners that stream take turns: they are not warmed up, and share a process.",
                 hint="Run them in sequence.",
             )
-        return inference.stream(runners, data, **saving)
+        return _telling(data, inference.stream(runners, data, **saving))
 
     @staticmethod
     def run_layerwise(
@@ -159,16 +161,18 @@ class Comparator:
         from polygraphy.application.layerwise import stream_layerwise
 
         data = DataLoader() if data_loader is None else data_loader
-        return stream_layerwise(
+        data = data() if callable(data) else data
+        results = stream_layerwise(
             make_runners,
             model,
-            data() if callable(data) else data,
+            data,
             exclude_outputs=exclude_outputs or (),
             memory_budget=memory_budget,
             unmarked=unmarked is not False,
             save_inputs_path=save_inputs_path,
             save_input_blob_path=save_input_blob_path,
         )
+        return _telling(data, results)
 
     @staticmethod
     def default_comparisons(run_results: RunResults) -> list[tuple[int, int]]:
@@ -282,3 +286,9 @@ class Comparator:
         if isinstance(run_results, list):
             return [Comparator.validate(member, **how) for member in run_results]
         return validation.validated_stream(run_results, **how)
+
+
+def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
+    """Yield results; an error says which shapes of the data were chosen here."""
+    with assumptions_told(data_loader):
+        yield from results

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from polygraphy.domain.describing import describe_model
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import (
+    BackendError,
+    InputError,
+    MissingDependencyError,
+    UsageError,
+)
 from polygraphy.domain.facts import Facts, ModelFacts
 from polygraphy.domain.feed import fit_feed, own_copy
 from polygraphy.domain.loading import ONLY_FIRST, has_more
 from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.naming import one_line
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.console import Console
 from polygraphy.ports.runner import Runner
 from polygraphy.ports.tensors import Tensors
 
-__all__ = ["Fed", "FeedFitter", "Feeds", "facts_of", "promises"]
+__all__ = ["Fed", "FeedFitter", "Feeds", "assumptions_told", "facts_of", "promises"]
 
 Feed = Mapping[str, Any]
 
@@ -47,6 +54,27 @@ def promises(runner: Any, what: str) -> bool:
 
 
 _INFERENCE = frozenset(("infer", "infer_impl"))
+
+
+@contextmanager
+def assumptions_told(data_loader: Any) -> Iterator[None]:
+    """Add to an error of a backend inside the block which shapes of its data nobody gave."""
+    try:
+        yield
+    except (BackendError, InputError) as error:
+        assumed: Mapping[str, Sequence[int]] = getattr(data_loader, "assumed", {})
+        if assumed and not isinstance(error, MissingDependencyError):
+            shapes = " ".join(
+                f"{name}:{list(shape)}".replace(" ", "") for name, shape in assumed.items()
+            )
+            chosen = (
+                f"The data have shapes that were chosen here, {one_line(shapes)}: dimensions that"
+                " the model leaves open became 1. If it cannot be run with these, give others"
+                " (--input-shapes)."
+            )
+            is_sentence = str(error).rstrip().endswith((".", "?", "!"))
+            error.hint = f"{error.hint} {chosen}".strip() if is_sentence else f"| {chosen}"
+        raise
 
 
 class Fed(Protocol):

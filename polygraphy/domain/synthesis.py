@@ -12,6 +12,7 @@ from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
+from polygraphy.domain.naming import one_line
 from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.sampling import integer_limits, sample
 from polygraphy.domain.shapes import (
@@ -81,6 +82,7 @@ class DataLoader:
             DEFAULT_VAL_RANGE if val_range is None else val_range
         )
         self.notes: list[str] = []
+        self.assumed: dict[str, tuple[int, ...]] = {}
         if self.seed < 0:
             raise UsageError(f"A seed is not negative, unlike {self.seed}.")
         if self.iterations < 1:
@@ -128,8 +130,8 @@ class DataLoader:
             return given or DEFAULT_VAL_RANGE, False
         high = min(hint.high, integer_limits(dtype)[1]) if dtype.is_integral else hint.high
         self._note(
-            f"Input tensor: {name} | Takes whole numbers from {hint.low} to {high}: the model uses"
-            f" it as {hint.reason}. Give a range for others."
+            f"Input tensor: {one_line(name)} | Takes whole numbers from {hint.low} to {high}: the"
+            f" model uses it as {hint.reason}. Give a range for others."
         )
         return (hint.low, high), True
 
@@ -179,8 +181,10 @@ class DataLoader:
             if bound is not None:
                 return tuple(bound)
         static = override_dynamic_shape(shape)
+        self.assumed[name] = tuple(static)
         self._note(
-            f"Input tensor: {name} {_described(self.input_metadata, name)} | No shapes provided; "
+            f"Input tensor: {one_line(f'{name} {_described(self.input_metadata, name)}')} |"
+            " No shapes provided; "
             f"Will use shape: {list(static)}.\n"
             "If this is incorrect, please set the shape of this input tensor."
         )
@@ -204,7 +208,8 @@ class DataLoader:
         if shape is None or fits(override_dynamic_shape(shape), meta.shape):
             return None
         self._note(
-            f"Input tensor: {name} | Takes {list(shape)} as its value: it is a shape tensor."
+            f"Input tensor: {one_line(name)} | Takes {list(shape)} as its value: it is a shape"
+            " tensor."
         )
         return np.array(override_dynamic_shape(shape), dtype=meta.dtype.numpy())
 

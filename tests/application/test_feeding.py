@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
+from polygraphy.application.comparator import Comparator
 from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
-from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.errors import BackendError, InputError, UsageError
 from polygraphy.domain.facts import ModelFacts
 from polygraphy.domain.loading import ONLY_FIRST
 from polygraphy.domain.metadata import TensorMetadata
@@ -229,3 +230,19 @@ def test_a_loader_that_wants_to_know_is_told_what_is_known_of_the_model(
         assert loader.model_facts is facts
         assert facts_of(runner) is facts
     assert facts_of(doubler("b")) == ModelFacts()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_finding_37_an_error_says_which_shapes_nobody_gave(streaming: bool) -> None:
+    inputs = TensorMetadata().add("x", np.float32, [1, "n", None])
+
+    def run(**how: Any) -> None:
+        error = BackendError("Pad reflect requires axis length >= 2")
+        runner = FakeRunner({"y": np.ones(1)}, inputs, fail_at=0, error=error)
+        list(Comparator.run([runner], DataLoader(**how), streaming=streaming or None))
+
+    with pytest.raises(BackendError, match=r"chosen here, x:\[1,1,1\]: .*--input-shapes"):
+        run()
+    with pytest.raises(BackendError) as caught:
+        run(input_metadata=TensorMetadata().add("x", np.float32, [1, 4, 5]))
+    assert "--input-shapes" not in str(caught.value)

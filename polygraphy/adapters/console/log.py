@@ -33,7 +33,7 @@ class LogConsole:
 
     def note(self, text: str) -> None:
         """Something was assumed that the user may want to know."""
-        G_LOGGER.warning(one_line(text))
+        G_LOGGER.warning(text)
 
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""

@@ -14,6 +14,7 @@ from polygraphy.logger import G_LOGGER, LogMode
 __all__ = ["Reasons", "asking", "get_trt_logger", "made_trt_logger", "watching"]
 
 _MOST_REASONS = 3
+_SAME_NAME = "dimensions with this name"
 
 _watchers: list[Reasons] = []
 _askers: list[object] = []
@@ -48,6 +49,11 @@ class Reasons:
         told = f": {reason}" if reason else "; it gave no reason."
         if not hint and any(sign in reason for sign in ("OutOfMemory", "out of memory")):
             hint = "Out of memory: use a smaller batch, smaller maximum shapes or less workspace."
+        if not hint and _SAME_NAME in reason:
+            hint = (
+                "Dimensions of one name have to be equal, also where that is '?': fix them with"
+                " `polygraphy surgeon sanitize --override-input-shapes`."
+            )
         return BackendError(f"TensorRT could not {what}{told}", backend="tensorrt", hint=hint)
 
 

@@ -7,6 +7,7 @@ a request must name this host, and an origin, where it names one, must be this s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -46,15 +47,23 @@ def page_server(page: str, port: int) -> ThreadingHTTPServer:
         body = content
 
     try:
-        server = ThreadingHTTPServer((_ADDRESS, port), Handler)
+        server = _Server((_ADDRESS, port), Handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"The page cannot be served on port {port}: {reason.rstrip('.')}.",
             hint="Choose another with --visual-port; 0 is any that is free.",
         ) from error
-    server.daemon_threads = True
     return server
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that is gone: browsers close connections as they like."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,3 +111,18 @@ def test_interrupting_ends_the_command(tmp_path: Path) -> None:
         output, errors = process.communicate(timeout=20)
     assert process.returncode == 0
     assert b"Traceback" not in output + errors
+
+
+def test_finding_21_a_connection_that_is_reset_is_nothing_to_tell(
+    port: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for request in (b"", b"GET", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(request)
+            time.sleep(0.05)
+            # Closing without lingering resets the connection.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    time.sleep(0.1)
+    assert ask(port)[0] == 200
+    captured = capfd.readouterr()
+    assert "Traceback" not in captured.err and "Exception" not in captured.err
