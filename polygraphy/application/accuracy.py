@@ -20,6 +20,7 @@ from polygraphy.domain.compare import (
     UncomparedResult,
 )
 from polygraphy.domain.compare.average import check_metrics
+from polygraphy.domain.compare.function import is_program
 from polygraphy.domain.comparison_record import ComparisonRecord
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results import IterationResult, RunResults
@@ -275,7 +276,7 @@ def _shared(run0: Run, run1: Run) -> tuple[Run, Run]:
     """
     outputs0: dict[str, Any] = run0[1] or {}
     outputs1: dict[str, Any] = run1[1] or {}
-    if not outputs0.keys() & outputs1.keys():
+    if not outputs0.keys() & outputs1.keys() or is_program(outputs0) != is_program(outputs1):
         return run0, run1
     return _restricted(run0, outputs1), _restricted(run1, outputs0)
 

@@ -153,7 +153,8 @@ class WithUnmarked:
 
         def find() -> ModelFacts:
             dtypes = {**marked.compute_dtypes, **unmarked.compute_dtypes}
-            return ModelFacts(dtypes, marked.input_hints)
+            sources = {**marked.sources, **unmarked.sources}
+            return ModelFacts(dtypes, marked.input_hints, sources)
 
         return DeferredFacts(find)
 

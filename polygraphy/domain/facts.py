@@ -41,6 +41,18 @@ class Facts(Protocol):
     def input_hints(self) -> Mapping[str, InputHint]:
         """By input which values it may take, where the model limits them."""
 
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """By output the tensor of the program that the model was exported from, as the exporter
+        recorded it.
+        """
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the model is a program from which others are exported, and its outputs are all
+        tensors, which have other names in these; known without looking into a file.
+        """
+
 
 @pickled_as("polygraphy.comparator.struct")
 @frozen
@@ -49,6 +61,8 @@ class ModelFacts:
 
     compute_dtypes: Mapping[str, str] = Factory(dict)
     input_hints: Mapping[str, InputHint] = Factory(dict)
+    sources: Mapping[str, str] = Factory(dict)
+    is_program: bool = False
 
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
@@ -67,6 +81,8 @@ class DeferredFacts:
 
     They go to another process as they are, if what finds them out does.
     """
+
+    is_program = False
 
     def __init__(
         self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = _perhaps
@@ -98,3 +114,8 @@ class DeferredFacts:
         if self._found is None and not self._may_limit_inputs():
             return {}
         return self._facts().input_hints
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """See `Facts`."""
+        return self._facts().sources

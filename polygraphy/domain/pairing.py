@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from attrs import frozen
 
-__all__ = ["FindOutput", "OutputPair", "find_by_name", "pair_outputs"]
+__all__ = ["FindOutput", "OutputPair", "find_by_name", "pair_by_source", "pair_outputs"]
+
+_CLOSE = 1e-3
+"""Tensors whose elements differ by no more than this share of the largest one are the same."""
 
 FindOutput = Callable[[str, int, "dict[str, object]"], str | Sequence[str] | None]
 
@@ -70,3 +75,60 @@ def pair_outputs(names0: Iterable[str], names1: Iterable[str]) -> list[OutputPai
     pairs += [OutputPair(name, None) for name in first if name not in partner]
     pairs += [OutputPair(None, name) for name in second if name not in partner.values()]
     return pairs
+
+
+def pair_by_source(
+    first: Mapping[str, Any],
+    second: Mapping[str, Any],
+    sources0: Mapping[str, str],
+    sources1: Mapping[str, str],
+) -> list[OutputPair]:
+    """Pair the tensors of a program and of a model that was exported from it, which have names of
+    their own, so that an equal name says nothing.
+
+    Tensors are the same that come from the same tensor of the program and have one shape; then
+    those of one shape, data type and value, if there is one such; and the last ones of both, which
+    are what the model is for, if these have one shape. Others have no partner.
+
+    Args:
+        first: the outputs of the first run, in the order in which they are computed.
+        second: those of the second.
+        sources0: the tensor of the program that each comes from, as far as that was recorded.
+        sources1: likewise.
+    """
+    known = {sources1[name]: name for name in second if name in sources1}
+    partner: dict[str, str] = {}
+    for name in first:
+        found = known.get(sources0.get(name, ""))
+        if found is not None and _shape(first[name]) == _shape(second[found]):
+            partner[name] = found
+    taken = set(partner.values())
+    for name in first:
+        free = [other for other in second if other not in taken]
+        same = [other for other in free if _are_close(first[name], second[other])]
+        if name not in partner and len(same) == 1:
+            partner[name] = same[0]
+            taken.add(same[0])
+    ends = next(reversed(list(first)), None), next(reversed(list(second)), None)
+    if ends[0] is not None and ends[1] is not None:
+        is_free = ends[0] not in partner and ends[1] not in taken
+        if is_free and _shape(first[ends[0]]) == _shape(second[ends[1]]):
+            partner[ends[0]] = ends[1]
+    pairs = [OutputPair(name, partner.get(name)) for name in first if name in partner]
+    pairs += [OutputPair(name, None) for name in first if name not in partner]
+    return pairs + [OutputPair(None, name) for name in second if name not in set(partner.values())]
+
+
+def _shape(tensor: Any) -> tuple[int, ...]:
+    return tuple(np.shape(tensor))
+
+
+def _are_close(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    if one.shape != other.shape or one.dtype != other.dtype or not one.size:
+        return False
+    if one.dtype.kind not in "fiu":
+        return bool((one == other).all())
+    scale = float(np.abs(other).max())
+    difference = np.abs(one.astype(np.float64) - other.astype(np.float64)).max()
+    return bool(difference <= _CLOSE * scale)

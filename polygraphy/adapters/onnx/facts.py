@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,19 +19,34 @@ from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
 
 __all__ = ["OnnxFactFinder", "facts_of"]
 
 onnx = mod.lazy_import("onnx")
 
+_RECORD = "pkg.torch.onnx.fx_node"
+_FX_NODE = re.compile(r"%(\w+)\s*:")
 _LARGEST_BYTES = 1 << 28
 """Models that are larger take too long to be read a second time for what they tell."""
 
 
 def facts_of(model: ModelProto) -> ModelFacts:
     """Return what a model tells."""
-    return ModelFacts(compute_dtypes(model), input_hints(model.graph))
+    return ModelFacts(compute_dtypes(model), input_hints(model.graph), _sources(model.graph))
+
+
+def _sources(graph: GraphProto) -> dict[str, str]:
+    """Return which tensor of a program each tensor was exported from, where the exporter of PyTorch
+    recorded it. Of the nodes that one operation became, the last makes what the operation made.
+    """
+    makers: dict[str, str] = {}
+    for node in graph.node:
+        for entry in node.metadata_props:
+            found = _FX_NODE.match(entry.value) if entry.key == _RECORD else None
+            if found is not None and len(node.output) == 1:
+                makers[found[1]] = node.output[0]
+    return {tensor: source for source, tensor in makers.items()}
 
 
 class OnnxFactFinder:

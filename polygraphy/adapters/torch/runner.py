@@ -13,6 +13,7 @@ from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.errors import translated_errors
 from polygraphy.adapters.torch.program import Program, is_model, program_of
 from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.facts import Facts, ModelFacts
 from polygraphy.domain.metadata import TensorMetadata
 
 __all__ = ["PytRunner"]
@@ -100,6 +101,10 @@ class PytRunner(BaseRunner):
     def get_input_metadata_impl(self) -> TensorMetadata:
         """Describe the inputs."""
         return self._inputs
+
+    def get_model_facts(self) -> Facts:
+        """Return what is known of the model: whether all tensors of a program are outputs."""
+        return ModelFacts(is_program=self._names == constants.MARK_ALL)
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Run the model once; the time includes neither copies from and to NumPy, nor to a GPU.

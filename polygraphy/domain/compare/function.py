@@ -12,11 +12,11 @@ from polygraphy.domain.compare.align import aligned
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.facts import Facts, compute_dtype
-from polygraphy.domain.pairing import FindOutput, OutputPair, pair_outputs
+from polygraphy.domain.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
 from polygraphy.domain.results import IterationResult
 from polygraphy.domain.runner_names import label_of_runner
 
-__all__ = ["BaseCompareFunc", "PairwiseCompareFunc", "Side"]
+__all__ = ["BaseCompareFunc", "PairwiseCompareFunc", "Side", "is_program"]
 
 Array = np.ndarray[Any, Any]
 
@@ -164,7 +164,8 @@ class PairwiseCompareFunc:
         for pair in self._pairs(iter_result0, iter_result1):
             key = pair.name0 or pair.name1 or ""
             if key in results:  # An output may be compared with several.
-                key = f"{pair.name0} vs. {pair.name1}"
+                one = pair.name0 or f"nothing of {iter_result0.runner_name}"
+                key = f"{one} vs. {pair.name1}"
             results[key] = self._compare(pair, iter_result0, iter_result1)
             if self.fail_fast and not results[key]:
                 break
@@ -172,7 +173,9 @@ class PairwiseCompareFunc:
 
     def _pairs(self, result0: IterationResult, result1: IterationResult) -> Iterable[OutputPair]:
         if self.find_output_func is None:
-            return pair_outputs(result0, result1)
+            if is_program(result0) == is_program(result1):
+                return pair_outputs(result0, result1)
+            return pair_by_source(result0, result1, _sources(result0), _sources(result1))
         pairs = []
         for index, name in enumerate(result0):
             found = self.find_output_func(name, index, result1)
@@ -224,6 +227,18 @@ class PairwiseCompareFunc:
 def _known_names(outputs: Mapping[str, Any]) -> Iterable[str]:
     """Return the names of a run's outputs, also of those that are compared at another time."""
     return outputs.known_names() if isinstance(outputs, IterationResult) else outputs
+
+
+def _sources(outputs: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return from which tensors of a program outputs come; nothing where that is not known."""
+    if is_program(outputs):
+        return {name: name for name in outputs}
+    return getattr(getattr(outputs, "facts", None), "sources", {})
+
+
+def is_program(outputs: Any) -> bool:
+    """Return whether outputs are all tensors of a program; see `Facts.is_program`."""
+    return getattr(getattr(outputs, "facts", None), "is_program", False)
 
 
 def _array(output: Any) -> Array | None:
