@@ -6,10 +6,12 @@ The name of a sub-command is that of its group, a space and its own: ``inspect d
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "GROUPS", "find", "load", "members", "top_level"]
+__all__ = ["COMMANDS", "GROUPS", "find", "load", "members", "split_leading", "top_level"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from polygraphy.cli.command import Command
 
 COMMANDS = {
@@ -204,6 +206,48 @@ def find(words: list[str]) -> tuple[str, list[str]]:
     """
     length = 2 if words[0] in GROUPS else 1
     return " ".join(words[:length]), words[length:]
+
+
+def split_leading(words: list[str], commands: Collection[str]) -> tuple[list[str], list[str]]:
+    """Split off the options of logging before a command, as in ``-v --log-file l.txt model``.
+
+    Args:
+        words: the words of a command line.
+        commands: the words that name a command here, which no list of values goes beyond.
+
+    Returns:
+        Those options with their values, and what follows.
+
+    Raises:
+        CommandLineError: another option stands there.
+    """
+    if not words or not words[0].startswith("-"):
+        return [], words
+    from polygraphy.cli.errors import CommandLineError
+    from polygraphy.cli.option import options_of
+    from polygraphy.cli.options.log import LogOptions
+
+    takes = {flag: option.kind.nargs for option in options_of(LogOptions) for flag in option.flags}
+    end = 0
+    while end < len(words) and words[end].startswith("-") and words[end] not in ("-h", "--help"):
+        flag, equals, _ = words[end].partition("=")
+        is_bundle = flag.strip("vq") == "-" and len(flag) > 1  # -vv, -vq
+        if flag not in takes and not is_bundle:
+            if not any(word in commands for word in words[end:]):
+                break
+            raise CommandLineError(
+                f"{flag} cannot stand before the command, as options of logging may. Write it after"
+                " the command."
+            )
+        end += 1
+        if equals or is_bundle or takes[flag] == 0:
+            continue
+        end += 1
+        while takes[flag] == "+" and end < len(words) and words[end] not in commands:
+            if words[end].startswith("-"):
+                break
+            end += 1
+    return words[:end], words[end:]
 
 
 def load(name: str) -> Command:

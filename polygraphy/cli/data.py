@@ -89,11 +89,6 @@ class DataConvertCommand(Command):
     )
     groups = (ConvertOptions, ScriptOptions, LogOptions)
 
-    def missing(self) -> dict[str, str]:
-        """Return the flags that name the output of other commands."""
-        advice = "does not exist: the output stands last, without a flag, as in data convert"
-        return dict.fromkeys(("-o", "--output"), f"{advice} inputs.json inputs.safetensors.")
-
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that converts the file."""
         options = values[ConvertOptions]

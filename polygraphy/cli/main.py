@@ -5,7 +5,14 @@ from __future__ import annotations
 import sys
 
 from polygraphy import __version__
-from polygraphy.cli.commands import COMMANDS, GROUPS, find, members, top_level
+from polygraphy.cli.commands import (
+    COMMANDS,
+    GROUPS,
+    find,
+    members,
+    split_leading,
+    top_level,
+)
 from polygraphy.cli.errors import CommandLineError
 
 __all__ = ["main"]
@@ -43,28 +50,38 @@ def _dispatch(words: list[str]) -> int:
         from polygraphy.cli.help import main_help
 
         return _show(main_help(top_level(), __version__))
-    if first in ("-v", "--version"):
+    if first == "--version" or words == ["-v"]:
         return _show(f"Polygraphy {__version__}\n")
     if first == "--completion":
         return _show_completion(words[1:])
-    if first in GROUPS and words[1:2] in ([], ["-h"], ["--help"]):
-        return _show_group(first, is_asked_for=len(words) > 1)
-    name, rest = find(words)
+    leading, words = split_leading(words, top_level())
+    if not words:
+        raise CommandLineError("no command is given. There is: " + ", ".join(top_level()) + ".")
+    first, rest = words[0], words[1:]
+    if first in GROUPS:
+        between, rest = split_leading(rest, members(first))
+        if rest[:1] in ([], ["-h"], ["--help"]):
+            return _show_group(first, is_asked_for=bool(rest))
+        leading += between
+    name, rest = find([first, *rest])
     if name not in COMMANDS:
         raise _unknown_command(first, name)
     if rest in (["-h"], ["--help"]):
         return _show_help(name)
-    return _run(name, rest)
+    return _run(name, rest, leading)
 
 
-def _run(name: str, rest: list[str]) -> int:
+def _run(name: str, rest: list[str], leading: list[str]) -> int:
     from polygraphy.cli import execute
     from polygraphy.cli.commands import load
     from polygraphy.cli.parser import HelpRequested, parse
     from polygraphy.cli.paths import check_log_and_program, check_read
+    from polygraphy.cli.rest import with_options
 
     try:
-        command = load(name).extended(rest)
+        command = load(name)
+        rest = with_options(rest, leading, command)
+        command = command.extended(rest)
         values = parse(command, rest)
     except HelpRequested:
         return _show_help(name)

@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from polygraphy.cli.command import Command, Values
-from polygraphy.cli.errors import BadValue, CommandLineError
+from polygraphy.cli.errors import BadValue, CommandLineError, warn
 from polygraphy.cli.kinds import Flag, Ordered
 from polygraphy.cli.option import Option, Options
+from polygraphy.cli.removed import removed_from
 from polygraphy.cli.repeated import Repeated
 from polygraphy.cli.rest import Rest, split_rest
 
@@ -83,6 +84,19 @@ class _AppendWords(_Words):
         setattr(namespace, self.dest, [*before, getattr(namespace, self.dest)])
 
 
+class _Ignored(argparse.Action):
+    """Says why an option that is no longer has no effect."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: Any,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        warn(f"{option_string} {self.const}")
+
+
 def parse(command: Command, words: Sequence[str]) -> Values:
     """Return the option groups that the words of a command line stand for; see `CommandParser`."""
     return CommandParser(command)(words)
@@ -106,6 +120,14 @@ class CommandParser:
         for group, options in self._declared.items():
             for option in options:
                 _add(self._parser, f"{group.__name__}.{option.name}", option)
+        self._refused: dict[str, str] = {}
+        for row in removed_from(command.name):
+            if row.takes is None:
+                self._refused.update(dict.fromkeys(row.flags, row.advice))
+                continue
+            self._parser.add_argument(
+                *row.flags, action=_Ignored, nargs=row.takes, const=row.advice, dest="removed"
+            )
 
     def __call__(self, words: Sequence[str]) -> Values:
         """Return the option groups that some words stand for.
@@ -118,6 +140,11 @@ class CommandParser:
         declared = self._declared
         everything = [each for options in declared.values() for each in options]
         known, rest = split_rest(words, everything)
+        # Before argparse, which may take one for the beginning of an option that there is.
+        refused = [flag for word in known if (flag := word.partition("=")[0]) in self._refused]
+        if refused:
+            advice = " ".join(f"{flag} {self._refused[flag]}" for flag in refused)
+            raise CommandLineError(advice, self._prog)
         namespace, unknown = self._parser.parse_known_args(known)
         if unknown:
             missing = self._command.missing()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.cli.command import Command
 from polygraphy.cli.errors import BadValue
 from polygraphy.cli.kinds import Kind
 from polygraphy.cli.option import Option
 
-__all__ = ["Rest", "split_rest"]
+__all__ = ["Rest", "split_rest", "with_options"]
 
 
 class Rest(Kind):
@@ -46,3 +47,16 @@ def split_rest(
         if word in flags:
             return list(words[:position]), {flags[word]: list(words[position + 1 :])}
     return list(words), {}
+
+
+def with_options(words: Sequence[str], more: Sequence[str], command: Command) -> list[str]:
+    """Return a command line with more options at its end, where none takes the words of another;
+    but before what takes all words that follow.
+    """
+    if not more:
+        return list(words)
+    options = [option for group in command.groups for option in command.declared(group)]
+    end = len(split_rest(words, options)[0])
+    if "--" in words[:end]:
+        end = words.index("--")
+    return [*words[:end], *more, *words[end:]]

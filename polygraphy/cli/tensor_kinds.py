@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from polygraphy.cli.errors import BadValue
 from polygraphy.cli.kinds import Kind, bracketed
+from polygraphy.cli.kinds.shapes import dims_in, is_by_x, quoted, shapes_in
 
 __all__ = ["Attributes", "NamedShapes", "TensorSpec", "Tensors"]
 
@@ -50,22 +51,26 @@ def _spec(word: str) -> TensorSpec:
     """Take a word apart from its end, because names may hold colons."""
     name, dtype, shape = word, None, None
     rest, colon, last = name.rpartition(":")
-    is_shape = last.startswith("[") and last.endswith("]")
+    is_shape = _is_shape(last)
     if colon and last.startswith("[") and not is_shape:
         raise BadValue(f"{word!r} has an unmatched bracket")
     if colon and not is_shape and _is_dtype(last):
         name, dtype = rest, last.lower()
         rest, colon, last = name.rpartition(":")
-        is_shape = last.startswith("[") and last.endswith("]")
+        is_shape = _is_shape(last)
     elif colon and not is_shape and (rest.endswith("]") or rest.endswith(f":{_UNKNOWN}")):
         raise BadValue(f"{last!r} in {word!r} is no data type, such as float32 or int64")
     if colon and is_shape:
-        name, shape = rest, tuple(map(_dim, bracketed(last)))
+        name, shape = rest, tuple(map(_dim, dims_in(last)))
     elif colon and last == _UNKNOWN:
         name = rest
     if not name:
         raise BadValue(f"{word!r} names no tensor")
     return TensorSpec(name, shape, None if dtype == _UNKNOWN else dtype)
+
+
+def _is_shape(text: str) -> bool:
+    return is_by_x(text) or (text.startswith("[") and text.endswith("]"))
 
 
 def _is_dtype(text: str) -> bool:
@@ -101,20 +106,15 @@ class NamedShapes(Kind):
     def parse(self, words: Sequence[str]) -> dict[str, tuple[int | str | None, ...]]:
         """Return a dictionary from names to shapes."""
         shapes: dict[str, tuple[int | str | None, ...]] = {}
-        for word in words:
-            name, colon, text = word.rpartition(":")
-            if not colon or not name:
-                raise BadValue(
-                    f"{word!r} does not say which input has which shape, as in input:[1,3,224,224]"
-                )
+        for name, dims in shapes_in(words):
             if name in shapes:
                 raise BadValue(f"there are two shapes for {name!r}")
-            shapes[name] = tuple(map(_dim, bracketed(text)))
+            shapes[name] = tuple(map(_dim, dims))
         return shapes
 
     def unparse(self, value: Mapping[str, Sequence[int | str | None]]) -> list[str]:
         """Return one word per shape."""
-        return [f"{name}:{_shape_text(shape)}" for name, shape in value.items()]
+        return [f"{quoted(name)}:{_shape_text(shape)}" for name, shape in value.items()]
 
 
 class Attributes(Kind):

@@ -7,12 +7,23 @@ from fnmatch import fnmatchcase
 
 from polygraphy.domain.errors import UnknownNameError
 
-__all__ = ["is_pattern", "matching", "matching_any", "one_line"]
+__all__ = ["is_pattern", "matching", "matching_any", "meant", "one_line"]
 
 
 def is_pattern(word: str) -> bool:
     """Tell whether a word holds a character that stands for others: ``*``, ``?`` or ``[``."""
     return any(character in word for character in "*?[")
+
+
+def meant(word: str, known: Collection[str]) -> str | None:
+    """Return the known name that a word means: itself, or the one tensor of an operation that it
+    names, as ``image`` means TensorFlow's ``image:0`` where there is no ``image:1``; None for none.
+    """
+    if word in known:
+        return word
+    start = f"{word}:"
+    found = [name for name in known if name.startswith(start) and name[len(start) :].isdecimal()]
+    return found[0] if word and len(found) == 1 else None
 
 
 def matching(
@@ -24,8 +35,9 @@ def matching(
 ) -> set[str]:
     """Return the known names that some words mean.
 
-    A word that is a known name means that name, even if it looks like a pattern. Any other pattern
-    means every known name that it matches, case-sensitively, but none of those in `unless`.
+    A word that is a known name means that name, even if it looks like a pattern; so does one that
+    is such a name but for the number of the tensor (see `meant`). Any other pattern means every
+    known name that it matches, case-sensitively, but none of those in `unless`.
 
     Args:
         words: names and patterns, as of `fnmatch`.
@@ -38,8 +50,9 @@ def matching(
     """
     found: set[str] = set()
     for word in words:
-        if word in known:
-            found.add(word)
+        name = meant(word, known)
+        if name is not None:
+            found.add(name)
             continue
         matches = {
             name

@@ -12,7 +12,7 @@ from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.facts import Facts
 from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
-from polygraphy.domain.naming import one_line
+from polygraphy.domain.naming import meant, one_line
 from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.sampling import integer_limits, sample
 from polygraphy.domain.shapes import (
@@ -108,23 +108,26 @@ class DataLoader:
             raise IndexError(index)
         turn = self._turns[index % len(self._turns)]
         model = turn if self.input_metadata is None else self.input_metadata
-        given = self._given_metadata(turn, list(model))
+        given = _expand(turn, list(model))
+        ranges = self._named_ranges(list(model))
         metadata = self._merged_metadata(model, given)
         generator = np.random.RandomState((self.seed + index) % 2**32)
         feed = {}
         for name, meta in metadata.items():
-            (low, high), is_whole = self._range(name, meta.dtype)
+            (low, high), is_whole = self._range(name, meta.dtype, ranges)
             values = self._shape_values(name, meta, given)
             if values is None:
                 values = sample(generator, name, meta, low, high, whole=is_whole)
             feed[name] = self._tensors.from_array(name, values) if self._tensors else values
         return feed
 
-    def _range(self, name: str, dtype: DataTypeEntry) -> tuple[ValRange, bool]:
+    def _range(
+        self, name: str, dtype: DataTypeEntry, ranges: PerOutput[ValRange]
+    ) -> tuple[ValRange, bool]:
         """Return the smallest and the largest value of an input, and whether all between are whole
         numbers: those given, else those that the model allows, where that is known.
         """
-        given = value_for(self.val_range, name, None) if self._is_range_given else None
+        given = value_for(ranges, name, None) if self._is_range_given else None
         hint = self.model_facts.input_hints.get(name) if self.model_facts else None
         if given is not None or hint is None:
             return given or DEFAULT_VAL_RANGE, False
@@ -140,13 +143,13 @@ class DataLoader:
         """What was given to be used instead of the model's metadata, in the first iteration."""
         return self._turns[0]
 
-    def _given_metadata(self, turn: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
-        """Return what the user gave, for the inputs that the model has."""
-        if isinstance(self.val_range, Mapping):
-            for name in self.val_range:
-                if name and name not in names:
-                    raise UnknownNameError("Input", name, names)
-        return _expand(turn, names)
+    def _named_ranges(self, names: Sequence[str]) -> PerOutput[ValRange]:
+        """Return the ranges by the names that the inputs have in the model."""
+        if not isinstance(self.val_range, Mapping):
+            return self.val_range
+        return {
+            _meant(name, names) if name else "": bounds for name, bounds in self.val_range.items()
+        }
 
     def _merged_metadata(self, model: TensorMetadata, given: TensorMetadata) -> TensorMetadata:
         """Combine what the model asks for with what the user gave; every shape in it is static."""
@@ -275,12 +278,15 @@ def _expand(given: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
     expanded = TensorMetadata()
     for key, meta in given.items():
         is_pattern = key not in names and bool(_WILDCARDS & set(key))
-        matched = [
-            name for name in names if (fnmatchcase(name, key) if is_pattern else name == key)
-        ]
-        if not matched:
-            raise UnknownNameError("Input", key, names)
-        for name in matched:
+        matched = [name for name in names if is_pattern and fnmatchcase(name, key)]
+        for name in matched or [_meant(key, names)]:
             if not is_pattern or name not in given:
                 expanded[name] = meta
     return expanded
+
+
+def _meant(name: str, names: Sequence[str]) -> str:
+    found = meant(name, names)
+    if found is None:
+        raise UnknownNameError("Input", name, names)
+    return found

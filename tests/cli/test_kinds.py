@@ -24,9 +24,11 @@ from polygraphy.cli.kinds import (
     Texts,
     number,
 )
+from polygraphy.cli.tensor_kinds import NamedShapes, Tensors, TensorSpec
 
 numbers = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+odd_names = st.text("ab0x:,'[] ", min_size=1, max_size=6)
 
 
 @given(st.data())
@@ -66,6 +68,15 @@ def test_every_value_survives_the_way_to_words_and_back(data: st.DataObject) -> 
         (PerName(Range()), ["image:[0,1]", "mask:[-0.5, 2]"], {"image": (0, 1), "mask": (-0.5, 2)}),
         (Shapes(), ["x:[1, 2]", "s:[]"], {"x": ((1, 2),), "s": ((),)}),
         (Shapes(), ["x:1,2"], {"x": ((1, 2),)}),
+        (Shapes(), ["x:1x3x32x32"], {"x": ((1, 3, 32, 32),)}),
+        (Shapes(), ["image:0:1X3", "s:scalar"], {"image:0": ((1, 3),), "s": ((),)}),
+        (Shapes(), ["a:1x3,b:2x2", "c:[4]"], {"a": ((1, 3),), "b": ((2, 2),), "c": ((4,),)}),
+        (Shapes(), ["a:[1,3],b:2x2,a:4"], {"a": ((1, 3), (4,)), "b": ((2, 2),)}),
+        (Shapes(), ["a:1,3,b:2,2"], {"a": ((1, 3),), "b": ((2, 2),)}),
+        (Shapes(), ["'in:0':1x3,'a,b':2"], {"in:0": ((1, 3),), "a,b": ((2,),)}),
+        (NamedShapes(), ["x:Nx3x?", "y:max3"], {"x": ("N", 3, None), "y": ("max3",)}),
+        (NamedShapes(), ["x:-1x3,y:[N,2]"], {"x": (None, 3), "y": ("N", 2)}),
+        (Tensors(), ["x:1x3:int64"], (TensorSpec("x", (1, 3), "int64"),)),
         (Shapes(), ["x:[2]", "y:[1]", "x:[6]"], {"x": ((2,), (6,)), "y": ((1,),)}),
         (Script("load_data"), ["a/data.py"], ("a/data.py", "load_data")),
         (Script("load_data"), ["../a.b/data.py:mine"], ("../a.b/data.py", "mine")),
@@ -96,6 +107,10 @@ def test_the_syntax(kind: Kind, words: list[str], value: Any) -> None:
         (Shapes(), ["[1,2]"], "which input"),
         (Shapes(), ["x:[1,batch]"], "'batch' is not a number"),
         (Shapes(), ["x:[1,-1]"], "negative"),
+        (Shapes(), ["x:-1x3"], "negative"),
+        (Shapes(), ["x:Nx3"], "'N' is not a number"),
+        (Shapes(), ["x:1x"], "'1x' is not a number"),
+        (Shapes(), ["a:1x3,b"], "'1x3' is not a number"),
         (Script("load_data"), ["data.json"], "no Python script"),
         (Script("load_data"), ["data.py:not a name"], "no Python script"),
     ],
@@ -104,6 +119,28 @@ def test_what_is_wrong_is_said(kind: Kind, words: list[str], why: str) -> None:
     with pytest.raises(BadValue) as error:
         kind.parse(words)
     assert why in str(error.value)
+
+
+@given(st.dictionaries(odd_names, st.lists(st.integers(0, 9)).map(tuple), min_size=1), st.data())
+def test_shapes_survive_in_any_spelling(
+    shapes: dict[str, tuple[int, ...]], data: st.DataObject
+) -> None:
+    """A line of trtexec, of a script and of --gen-script give the same tensors the same shapes."""
+    kind = Shapes()
+    value = {name: (shape,) for name, shape in shapes.items()}
+    spellings = []
+    for name, shape in shapes.items():
+        in_quotes = "'" + name.replace("'", "''") + "'"
+        spelled = [f"{in_quotes}:[{','.join(map(str, shape))}]"]
+        if shape:
+            spelled += [f"{in_quotes}:{joint.join(map(str, shape))}" for joint in "xX,"]
+        else:
+            spelled.append(f"{in_quotes}:scalar")
+        spellings.append(data.draw(st.sampled_from(spelled)))
+    assert kind.parse(kind.unparse(value)) == value
+    assert kind.parse(spellings) == value
+    assert kind.parse([",".join(spellings)]) == value
+    assert NamedShapes().parse([",".join(spellings)]) == shapes
 
 
 def test_numbers_stay_whole_when_written_so() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.naming import is_pattern, matching
+from polygraphy.domain.naming import is_pattern, matching, meant
 
 names = st.text("ab[]*?", min_size=1, max_size=4)
 
@@ -48,3 +48,14 @@ def test_what_a_pattern_is() -> None:
     assert [word for word in ("a", "a*", "a?", "[a]", "a.b") if is_pattern(word)] == [
         "a*", "a?", "[a]",
     ]  # fmt: skip
+
+
+def test_a_word_means_the_only_tensor_of_an_operation() -> None:
+    assert meant("image", ["image:0", "mask:0"]) == "image:0"
+    assert meant("image", ["image:0", "image"]) == "image"
+    assert meant("split", ["split:0", "split:1"]) is None
+    assert meant("image", ["image:x", "image:", "images:0"]) is None
+    assert meant("", [":0"]) is None
+    assert matching(["image"], ["image:0", "mask:0"]) == {"image:0"}
+    with pytest.raises(UnknownNameError):
+        matching(["split"], ["split:0", "split:1"])

@@ -329,8 +329,10 @@ def test_known_bounds_are_used_silently(bounds: dict[str, Any], expected: Any) -
     assert loader.notes == []
 
 
-def given_by_user(user: TensorMetadata, model: TensorMetadata) -> DataLoader:
-    loader = DataLoader(input_metadata=user)
+def given_by_user(
+    user: TensorMetadata | None, model: TensorMetadata, **settings: Any
+) -> DataLoader:
+    loader = DataLoader(input_metadata=user, **settings)
     loader.input_metadata = model
     return loader
 
@@ -366,6 +368,19 @@ def test_patterns_stand_for_all_inputs_that_match() -> None:
         user = describe(*[("a*", None, (2,)), ("a2", None, (3,)), ("?", None, (4,))][::order])
         data = given_by_user(user, model)[0]
         assert [array.shape for array in data.values()] == [(2,), (3,), (4,)]
+
+
+def test_an_operation_stands_for_its_only_tensor() -> None:
+    model = describe(("image:0", F32, ("n",)), ("mask:0", F32, ("n",)), ("mask:1", F32, ("n",)))
+    data = given_by_user(describe(("image", None, (2,))), model, val_range={"image": (5, 5)})[0]
+    assert data["image:0"].tolist() == [5, 5]
+    assert data["mask:0"].shape == (1,)
+    for user, settings in (
+        (describe(("mask", None, (2,))), {}),
+        (None, {"val_range": {"mask": (0, 1)}}),
+    ):
+        with pytest.raises(UnknownNameError, match="'mask' does not exist"):
+            given_by_user(user, model, **settings)[0]
 
 
 def test_a_name_with_special_characters_is_a_name_first() -> None:

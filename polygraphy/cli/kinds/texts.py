@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from polygraphy.cli.errors import BadValue
@@ -61,14 +61,17 @@ class Texts(Kind):
 class Choice(Kind):
     """One of a few words."""
 
-    def __init__(self, *choices: str, metavar: str | None = None) -> None:
-        """Say which words are allowed."""
+    def __init__(
+        self, *choices: str, metavar: str | None = None, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        """Say which words are allowed, and which others are taken for one of them."""
         self.choices = choices
         self.metavar = metavar or "{" + ",".join(choices) + "}"
+        self.aliases = aliases or {}
 
     def parse(self, words: Sequence[str]) -> str:
         """Return the word."""
-        return _chosen(words[0], self.choices or ())
+        return _chosen(self.aliases.get(words[0], words[0]), self.choices or ())
 
     def unparse(self, value: str) -> list[str]:
         """Return the word."""

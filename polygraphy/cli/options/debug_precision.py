@@ -33,7 +33,7 @@ class PrecisionSearchOptions(Options):
     precision: str | None = option(
         "-p",
         "--precision",
-        kind=Choice("float32", "float16"),
+        kind=Choice("float32", "float16", aliases={"fp32": "float32", "fp16": "float16"}),
         help="The higher precision; float32 unless given.",
     )
 

@@ -51,8 +51,10 @@ class ModelOptions(Options):
 
 
 def model_shapes_option(help: str) -> Any:
-    """Return the option `--model-input-shapes` of commands whose model has no `--input-shapes`."""
-    return option("--model-input-shapes", "--model-inputs", kind=Shapes(), help=help)
+    """Return the option `--input-shapes` of commands where `--inputs` means something else."""
+    return option(
+        "--input-shapes", "--model-input-shapes", "--model-inputs", kind=Shapes(), help=help
+    )
 
 
 def model_type(options: ModelOptions) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from polygraphy.domain.compare.align import aligned
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.facts import Facts, compute_dtype
+from polygraphy.domain.naming import meant
 from polygraphy.domain.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
 from polygraphy.domain.results import IterationResult
 from polygraphy.domain.runner_names import label_of_runner
@@ -126,12 +127,26 @@ class PairwiseCompareFunc:
             if name
         }
 
-    def _setting_name(self, name0: str, name1: str) -> str:
+    def _setting_name(self, name0: str, name1: str, settings: Mapping[str, str]) -> str:
         """Return the name under which an output has its settings: the first run's, or the
         second's.
         """
-        named = self.named_outputs()
-        return name1 if name1 in named and name0 not in named else name0
+        return settings.get(name0) or settings.get(name1) or name0
+
+    def _settings_by_output(self, known: Collection[str]) -> dict[str, str]:
+        """Return under which name those outputs have settings that have some of their own.
+
+        Raises:
+            UnknownNameError: a setting is for an output that neither run has.
+        """
+        settings: dict[str, str] = {}
+        for name in sorted(self.named_outputs()):
+            output = meant(name, known)
+            if output is None:
+                raise UnknownNameError("Output", name, known)
+            if name == output or output not in settings:
+                settings[output] = name
+        return settings
 
     def __call__(
         self, iter_result0: IterationResult, iter_result1: IterationResult
@@ -157,16 +172,14 @@ class PairwiseCompareFunc:
         to `own_arrays` or `settle`: until then, results may compute from the outputs themselves.
         """
         known = dict.fromkeys((*_known_names(iter_result0), *_known_names(iter_result1)))
-        for name in sorted(self.named_outputs()):
-            if name not in known:
-                raise UnknownNameError("Output", name, known)
+        settings = self._settings_by_output(known)
         results: dict[str, CompareResult] = {}
         for pair in self._pairs(iter_result0, iter_result1):
             key = pair.name0 or pair.name1 or ""
             if key in results:  # An output may be compared with several.
                 one = pair.name0 or f"nothing of {iter_result0.runner_name}"
                 key = f"{one} vs. {pair.name1}"
-            results[key] = self._compare(pair, iter_result0, iter_result1)
+            results[key] = self._compare(pair, iter_result0, iter_result1, settings)
             if self.fail_fast and not results[key]:
                 break
         return results
@@ -189,7 +202,11 @@ class PairwiseCompareFunc:
         return pairs
 
     def _compare(
-        self, pair: OutputPair, result0: IterationResult, result1: IterationResult
+        self,
+        pair: OutputPair,
+        result0: IterationResult,
+        result1: IterationResult,
+        settings: Mapping[str, str],
     ) -> CompareResult:
         if pair.name0 is None or pair.name1 is None:
             name = pair.name0 or pair.name1
@@ -218,7 +235,7 @@ class PairwiseCompareFunc:
             result = self.compare_arrays(
                 Side(tensors[0], fitted[0], result0),
                 Side(tensors[1], fitted[1], result1),
-                self._setting_name(pair.name0, pair.name1),
+                self._setting_name(pair.name0, pair.name1, settings),
             )
         result.tensor0, result.tensor1 = tensors
         return result

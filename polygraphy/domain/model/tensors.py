@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 from attrs import evolve, frozen
 
-from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.naming import matching
 
 __all__ = ["TensorUse", "select_tensors", "tensor_uses"]
 
@@ -66,10 +65,5 @@ def select_tensors(uses: Sequence[TensorUse], names: Sequence[str]) -> list[Tens
         UnknownNameError: a name is none, or a pattern matches none.
     """
     known = [use.tensor.name for use in uses]
-    chosen: set[str] = set()
-    for wanted in names:
-        matches = {wanted} & set(known) or {one for one in known if fnmatchcase(one, wanted)}
-        if not matches:
-            raise UnknownNameError("Tensor", wanted, known)
-        chosen |= matches
+    chosen = matching(names, known)
     return [use for use in uses if use.tensor.name in chosen]

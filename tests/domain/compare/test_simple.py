@@ -302,3 +302,15 @@ def test_threads_reach_the_arithmetic_and_change_no_result() -> None:
         assert result.difference.threads == threads
         found.append(result.metric_values())
     assert found[0] == found[1]
+
+
+def test_a_tolerance_for_an_operation_is_for_its_only_output() -> None:
+    value, reference = ({"y:0": np.array([base]), "z": np.array([base])} for base in (1.0, 1.1))
+    one, other = IterationResult(value), IterationResult(reference)
+    results = SimpleCompareFunc(atol={"y": 0.2})(one, other)
+    assert {name: bool(result) for name, result in results.items()} == {"y:0": True, "z": False}
+    results = SimpleCompareFunc(atol={"y": 0.2, "y:0": 0.01})(one, other)
+    assert not results["y:0"]
+    several = IterationResult({**value, "y:1": np.array([1.0])})
+    with pytest.raises(UnknownNameError, match="'y' does not exist"):
+        SimpleCompareFunc(atol={"y": 0.2})(several, other)

@@ -1,0 +1,99 @@
+"""Options of logging may stand before a command, between a group and its command, and after it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polygraphy import __version__
+from polygraphy.cli.command import Values
+from polygraphy.cli.commands import COMMANDS, GROUPS, load, members, split_leading, top_level
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.main import main
+from polygraphy.cli.options.debugging import CheckOptions
+from polygraphy.cli.options.log import LogOptions
+from polygraphy.cli.parser import parse
+from polygraphy.cli.rest import with_options
+from tests.cli.flags.words import BASES
+
+LOGGING = (
+    ["-v"],
+    ["-vv"],
+    ["-vqv"],
+    ["--quiet"],
+    ["--silent"],
+    ["--verbosity", "VERBOSE"],
+    ["--verbosity", "INFO", "backend:VERBOSE"],
+    ["--verbosity=ERROR"],
+    ["--log-format", "timestamp", "no-colors"],
+    ["--log-file", "model"],
+    ["--log-file=-v"],
+)
+
+
+def parsed(name: str, leading: list[str], words: list[str]) -> Values:
+    command = load(name)
+    return parse(command, with_options(words, leading, command))
+
+
+@given(st.sampled_from(sorted(COMMANDS)), st.lists(st.sampled_from(LOGGING), max_size=3))
+def test_they_mean_the_same_wherever_they_stand(name: str, options: list[list[str]]) -> None:
+    leading = [word for option in options for word in option]
+    words = BASES[name].split()
+    first = [*leading, *name.split(), *words]
+    assert split_leading(first, top_level()) == (leading, [*name.split(), *words])
+    if " " in name:
+        group, _, own = name.partition(" ")
+        assert split_leading([*leading, own, *words], members(group)) == (leading, [own, *words])
+    before = parsed(name, leading, words)
+    end = words.index("--check") if "--check" in words else len(words)
+    after = parse(load(name), [*words[:end], *leading, *words[end:]])
+    assert before[LogOptions] == after[LogOptions]
+    assert list(before) == list(after)
+
+
+def test_what_a_check_command_is_given_stays_its_own() -> None:
+    values = parsed("debug repeat", ["-v"], ["--until", "3", "--check", "a", "-v", "--"])
+    assert values[CheckOptions].check == ("a", "-v", "--")
+    assert values[LogOptions].verbose == 1
+
+
+@pytest.mark.parametrize("words", [["-v", "doctor"], ["--log-format", "no-colors", "doctor"]])
+def test_a_command_line_with_them_is_run(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--gen-script", "-"]) == 0
+    option = " ".join(words[:-1])
+    assert f"polygraphy doctor {option}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_help_of_a_group_is_there_behind_them(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([group, "-v", "-h"]) == 0
+    assert capsys.readouterr().out.startswith(f"usage: polygraphy {group} ")
+
+
+def test_v_alone_is_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-v"]) == 0
+    assert capsys.readouterr().out == f"Polygraphy {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inspect", "--show", "layers", "model", "m.onnx"], "--show cannot stand before"),
+        (["--onnxrt", "run", "m.onnx"], "--onnxrt cannot stand before the command"),
+        (["inspect", "-v", "modle"], "'inspect modle' is no command. Did you mean inspect model"),
+        (["inspect", "-v"], "no command is given after it"),
+        (["-vv"], "no command is given"),
+        (["inspect", "--log-file"], "no command is given after it"),
+    ],
+)
+def test_what_else_stands_there_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == CommandLineError.exit_code
+    assert message in capsys.readouterr().err.splitlines()[0]

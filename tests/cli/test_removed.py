@@ -1,0 +1,77 @@
+"""Options that are no longer: each is accepted with a warning, or refused with one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from polygraphy.cli.commands import COMMANDS, load
+from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.option import options_of
+from polygraphy.cli.options.debug_precision import PrecisionSearchOptions
+from polygraphy.cli.parser import parse
+from polygraphy.cli.removed import Removed, removed_from
+from tests.cli.flags.words import BASES
+
+OLDER = json.loads((Path(__file__).parents[1] / "data" / "older_flags.json").read_text())
+"""What versions 0.48.1, 0.49.26, 0.50.3 and 0.53.6 of NVIDIA's Polygraphy declare, by command; read
+off their parsers.
+"""
+
+ROWS = [
+    pytest.param(command, row, flag, id=f"{command} {flag}")
+    for command in COMMANDS
+    for row in removed_from(command)
+    for flag in row.flags
+]
+
+
+def declared(command: str) -> set[str]:
+    return {flag for group in load(command).groups for o in options_of(group) for flag in o.flags}
+
+
+@pytest.mark.parametrize("command", OLDER)
+def test_every_option_of_other_versions_is_taken_or_has_its_line(command: str) -> None:
+    known = declared(command) | {flag for row in removed_from(command) for flag in row.flags}
+    assert set(OLDER[command]) - known == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_option_is_both_there_and_removed(command: str) -> None:
+    removed = [flag for row in removed_from(command) for flag in row.flags]
+    assert len(removed) == len(set(removed))
+    assert not declared(command) & set(removed)
+
+
+@pytest.mark.parametrize(("command", "row", "flag"), ROWS)
+def test_a_row_does_what_it_says(
+    command: str, row: Removed, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = BASES[command].split()
+    end = base.index("--check") if "--check" in base else len(base)
+    own, check = base[:end], base[end:]
+    if row.takes is None:
+        for given in ([flag], [f"{flag}=1"], [flag, "1"]):
+            with pytest.raises(CommandLineError) as error:
+                parse(load(command), [*own, *given, *check])
+            assert str(error.value) == f"{flag} {row.advice}"
+        return
+    value = [] if row.takes == 0 else ["1"]
+    expected = parse(load(command), base)
+    assert list(parse(load(command), [*own, flag, *value, *check])) == list(expected)
+    assert capsys.readouterr().err == f"[W] {flag} {row.advice}\n"
+
+
+def test_each_of_several_is_named() -> None:
+    with pytest.raises(CommandLineError) as error:
+        parse(load("run"), ["m.onnx", "--onnxrt", "--int-min", "0", "--trtexec", "--int-max=9"])
+    for flag in ("--int-min is", "--trtexec was", "--int-max is"):
+        assert flag in str(error.value)
+
+
+@pytest.mark.parametrize(("word", "name"), [("fp32", "float32"), ("fp16", "float16")])
+def test_precisions_have_their_short_names(word: str, name: str) -> None:
+    values = parse(load("debug precision"), ["m.onnx", "--precision", word])
+    assert values[PrecisionSearchOptions].precision == name
