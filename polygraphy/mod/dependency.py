@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Dependency"]
 
-# What asks for those packages in the versions that this one is tested with.
-_EXTRAS = {
-    "cuda": "polygraphy[cuda]",
-    "lpips": "polygraphy[lpips]",
-    "matplotlib": "polygraphy[plot]",
-    "onnx_graphsurgeon": "polygraphy[plugin]",
-    "onnxruntime": "polygraphy[onnxruntime]",
-    "sympy": "polygraphy[symbolic]",
-    "tensorflow": "polygraphy[tensorflow]",
-    "tensorrt": "polygraphy[tensorrt]",
-    "tf2onnx": "polygraphy[tensorflow]",
-    "torch": "polygraphy[torch]",
-    "torchvision": "polygraphy[lpips]",
-    "yaml": "polygraphy[plugin]",
+# The packages that bring a module, and what it is of little use without: by their own names, as an
+# extra of this package would be looked up in a registry where its name is another package's.
+_PACKAGES = {
+    "cuda": ("cuda-python",),
+    "lpips": ("lpips", "torch", "torchvision"),
+    "matplotlib": ("matplotlib",),
+    "onnx_graphsurgeon": ("onnx-graphsurgeon",),
+    "onnxruntime": ("onnxruntime",),
+    "sympy": ("sympy",),
+    "tensorflow": ("tensorflow",),
+    "tensorrt": ("tensorrt", "cuda-python"),
+    "tensorrt_rtx": ("tensorrt-rtx", "cuda-python"),
+    "tf2onnx": ("tf2onnx",),
+    "torch": ("torch",),
+    "torchvision": ("torchvision",),
+    "yaml": ("pyyaml",),
 }
 
 # Looking for a module that is not there walks all of `sys.path`, and some ask for every array. One
@@ -48,7 +50,7 @@ class Dependency:
     Args:
         requirement: The module and the versions that will do.
         log: Whether to log, once, which version is used and from where.
-        package: What the installer calls it; None if that is the name of the module.
+        package: What the installer calls it; None for the usual package of that module.
         flags: Further flags for the installer.
         requires: What has to be installed with it, as the installer calls it.
 
@@ -70,7 +72,9 @@ class Dependency:
         self.module: ModuleType | None = None
         self._requirement = requirement
         self._log = log
-        self._package = package
+        usual, *companions = _PACKAGES.get(self._top, (self._top,))
+        self._package = package or usual
+        self._companions = [] if package else companions
         self._flags = ["--upgrade", *flags] if requirement.wants_latest else list(flags)
         self._requires = list(requires)
         self._next_search = 0.0
@@ -156,9 +160,11 @@ class Dependency:
 
     def install_command(self) -> str:
         """Return the command that installs the module, as a person would type it."""
-        extra = _EXTRAS.get(self._top)
-        packages = [extra] if extra else [*self._requires, self._own_package()]
-        return install_command(packages, self._flags)
+        own = self._own_package()
+        is_lower_bound = "," not in own and ">=" in own
+        if is_lower_bound and self._top in _PACKAGES and not self.is_installed():
+            own = self._package  # The newest is installed.
+        return install_command([*self._requires, own, *self._companions], self._flags)
 
     def _import(self) -> ModuleType:
         try:
@@ -216,7 +222,7 @@ class Dependency:
         from importlib import metadata
 
         try:
-            return metadata.version(self._package or self._top)
+            return metadata.version(self._package)
         except metadata.PackageNotFoundError:
             return None
 

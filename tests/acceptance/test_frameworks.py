@@ -376,7 +376,7 @@ def test_without_tensorflow_one_line_says_how_to_get_it(polygraphy: Any, folder:
     ):
         done = polygraphy(f"polygraphy {command}")
         assert done.code == 3
-        assert "pip install 'polygraphy[tensorflow]'" in done.err
+        assert "pip install tensorflow" in done.err
 
 
 @pytest.mark.skipif(mod.has_mod("torch"), reason="PyTorch is installed")
@@ -386,7 +386,7 @@ def test_without_pytorch_one_line_says_how_to_get_it(polygraphy: Any, folder: Pa
     for model in ("model.pt2", "script.py"):
         done = polygraphy(f"polygraphy run --torch {model}")
         assert done.code == 3
-        assert "pip install 'polygraphy[torch]'" in done.err
+        assert "pip install torch" in done.err
 
 
 # Plugin references.

@@ -25,7 +25,7 @@ def test_a_missing_backend_says_how_to_install_it(g2_dir: Path) -> None:
         [sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=False
     )
     assert done.returncode == 3
-    assert "pip install 'polygraphy[onnxruntime]'" in done.stderr
+    assert "pip install onnxruntime" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -236,24 +236,26 @@ class TestMissing:
         assert raised.value.install == command
 
     @pytest.mark.parametrize(
-        ("module", "extra"),
+        ("module", "packages"),
         [
             ("onnxruntime>=1.14", "onnxruntime"),
-            ("tensorrt>=8.5", "tensorrt"),
+            ("onnxruntime>=1.14,<1.20", "'onnxruntime>=1.14,<1.20'"),
+            ("tensorrt>=8.5", "tensorrt cuda-python"),
+            ("tensorrt_rtx>=1.0", "tensorrt-rtx cuda-python"),
             ("tensorflow", "tensorflow"),
             ("torch.nn", "torch"),
-            ("matplotlib.pyplot", "plot"),
-            ("cuda", "cuda"),
-            ("lpips>=0.1.4", "lpips"),
-            ("torchvision", "lpips"),
-            ("onnx_graphsurgeon.logger", "plugin"),
-            ("yaml", "plugin"),
-            ("sympy", "symbolic"),
-            ("tf2onnx>=1.16", "tensorflow"),
+            ("matplotlib.pyplot", "matplotlib"),
+            ("cuda", "cuda-python"),
+            ("lpips>=0.1.4", "lpips torch torchvision"),
+            ("torchvision", "torchvision"),
+            ("onnx_graphsurgeon.logger", "onnx-graphsurgeon"),
+            ("yaml", "pyyaml"),
+            ("sympy", "sympy"),
+            ("tf2onnx>=1.16", "tf2onnx"),
         ],
     )
-    def test_extras_of_this_package(
-        self, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    def test_names_the_packages_of_a_backend_themselves(
+        self, module: str, packages: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         name = module.partition(">")[0]
         monkeypatch.setitem(sys.modules, name.partition(".")[0], None)
@@ -262,21 +264,25 @@ class TestMissing:
             _ = mod.lazy_import(module).value
         assert str(raised.value) == (
             f"{name} is required but not installed. "
-            f"Install it with: python -m pip install 'polygraphy[{extra}]'"
+            f"Install it with: python -m pip install {packages}"
         )
 
-    def test_the_extras_that_are_named_exist_and_bring_the_package(self) -> None:
+    def test_the_packages_that_are_named_are_those_of_the_extras(self) -> None:
         declared = ConfigParser()
         declared.read(Path(__file__).parents[2] / "setup.cfg", encoding="utf-8")
-        extras = declared["options.extras_require"]
-        package = {
-            "cuda": "cuda-python",
-            "yaml": "pyyaml",
-            "onnx_graphsurgeon": "onnx-graphsurgeon",
-        }
-        for module, extra in dependency._EXTRAS.items():
-            brought = extras[extra.removeprefix("polygraphy[").removesuffix("]")]
-            assert re.search(rf"^{package.get(module, module)}>=", brought, re.MULTILINE), module
+        extras = "\n".join(declared["options.extras_require"].values())
+        for packages in dependency._PACKAGES.values():
+            for package in packages:
+                assert re.search(rf"^{package}>=", extras, re.MULTILINE), package
+
+    def test_no_hint_names_an_extra_of_this_package(self) -> None:
+        """On the registry, an extra of a package of this name is another project's."""
+        root = Path(__file__).parents[2]
+        sources = [*root.glob("polygraphy/**/*.py"), *root.glob("polygraphy/**/*.j2")]
+        sources += [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("examples/**/*.md")]
+        assert len(sources) > 100
+        for path in sources:
+            assert "polygraphy[" not in path.read_text(encoding="utf-8"), path
 
     def test_the_configured_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(config, "INSTALL_CMD", ["uv", "pip", "install"])

@@ -56,7 +56,7 @@ def _found() -> Any:
         reason = error
     with suppress(ImportError, RuntimeError, OSError):
         return import_module(_NAMES[1])
-    install = mod.lazy_import("cuda", pkg_name="cuda-python").install_command()
+    install = mod.lazy_import("cuda").install_command()
     raise MissingDependencyError(
         f"The GPU is reached through cuda-python, which cannot be imported ({reason})."
         f" Install it with: {install}",

@@ -24,7 +24,7 @@ __all__ = ["YamlMatchFiles"]
 
 _WRITER = "plugin match writes such files."
 
-yaml = mod.lazy_import("yaml", pkg_name="pyyaml")
+yaml = mod.lazy_import("yaml")
 
 
 class YamlMatchFiles:

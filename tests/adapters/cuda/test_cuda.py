@@ -80,7 +80,7 @@ def test_without_the_package_the_error_says_how_to_install_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(MissingDependencyError.__name__)
-    assert "pip install 'polygraphy[cuda]'" in done.stdout
+    assert "pip install cuda-python" in done.stdout
 
 
 OLD_LAYOUT = """

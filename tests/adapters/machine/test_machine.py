@@ -49,8 +49,43 @@ def test_a_backend_that_is_missing_comes_with_its_command(monkeypatch: pytest.Mo
     [_, backends] = InstalledPackages().sections()
     assert dict(backends.facts)["TensorRT"] == "tensorrt 10.1"
     assert dict(backends.facts)["PyTorch"] == "not installed"
-    assert "PyTorch is installed by: pip install 'polygraphy[torch]'" in backends.remarks
+    assert "PyTorch is installed by: pip install torch" in backends.remarks
     assert not any(remark.startswith("TensorRT ") for remark in backends.remarks)
+
+
+def test_a_module_without_metadata_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorrt").mkdir()
+    (tmp_path / "tensorrt" / "__init__.py").write_text("raise AssertionError('imported')")
+    (tmp_path / "tensorflow").mkdir()  # A folder of models, say.
+    (tmp_path / "cuda" / "bindings").mkdir(parents=True)
+    (tmp_path / "cuda" / "bindings" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for name in ("tensorrt", "tensorflow", "cuda", "cuda.bindings"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    [versions, backends] = InstalledPackages().sections()
+    facts = dict(backends.facts)
+    for module, folder in (("tensorrt", "tensorrt"), ("cuda.bindings", "cuda/bindings")):
+        backend = {"tensorrt": "TensorRT", "cuda.bindings": "CUDA Python"}[module]
+        assert facts[backend] == f"{module} in {tmp_path / folder}, without package metadata"
+        assert not any(remark.startswith(backend) for remark in backends.remarks)
+    assert facts["TensorFlow"] == "not installed"
+    assert dict(versions.facts)["black"] == "missing"
+
+
+def test_a_package_of_another_name_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorrt").mkdir()
+    (tmp_path / "tensorrt" / "__init__.py").touch()
+    info = tmp_path / "tensorrt_cu12-10.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: tensorrt-cu12\nVersion: 10.1\n")
+    (info / "RECORD").write_text("tensorrt/__init__.py,,\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    [_, backends] = InstalledPackages().sections()
+    assert dict(backends.facts)["TensorRT"] == "tensorrt-cu12 10.1"
 
 
 def test_a_package_that_does_not_load_is_a_finding(
