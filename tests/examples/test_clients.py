@@ -1,0 +1,84 @@
+"""The programs that use the API as others do: the parts that need no GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+
+CLIENTS = Path(__file__).resolve().parents[2] / "examples" / "clients"
+DIGITS = CLIENTS.parent / "digits" / "digits.onnx"
+
+
+def run(program: str, *words: str, cwd: Path) -> list[str]:
+    """Run a program and return the lines that it prints itself."""
+    done = subprocess.run(
+        [sys.executable, str(CLIENTS / program), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    return [line for line in lines if line and not line.startswith(("[", " "))]
+
+
+def foldable() -> onnx.ModelProto:
+    """Return a model whose second operand is computed from constants alone, and a dead node."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
+    weights = numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
+    nodes = [
+        helper.make_node("Exp", ["w"], ["e"]),
+        helper.make_node("Add", ["e", "w"], ["s"]),
+        helper.make_node("Mul", ["x", "s"], ["m"]),
+        helper.make_node("Relu", ["m"], ["y"]),
+        helper.make_node("Sqrt", ["m"], ["dead"]),
+    ]
+    graph = helper.make_graph(nodes, "foldable", [x], [y], [weights])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def infer(model: str, x: np.ndarray) -> dict[str, np.ndarray]:
+    with OnnxrtRunner(SessionFromOnnx(model)) as runner:
+        return {name: np.array(array) for name, array in runner.infer({"x": x}).items()}
+
+
+@pytest.mark.parametrize(("outputs", "nodes"), [((), ["Mul", "Relu"]), (("m",), ["Mul"])])
+def test_optimize_folds_and_selects(
+    tmp_path: Path, outputs: tuple[str, ...], nodes: list[str]
+) -> None:
+    onnx.save(foldable(), tmp_path / "model.onnx")
+    lines = run("optimize.py", "model.onnx", "optimized.onnx", *outputs, cwd=tmp_path)
+    assert lines[:3] == ["original: 5 nodes", "cleanup: 4 nodes", "fold constants: 2 nodes"]
+    assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == nodes
+    assert len(onnx.load(tmp_path / "model.onnx").graph.node) == 5
+    x = np.array([[1, -2, 3, -4]], np.float32)
+    scaled = x * (np.exp(np.arange(4)) + np.arange(4))
+    [(name, found)] = infer(str(tmp_path / "optimized.onnx"), x).items()
+    assert name == (outputs or ("y",))[0]
+    np.testing.assert_allclose(found, scaled if outputs else np.maximum(scaled, 0), rtol=1e-5)
+
+
+def test_a_runner_of_ones_own_is_compared(tmp_path: Path) -> None:
+    assert run("own_runner.py", cwd=tmp_path) == ["equal", "not equal"]
+
+
+def test_saved_inputs_and_results_are_compared(tmp_path: Path) -> None:
+    assert run("compare_saved.py", str(DIGITS), ".", cwd=tmp_path) == ["equal", "not equal"]
+    assert {path.name for path in tmp_path.iterdir()} == {"inputs.json", "results.json"}
+
+
+@pytest.mark.parametrize("program", sorted(path.name for path in CLIENTS.glob("*.py")))
+def test_the_readme_has_each_program(program: str) -> None:
+    text = (CLIENTS / "README.md").read_text(encoding="utf-8")
+    assert f"| `{program}` |" in text
+    assert f"python examples/clients/{program}" in text
