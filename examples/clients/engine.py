@@ -114,11 +114,10 @@ class Engine:
             self.context.set_tensor_address(name, buffer.ptr)
         if not self.context.execute_async_v3(stream.ptr):
             raise RuntimeError(f"{self.path} could not be run.")
-        outputs = {
+        stream.synchronize()
+        return {
             name: buffer.numpy() for name, buffer in self.buffers.items() if name not in feed_dict
         }
-        stream.synchronize()
-        return outputs
 
     def views(self) -> dict[str, cuda.DeviceView]:
         """Return the buffers as others may use them, without owning them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from tests.support.engines import fake_machine, identity
 
 CLIENTS = Path(__file__).resolve().parents[2] / "examples" / "clients"
 DIGITS = CLIENTS.parent / "digits" / "digits.onnx"
@@ -82,3 +84,32 @@ def test_the_readme_has_each_program(program: str) -> None:
     text = (CLIENTS / "README.md").read_text(encoding="utf-8")
     assert f"| `{program}` |" in text
     assert f"python examples/clients/{program}" in text
+
+
+@pytest.mark.parametrize("generation", [8, 10])
+def test_an_engine_with_buffers_of_its_own(
+    generation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part that runs an engine, on fakes of TensorRT and CUDA; tests/gpu has the whole."""
+    with fake_machine(generation) as trt:
+        monkeypatch.setitem(sys.modules, "tensorrt", trt)
+        monkeypatch.syspath_prepend(str(CLIENTS))
+        monkeypatch.delitem(sys.modules, "engine", raising=False)
+        client = import_module("engine").Engine("identity.plan")
+        client.engine = identity(trt)
+        client.activate()
+        for rows in (3, 64, 3):
+            client.allocate_buffers({"X": (rows, 2)})
+            for value in (1.0, -2.0):
+                x = np.full((rows, 2), value, np.float32)
+                [(name, found)] = client.infer({"X": x}).items()
+                assert name == "Y"
+                np.testing.assert_array_equal(found, x)
+        views = client.views()
+        assert {name: (view.shape, view.dtype) for name, view in views.items()} == dict.fromkeys(
+            ("X", "Y"), ((3, 2), np.float32)
+        )
+        assert client.buffers["X"].ptr == views["X"].ptr
+        client.free()
+        assert trt.cuda.outstanding == {}
+    monkeypatch.delitem(sys.modules, "engine")
