@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from polygraphy.cli.command import Command, Values
 from polygraphy.cli.errors import BadValue, CommandLineError, warn
-from polygraphy.cli.kinds import Flag, Ordered
+from polygraphy.cli.kinds import Flag, Kind, Ordered
 from polygraphy.cli.option import Option, Options
 from polygraphy.cli.removed import removed_from
 from polygraphy.cli.repeated import Repeated
@@ -145,7 +146,7 @@ class CommandParser:
         if refused:
             advice = " ".join(f"{flag} {self._refused[flag]}" for flag in refused)
             raise CommandLineError(advice, self._prog)
-        namespace, unknown = self._parser.parse_known_args(known)
+        namespace, unknown = self._parser.parse_known_args(_arguments_first(known, everything))
         if unknown:
             missing = self._command.missing()
             raise CommandLineError(_unknown(unknown, everything, missing), self._prog)
@@ -155,6 +156,40 @@ class CommandParser:
                 for group, options in declared.items()
             }
         )
+
+
+def _arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequence[str]:
+    """Put what only can be the command's own argument before the options: argparse takes the model
+    in ``--compare simple model.onnx`` for a value of the option.
+    """
+    if sum(option.is_positional for option in declared) != 1:
+        return words
+    kinds = {flag: option.kind for option in declared for flag in option.flags}
+    moved: list[str] = []
+    kept: list[str] = []
+    room: float = 0  # How many more words the last option takes.
+    kind: Kind | None = None
+    taken: list[str] = []
+    for word in words:
+        if word.startswith("-") and word != "-":
+            flag, equals, _ = word.partition("=")
+            kind, taken = kinds.get(flag), []
+            room = 0 if equals or kind is None else _room(kind)
+        elif kind is not None and room and kind.ends_before(word, taken):
+            moved.append(word)
+            continue
+        elif not room:  # The argument is there already.
+            return words
+        else:
+            taken.append(word)
+            room -= 1
+        kept.append(word)
+    return [*moved, *kept]
+
+
+def _room(kind: Kind) -> float:
+    """Return how many words an option takes at most."""
+    return {"0": 0, "None": 1, "?": 1}.get(str(kind.nargs), math.inf)
 
 
 def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:

@@ -143,6 +143,10 @@ class Constraints(Kind):
     def __init__(self) -> None:
         self._per_layer = PerNameOnly(DataType(), "LAYER")
 
+    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+        """Return whether a word follows one of the modes, which stand alone."""
+        return bool(taken) and taken[0].lower() in _DEFAULT_MODES
+
     def parse(self, words: Sequence[str]) -> Any:
         """Return the word, or a dictionary from layers to data types."""
         if len(words) == 1 and words[0].lower() in _DEFAULT_MODES:

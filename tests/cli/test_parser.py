@@ -139,3 +139,36 @@ def test_help_is_seen_anywhere() -> None:
 )
 def test_log_levels(words: list[str], levels: dict[str, str]) -> None:
     assert severities(parse(RunCommand(), words)[LogOptions]) == levels
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("run", "--compare simple m.onnx --onnxrt --onnx"),
+        ("run", "--onnxrt --onnx --compare l2 psnr m.onnx -v"),
+        ("run", "--trt --fp16 --precision-constraints obey m.onnx"),
+        ("run", "--seed 3 --trt --precision-constraints none m.onnx --iterations 2"),
+        ("inspect model", "--show layers attrs m.onnx"),
+        ("debug precision", "--fp16 --precision-constraints prefer m.onnx --check true"),
+    ],
+)
+def test_a_model_behind_a_list_of_choices_is_the_model(command: str, line: str) -> None:
+    """Options that take one word elsewhere, and several here, leave the model alone."""
+    words = line.split()
+    first = ["m.onnx", *(word for word in words if word != "m.onnx")]
+    assert list(parse(load(command), words)) == list(parse(load(command), first))
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("m.onnx --onnxrt --compare simple sipmle", "'sipmle' is none of"),
+        ("--onnxrt m.onnx --compare simple sipmle", "'sipmle' is none of"),
+        ("--seed 3 m.onnx --onnxrt --compare simple sipmle", "'sipmle' is none of"),
+        ("--onnxrt --compare m.onnx", "'m.onnx' is none of"),
+        ("--trt --precision-constraints a:fp16 m.onnx", "'m.onnx' is neither"),
+    ],
+)
+def test_a_wrong_choice_is_no_model(line: str, wrong: str) -> None:
+    with pytest.raises(CommandLineError, match=wrong):
+        parse(load("run"), line.split())

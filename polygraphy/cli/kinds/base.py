@@ -22,6 +22,12 @@ class Kind:
     metavar: str = "VALUE"
     choices: tuple[str, ...] | None = None
 
+    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+        """Return whether a word that follows `taken` can be no further value of the option, so that
+        it is an argument of the command.
+        """
+        return False
+
     def parse(self, words: Sequence[str]) -> Any:
         """Return the value of some words; BadValue when they have none."""
         raise NotImplementedError

@@ -83,6 +83,10 @@ class Choices(Choice):
 
     nargs = "+"
 
+    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+        """Return whether a word is none of the choices, where one precedes it."""
+        return bool(taken) and word not in (self.choices or ())
+
     def parse(self, words: Sequence[str]) -> Any:
         """Return the words without repetitions."""
         return tuple(dict.fromkeys(_chosen(word, self.choices or ()) for word in words))
