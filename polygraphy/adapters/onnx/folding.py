@@ -15,8 +15,8 @@ from polygraphy.adapters.onnx.constant_nodes import ConstantNodes, Settings
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.element_types import GraphTypes, TypeInference, graphs_of
 from polygraphy.adapters.onnx.graph import clean_model, sort
-from polygraphy.adapters.onnx.ownership import own_model
 from polygraphy.adapters.onnx.growth import limit_bytes, model_bytes
+from polygraphy.adapters.onnx.ownership import own_model
 from polygraphy.adapters.onnx.shape_values import Elements, shape_values
 from polygraphy.adapters.onnx.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.value_infos import shape_of

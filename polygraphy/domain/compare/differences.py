@@ -88,13 +88,6 @@ class OutputCompareResult(CompareResult):
         result.quantile = quantile if "quantile" in tolerance.check_error_stat else None
         return result
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle says: everything that was found out, without the arrays."""
-        settled = OutputCompareResult.__new__(type(self))
-        vars(settled).update(vars(self))
-        settled.settle()
-        return vars(settled)
-
     def _take_their_metrics(self, state: dict[str, Any]) -> None:
         self._metrics = {field: state.get(field) for field in _FIELDS}
         self._passed = state.get("_stored_passed")

@@ -187,7 +187,7 @@ def test_shapes_must_agree() -> None:
 WIDE = st.sampled_from([np.int64, np.uint64])
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(data=st.data(), tiny=st.booleans())
 def test_finding_6_whole_numbers_beyond_float64_are_exact(data: st.DataObject, tiny: bool) -> None:
     """What differed by 1 at 2**62 was equal in every metric of this module."""
