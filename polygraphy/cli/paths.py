@@ -140,9 +140,9 @@ def _check_symbol(path: str, symbol: str) -> None:
             known.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.Name) and node.id in _DEFINE_MORE:
             return
-    if not known & {symbol, "*", "__getattr__"}:
-        defined = [getattr(node, "name", "_") for node in tree.body]
-        public = [name for name in defined if not name.startswith("_")]
+    defined = [getattr(node, "name", "_") for node in tree.body]
+    public = [name for name in defined if not name.startswith("_")]
+    if public and not known & {symbol, "*", "__getattr__"}:  # Else its imports may say more.
         raise UnknownNameError(f"In the script {path}, the name", symbol, public)
 
 

@@ -62,7 +62,7 @@ def test_scripts_that_are_wrong(
 
 def test_a_missing_script(g2_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run identity.onnx --onnxrt --data-loader-script nope.py")
-    assert done.code == 3
+    assert done.code == 2
     assert "nope.py" in done.err
 
 

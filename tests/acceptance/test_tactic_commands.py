@@ -67,8 +67,8 @@ def test_two_replays_are_compared(folder: Path, polygraphy: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ("inspect tactics missing.json", 3, "does not exist"),
-        ("inspect tactics replays/nothing.json", 3, "does not exist"),
+        ("inspect tactics missing.json", 2, "does not exist"),
+        ("inspect tactics replays/nothing.json", 2, "does not exist"),
         ("inspect diff-tactics a.json", 2, "two replays can be compared, not 1"),
         ("inspect diff-tactics a b --dir c", 2, "--dir: two replays are compared"),
         ("inspect diff-tactics --dir a --good b --bad c", 2, "nothing would be read"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
 from polygraphy.cli.kinds import Choice, Choices, Flag, Integer, Text, Texts
@@ -27,13 +29,21 @@ _MODES = {
 }
 
 
+class _Models(Texts):
+    """One or more models; of several, one that is not there hides none of the others."""
+
+    def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Return the only model."""
+        return super().files(value) if len(value) == 1 else []
+
+
 @frozen
 class InspectedModelOptions(Options):
     """Model: the models that are shown."""
 
     paths: tuple[str, ...] = option(
         reads="Model",
-        kind=Texts("MODEL"),
+        kind=_Models("MODEL"),
         default=(),
         help="ONNX or TensorFlow models, TensorRT engines or network scripts.",
     )
