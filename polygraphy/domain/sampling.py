@@ -7,6 +7,7 @@ release.
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.metadata import MetadataTuple
-from polygraphy.domain.shapes import override_dynamic_shape
+from polygraphy.domain.shapes import format_shape, override_dynamic_shape
 
 __all__ = ["integer_limits", "sample"]
 
@@ -42,10 +43,15 @@ def sample(
         whole: draw whole numbers, whatever the data type.
 
     Raises:
-        InputError: the data type has no value in the range.
+        InputError: the data type has no value in the range, or the shape is beyond all memory.
     """
     dtype: DataTypeEntry = meta.dtype
     shape = override_dynamic_shape(meta.shape or ())
+    if math.prod(shape) * 8 > sys.maxsize:  # NumPy draws numbers of eight bytes.
+        raise InputError(
+            f"Input {name!r} has the shape {format_shape(shape)}, more than any memory holds.",
+            hint="Give it another one: --input-shapes.",
+        )
     if dtype == DataType.BOOL:
         smallest, largest = not low <= 0 <= high, not low == high == 0
         return np.asarray(generator.randint(smallest, largest + 1, size=shape, dtype=np.bool_))

@@ -17,7 +17,7 @@ from attrs import frozen
 from polygraphy.adapters.files.content_error import ContentError
 from polygraphy.adapters.files.json_codec import Decoder
 from polygraphy.adapters.files.lazy import Unread
-from polygraphy.adapters.files.npy import with_narrow_type
+from polygraphy.adapters.files.npy import check_unpacked, with_narrow_type
 from polygraphy.adapters.files.safetensors_format import MappedTensor, open_tensors
 from polygraphy.adapters.files.torch_codec import is_tensor
 from polygraphy.constants import TYPE_MARKER
@@ -163,6 +163,7 @@ class _NpzMember:
 def _members(path: Path) -> list[str]:
     try:
         with ZipFile(path) as archive:
+            check_unpacked(archive, path.stat().st_size)
             return [name.removesuffix(".npy") for name in archive.namelist()]
     except (BadZipFile, NotImplementedError) as error:
         raise ContentError("it is truncated, damaged, or no .npz archive") from error

@@ -8,10 +8,12 @@ from io import BytesIO
 from itertools import chain
 from math import prod
 from typing import Any
+from zipfile import ZipFile
 
 import ml_dtypes
 import numpy as np
 
+from polygraphy import config
 from polygraphy.adapters.files.base64_text import (
     Piece,
     SlicedText,
@@ -23,6 +25,7 @@ from polygraphy.adapters.files.content_error import ContentError
 __all__ = [
     "array_from_bytes",
     "array_from_npy",
+    "check_unpacked",
     "npy_pieces",
     "with_narrow_type",
     "without_objects",
@@ -38,6 +41,9 @@ _FIRST_LOOK_CHARACTERS = 512
 
 _SHORT = 64 * 1024
 """Text of at most this many characters is fetched at once."""
+
+_RATIO = 100
+"""How many times its size an archive may be, beside what any may."""
 
 _MAGIC_OF_VERSION_3 = b"\x93NUMPY\x03"
 
@@ -164,6 +170,28 @@ def _parsed_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, in_fortran_order, dtype
 
 
+def check_unpacked(archive: ZipFile, packed: int) -> None:
+    """Refuse an archive that unpacks to many times its size: a few bytes may stand for terabytes.
+
+    Args:
+        archive: the archive.
+        packed: how many bytes it takes.
+
+    Raises:
+        ContentError: it does.
+    """
+    limit = config.EXPANSION_LIMIT_MB
+    if limit < 0:
+        return
+    unpacked = sum(each.file_size for each in archive.infolist())
+    most = limit * 2**20 + _RATIO * packed
+    if unpacked > most:
+        raise ContentError(
+            f"it unpacks from {packed:,} to {unpacked:,} bytes, more than {most:,}",
+            hint="Set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for no limit.",
+        )
+
+
 def array_from_bytes(content: bytes) -> _Array:
     """Return the array in an ``.npy`` file, or the first one in an ``.npz`` archive.
 
@@ -172,7 +200,12 @@ def array_from_bytes(content: bytes) -> _Array:
     """
     try:
         loaded = np.load(BytesIO(content), allow_pickle=False)
-        return np.asarray(loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]])
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        check_unpacked(loaded.zip, len(content))
+        return np.asarray(loaded[loaded.files[0]])
+    except ContentError:
+        raise
     except Exception as error:  # zipfile, zlib and NumPy each have their own kinds.
         raise ContentError(f"an array is damaged: {error}") from error
 

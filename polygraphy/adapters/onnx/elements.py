@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.foreign import onnx_errors
 from polygraphy.adapters.onnx.stored import is_stored, keep, stored_bytes
 from polygraphy.adapters.onnx.weights import DATA_FIELDS
 from polygraphy.domain.errors import ModelError
@@ -40,12 +41,8 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
         )
     if is_stored(tensor):
         return from_stored(tensor, stored_bytes(tensor))
-    try:
+    with onnx_errors(f"Weight {tensor.name!r} cannot be read"):
         made: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
-    except Exception as error:  # It raises whatever NumPy does about sizes and types.
-        raise ModelError(
-            f"Weight {tensor.name!r} cannot be read: {' '.join(str(error).split())}"
-        ) from error
     return made
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.constants import graph_weights
+from polygraphy.adapters.onnx.elements import elements
 from polygraphy.domain.facts import InputHint
 
 if TYPE_CHECKING:
@@ -151,7 +153,9 @@ class _Known:
         tensor = self._constants.get(name)
         if tensor is None or (tensor.HasField("data_location") and tensor.data_location):
             return None
-        values = onnx.numpy_helper.to_array(tensor).ravel()
+        if prod(tensor.dims) != 1:
+            return None
+        values = elements(tensor).ravel()
         return float(values[0]) if values.size == 1 else None
 
 

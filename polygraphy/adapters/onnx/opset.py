@@ -9,6 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
 from polygraphy.adapters.onnx.ownership import own_model
+from polygraphy.adapters.onnx.foreign import onnx_errors
 from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.weights import all_graphs, byte_size, is_external, skeleton
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
@@ -92,13 +93,9 @@ def _convert(model: ModelProto, opset: int) -> None:
             if byte_size(tensor) <= _LARGE:
                 load_stored(tensor)
     bare = skeleton(model, place)
-    try:
+    failed = f"The onnx package cannot convert the model to opset {opset}"
+    with onnx_errors(failed, BackendError):
         made = version_converter.convert_version(bare, opset)
-    except (RuntimeError, version_converter.ConvertError, ValueError) as error:
-        reason = " ".join(str(error).split()).rpartition("failed: ")[2]
-        raise BackendError(
-            f"The onnx package cannot convert the model to opset {opset}: {reason}"
-        ) from error
     for graph in all_graphs(made.graph):
         for tensor in graph.initializer:
             if is_external(tensor):

@@ -152,6 +152,15 @@ class _Describing:
             node_count=len(graph.node),
             nodes=self.nodes(graph.node),
             tensors=known,
+            quantization={
+                text(each.tensor_name): tuple(
+                    sorted(
+                        f"{text(entry.key)}={text(entry.value)}"
+                        for entry in each.quant_parameter_tensor_names
+                    )
+                )
+                for each in graph.quantization_annotation
+            },
         )
 
     def nodes(self, nodes: Iterable[NodeProto]) -> tuple[Node, ...]:

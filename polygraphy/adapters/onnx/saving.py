@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.common.paths import StagedFile, atomic_file, staged_file
-from polygraphy.adapters.onnx.elements import is_stripped
+from polygraphy.adapters.onnx.elements import elements, is_stripped
 from polygraphy.adapters.onnx.external import external_files
 from polygraphy.adapters.onnx.mapped import load_structure
 from polygraphy.adapters.onnx.ownership import makes_new_model
@@ -198,7 +198,7 @@ def _content(tensor: TensorProto) -> bytes:
     """Return the elements of a tensor as the format lays them out in a file."""
     if tensor.HasField("raw_data"):
         return tensor.raw_data
-    raw: bytes = numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
+    raw: bytes = numpy_helper.from_array(elements(tensor)).raw_data
     return raw
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.foreign import onnx_errors
 from polygraphy.adapters.onnx.graph import sort
 from polygraphy.adapters.onnx.growth import check_expansion, has_long_vectors
 from polygraphy.adapters.onnx.model import OnnxFromPath
@@ -183,19 +184,11 @@ def _is_known(value: ValueInfoProto) -> bool:
 
 def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     check_expansion(model)
-    try:
+    # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
+    with onnx_errors("The shapes of the model cannot be inferred"):
         inferred: ModelProto = onnx_shapes.infer_shapes(
             model, strict_mode=strict, data_prop=not _has_endless_vectors(model)
         )
-    except Exception as error:
-        # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
-        is_known = isinstance(
-            error, (onnx_shapes.InferenceError, RuntimeError, TypeError, ValueError)
-        )
-        if not is_known and type(error).__name__ != "DecodeError":
-            raise
-        text = " ".join(str(error).split())
-        raise ModelError(f"The shapes of the model cannot be inferred: {text}") from error
     return inferred
 
 

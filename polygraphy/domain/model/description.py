@@ -144,6 +144,7 @@ class Graph:
         tensors: what the file says, or inference found, about tensors by name; of inputs and
             outputs, too.
         node_count: how many nodes there are, even where `nodes` was not asked for.
+        quantization: how tensors are quantised, by name, such as ``SCALE_TENSOR=x_scale``.
     """
 
     name: str = ""
@@ -154,6 +155,7 @@ class Graph:
     node_count: int = 0
     nodes: tuple[Node, ...] = ()
     tensors: Mapping[str, Tensor] = field(factory=dict, repr=False)
+    quantization: Mapping[str, tuple[str, ...]] = field(factory=dict, repr=False)
 
     @property
     def all_weights(self) -> tuple[Weight, ...]:

@@ -92,7 +92,20 @@ def _graphs(mine: Graph, theirs: Graph, where: tuple[str, ...]) -> Iterator[Diff
     yield from _tensors("Input", mine.inputs, theirs.inputs, where)
     yield from _tensors("Output", mine.outputs, theirs.outputs, where)
     yield from _weights(mine.weights, theirs.weights, where)
+    yield from _quantization(mine.quantization, theirs.quantization, where)
     yield from _nodes(mine.nodes, theirs.nodes, where)
+
+
+def _quantization(
+    mine: Mapping[str, tuple[str, ...]],
+    theirs: Mapping[str, tuple[str, ...]],
+    where: tuple[str, ...],
+) -> Iterator[Difference]:
+    yield from _presence("Quantization", mine, theirs, where)
+    for name in mine:
+        if name in theirs and mine[name] != theirs[name]:
+            texts = ", ".join(mine[name]), ", ".join(theirs[name])
+            yield Difference("Quantization", name, _CHANGED, *texts, where=where)
 
 
 def _tensors(
