@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import Factory, define
 
-from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.application.feeding import FeedFitter, Feeds, facts_of, promises
 from polygraphy.application.inference import feed_writer, kept_as
 from polygraphy.application.steps import was_interrupted
 from polygraphy.application.unmarked import MarkingEffect
@@ -247,7 +247,10 @@ class _Run:
             with ExitStack() as loading:
                 if _UNMARKED not in seat.loaded:
                     stack = loading if active is None else active
-                    seat.loaded[_UNMARKED] = self._load(seat, model(), stack)
+                    runner = seat.make(model())
+                    if promises(runner, "rewrites_nothing"):
+                        continue
+                    seat.loaded[_UNMARKED] = self._loaded(seat, runner, stack)
                 runner, fit = seat.loaded[_UNMARKED]
                 keep = kept_as(runner)
                 made = runner.infer(fit(feed), check_inputs=False)
@@ -262,7 +265,9 @@ class _Run:
         return self._layered.whole() if is_all else self._layered.part(stretch)
 
     def _load(self, seat: _Seat, model: Any, stack: ExitStack) -> tuple[Runner, FeedFitter]:
-        runner = seat.make(model)
+        return self._loaded(seat, seat.make(model), stack)
+
+    def _loaded(self, seat: _Seat, runner: Runner, stack: ExitStack) -> tuple[Runner, FeedFitter]:
         if seat.name:
             runner.name = seat.name
         else:

@@ -136,7 +136,7 @@ class RunScript:
                 and self.trt.may_build_twice
                 and (marks or self.trt.network.changes_outputs)
             )
-        return marks and backend in ("onnxrt", "onnx")
+        return marks and backend == "onnxrt"  # The evaluator rewrites nothing.
 
     @property
     def joins_unmarked(self) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import onnx
 import pytest
@@ -31,13 +30,6 @@ CHECKS = (
     "halves",
     "reduce",
 )
-FAILING = {
-    "lint": "default data of length 1, which a reflecting Pad refuses (42)",
-    "default data": "the same (37)",
-    "backends": "the reference evaluator (30)",
-    "mark all": "the reference evaluator (30)",
-    "strip": "weights that are Constant nodes stay (41)",
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +40,7 @@ def program() -> Iterator[ModuleType]:
     sys.modules.pop("real_models", None)
 
 
-def marked(check: str) -> Any:
-    reason = FAILING.get(check)
-    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-    return pytest.param(check, marks=marks)
-
-
-@pytest.mark.parametrize("check", [marked(check) for check in CHECKS])
+@pytest.mark.parametrize("check", CHECKS)
 def test_a_check_passes(program: ModuleType, tmp_path: Path, check: str) -> None:
     path = tmp_path / "shipped.onnx"
     onnx.save(shipped(), path)

@@ -153,6 +153,9 @@ class Layered:
     def whole(self) -> tuple[str, ...]:
         return self.outputs
 
+    def unmarked(self) -> tuple[str, ...]:
+        return self.outputs
+
     def part(self, stretch: Stretch) -> tuple[str, ...]:
         return self.outputs[stretch.start : stretch.stop]
 

@@ -35,11 +35,14 @@ class BaseRunner:
         leaves_inputs_alone: whether an inference never writes to the arrays that it is given, nor
             keeps them, so that whoever feeds several runners need not copy them. A class derived
             from one that says so has to say so itself where it infers in another way.
+        rewrites_nothing: whether an output does not depend on which other tensors are outputs, as
+            it may where a backend rewrites graphs.
     """
 
     outputs_are_fresh = False
     RUNNER_COUNTS = _runner_counts
     leaves_inputs_alone = False
+    rewrites_nothing = False
 
     def __init__(self, name: str | None = None, prefix: str | None = None) -> None:
         """Name the runner; nothing is loaded before `activate`."""

@@ -69,11 +69,11 @@ def _other_folders(path: Sequence[str], package: Path) -> list[Path]:
 
 def _left_files(found: Sequence[metadata.Distribution], package: Path) -> list[str]:
     """Return the modules in the package's folder that the list of its files does not have; none
-    where there is no such list, as of a clone.
+    where there is no such list of what was installed, as of a clone.
     """
     listed: set[Path] = set()
     for each in found:
-        if each.version == polygraphy.__version__:
+        if each.version == polygraphy.__version__ and each.read_text("RECORD") is not None:
             listed |= {Path(str(each.locate_file(file))).resolve() for file in each.files or ()}
     if package.resolve() / "__init__.py" not in listed:
         return []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.domain.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
     inputs = [
         f"{entry} {known[entry]}" if entry in known else entry for entry in node.input if entry
     ]
-    return f"{op} of opset {opsets.get(node.domain, '?')} on {', '.join(inputs) or 'nothing'}"
+    opset = opsets.get(node.domain, "?")
+    return one_line(f"{op} of opset {opset} on {', '.join(inputs) or 'nothing'}")
 
 
 def _loaded(model: Any) -> ModelProto | None:

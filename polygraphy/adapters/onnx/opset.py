@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.common.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.editing import edited
-from polygraphy.adapters.onnx.ownership import own_model
 from polygraphy.adapters.onnx.foreign import onnx_errors
+from polygraphy.adapters.onnx.ownership import own_model
 from polygraphy.adapters.onnx.stored import load_stored
 from polygraphy.adapters.onnx.weights import all_graphs, byte_size, is_external, skeleton
 from polygraphy.domain.errors import BackendError, ModelError, UsageError

@@ -38,6 +38,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
 
     outputs_are_fresh = True
     leaves_inputs_alone = True
+    rewrites_nothing = True
 
     def __init__(self, model: Deferred[ModelProto], name: str | None = None) -> None:
         """Wrap a model, or a loader that makes one when the runner is activated."""

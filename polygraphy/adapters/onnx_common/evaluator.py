@@ -17,6 +17,7 @@ from onnx.reference.op_run import OpRun
 from polygraphy.adapters.common.evaluated import NodeError
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.naming import one_line
 from polygraphy.logger import G_LOGGER, LogMode
 
 if TYPE_CHECKING:
@@ -171,11 +172,13 @@ def _named(
     """Return a node for a message: its name, operator and opset, and what it was given."""
     op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     name = repr(node.name) if node.name else f"that computes {', '.join(map(repr, node.output))}"
-    said = f"node {name} ({op}, opset {opsets.get(node.domain, '?')})"
+    said = one_line(f"node {name} ({op}, opset {opsets.get(node.domain, '?')})")
     if inputs is None:
         return said
     described = [
-        f"{label} {_described(value)}" for label, value in zip(node.input, inputs) if label
+        f"{one_line(label)} {_described(value)}"
+        for label, value in zip(node.input, inputs)
+        if label
     ]
     return f"{said} on {', '.join(described)}" if described else said
 

@@ -40,6 +40,7 @@ class PluginRefRunner(EvaluatedRunner):
 
     outputs_are_fresh = True
     leaves_inputs_alone = True
+    rewrites_nothing = True
 
     def __init__(
         self,

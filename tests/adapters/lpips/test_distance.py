@@ -23,7 +23,10 @@ needs_torch = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("lpips",), r"it needs LPIPS, and lpips is not installed\. .*'polygraphy\[lpips\]'"),
+        (
+            ("lpips",),
+            r"it needs LPIPS, and lpips is not installed\. .*pip install lpips torch torchvision",
+        ),
         (("lpips", "torch", "torchvision"), "and lpips and torch and torchvision are not"),
     ],
 )

@@ -242,7 +242,7 @@ def test_finding_31_only_what_is_narrowed_is_warned_of(capsys: pytest.CaptureFix
     value = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, "g", [value("x", 1, [2])], [value("y", 1, [2])])
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    convert_to_fp16(model, keep_nodes=["stays"])
+    model = convert_to_fp16(model, keep_nodes=["stays"])
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[W]")]
     assert [line.split("'")[1] for line in said] == ["huge", "also", "tiny"]
     assert all("does not fit" in line and "Min node 'last'" in line for line in said[:2])

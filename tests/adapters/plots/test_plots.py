@@ -141,6 +141,6 @@ def test_only_what_is_wanted_is_drawn(wanted: Any, expected: Any) -> None:
 
 def test_without_matplotlib_nothing_is_computed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mod.LazyModule, "is_installed", lambda self: False)
-    with pytest.raises(MissingDependencyError, match=r"is not installed.*'polygraphy\[plot\]'"):
+    with pytest.raises(MissingDependencyError, match=r"is not installed.*pip install matplotlib"):
         Pictures(heat_maps="folder")
     Pictures()
