@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy import config
 from polygraphy.domain.describing import describe_model
 from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
 from polygraphy.domain.feed import fit_feed
@@ -25,7 +26,7 @@ from polygraphy.domain.lint_rules import graph_findings
 from polygraphy.domain.loading import ONLY_FIRST, has_more
 from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
-from polygraphy.domain.shapes import format_shape, is_dynamic_dim
+from polygraphy.domain.shapes import format_shape, is_dynamic_dim, override_dynamic_shape
 from polygraphy.domain.synthesis import DataLoader
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.console import Console
@@ -110,6 +111,7 @@ _LENGTHS = (2, 16, 64, 256, 512)
 _MOST_ELEMENTS = 1 << 22
 """Of all inputs together, which are our choice."""
 _MOST_INPUTS = 4
+_DRAWN = 8  # Bytes of a number that is drawn.
 
 
 def _with_other_lengths(
@@ -211,6 +213,23 @@ def _with_length(
     return made if chosen and elements <= _MOST_ELEMENTS else None
 
 
+def _too_large(inputs: TensorMetadata) -> str:
+    """Return what is wrong with inputs that take more memory than what a small file asks for gets;
+    empty where they do not.
+    """
+    limit = config.EXPANSION_LIMIT_MB
+    shapes = {name: override_dynamic_shape(meta.shape or ()) for name, meta in inputs.items()}
+    nbytes = sum(_DRAWN * prod(shape) for shape in shapes.values())
+    if limit < 0 or nbytes <= limit * 2**20:
+        return ""
+    largest = max(shapes, key=lambda name: prod(shapes[name]))
+    return (
+        f"data for its inputs would take {nbytes:,} bytes, more than {limit * 2**20:,}; the shape"
+        f" of {largest!r} is {format_shape(shapes[largest])}. Choose another with --input-shapes,"
+        " or set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for no limit."
+    )
+
+
 def _feed(
     path: str, metadata: TensorMetadata, data_loader: Any, more: list[LintEntry]
 ) -> Mapping[str, Any] | None:
@@ -221,6 +240,9 @@ def _feed(
     describe_model(loader, metadata, partial(resolve(FactFinder).find, path))
     if not metadata:
         return {}
+    if data_loader is None and (problem := _too_large(metadata)):
+        more.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {problem}"))
+        return None
     try:
         feeds = iter(loader)
         feed = next(feeds, None)

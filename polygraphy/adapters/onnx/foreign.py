@@ -17,8 +17,11 @@ _SYMPTOMS = (IndexError, KeyError, OverflowError, RuntimeError, TypeError, Value
 
 
 def one_line(error: Exception) -> str:
-    """Return what an error says, in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """Return what an error says, in one line; of a C++ assertion that failed only the reason."""
+    text = " ".join(str(error).split())
+    if "Assertion" in text:
+        text = text.rpartition("failed: ")[2]
+    return text or type(error).__name__
 
 
 @contextmanager

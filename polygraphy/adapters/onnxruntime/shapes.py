@@ -36,7 +36,7 @@ class OnnxrtShapeInference:
         if not isinstance(tool.onnx, _WithoutFiles):
             tool.onnx = _WithoutFiles(tool.onnx)
         try:
-            return tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
+            made = tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
         except PolygraphyException:
             raise
         except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
@@ -45,6 +45,12 @@ class OnnxrtShapeInference:
                 f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}.",
                 backend="onnxruntime",
             ) from error
+        if made is None:  # It has said why in a log that nobody reads.
+            raise BackendError(
+                "ONNX Runtime's symbolic shape inference takes models of opset 7 and above.",
+                backend="onnxruntime",
+            )
+        return made
 
 
 class _WithoutFiles:

@@ -5,7 +5,8 @@ package, in bounded time, whatever was done to the file.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,18 @@ def messages_of(root: Any) -> list[Any]:
     found = [root]
     for field, value in root.ListFields():
         if field.type == field.TYPE_MESSAGE:
-            repeated = value if field.label == field.LABEL_REPEATED else [value]
+            repeated = value if hasattr(value, "extend") else [value]
             found += [inner for each in repeated for inner in messages_of(each)]
     return found
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Let errors of this package pass, which say something."""
+    try:
+        yield
+    except PolygraphyException as error:
+        assert str(error).strip()
 
 
 @st.composite
@@ -67,7 +77,7 @@ def mutated(draw: Any) -> onnx.ModelProto:
             continue
         field = draw(st.sampled_from(fields))
         value = getattr(message, field.name)
-        if field.label == field.LABEL_REPEATED:
+        if hasattr(value, "extend"):
             if draw(st.booleans()):
                 del value[draw(st.integers(0, len(value) - 1))]
             elif field.type == field.TYPE_MESSAGE:
@@ -92,10 +102,8 @@ def mutated(draw: Any) -> onnx.ModelProto:
 def test_finding_18_mutated_models_fail_with_errors_of_ours(model: onnx.ModelProto) -> None:
     started = time.monotonic()
     for edit in EDITS:
-        try:
+        with translated():
             edit(copied(model))
-        except PolygraphyException as error:
-            assert str(error).strip()
     assert time.monotonic() - started < _SLOWEST
 
 
@@ -111,10 +119,8 @@ def test_finding_18_mutated_files_fail_with_errors_of_ours(
         lambda: inspect_outputs(str(path)),
         lambda: lint(ModelSource(str(path)), OnnxrtTrial()),
     ):
-        try:
+        with translated():
             look()
-        except PolygraphyException as error:
-            assert str(error).strip()
     assert time.monotonic() - started < _SLOWEST
 
 
@@ -138,10 +144,8 @@ def test_finding_18_each_model_that_raised_something_else(tmp_path: Path) -> Non
     ]
     for model in wrong:
         for edit in (lambda m: convert_opset(m, 18), lambda m: infer_shapes(m, error_ok=False)):
-            try:
+            with translated():
                 edit(copied(model))
-            except (BackendError, ModelError):
-                continue
     large = small("y = Add(x, w)")
     large.graph.initializer.append(TensorProto(name="w", data_type=1, dims=[2**33, 2**33]))
     with pytest.raises(ModelError, match="Weight 'w' cannot be read"):
@@ -153,7 +157,10 @@ def test_finding_18_each_model_that_raised_something_else(tmp_path: Path) -> Non
     report_path = tmp_path / "large.onnx"
     onnx.save(small("y = Neg(x)", "float[8589934592,8589934592] x"), report_path)
     report = lint(ModelSource(str(report_path)), OnnxrtTrial())
-    assert any("more than any memory holds" in entry.message for entry in report.entries)
+    assert any(
+        "Nothing was run: data for its inputs would take" in entry.message
+        for entry in report.entries
+    )
 
 
 def test_finding_18_only_what_is_foreign_is_translated() -> None:
@@ -179,3 +186,10 @@ def test_finding_24_models_that_are_quantised_otherwise_differ(
     assert not compare_models(*paths)
     said = capsys.readouterr().out
     assert "SCALE_TENSOR=s" in said and "SCALE_TENSOR=t" in said
+
+
+def test_finding_18_models_that_symbolic_inference_does_not_take_are_inferred() -> None:
+    text = '<ir_version: 3, opset_import: ["" : 6]> m (float[2] x) => (float[M] y) {'
+    model = parser.parse_model(text + " a = Neg(x) y = Own.Op(a) }")
+    infer_shapes(model)
+    assert [node.op_type for node in fold_constants(model).graph.node] == ["Neg", "Op"]
