@@ -159,7 +159,8 @@ class FoldConstants(BaseLoader):
         """Return the shapes of the tensors that nodes take and make, as far as they are known."""
         infos = value_infos(model)
         if self._infers:
-            infos = {**infos, **inferred_value_infos(model, symbolic=symbolic)}
+            found = inferred_value_infos(model, symbolic=symbolic, keeps_names=True)
+            infos = {**infos, **found}
         used = {name for node in model.graph.node for name in node.input[:] + node.output[:]}
         return {name: shape_of(infos[name]) for name in used if name in infos}
 

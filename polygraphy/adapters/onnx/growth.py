@@ -33,9 +33,11 @@ LIFTED_BY = "Set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for 
 
 _BYTES_OF_NODE = 1024  # In a graph that was inlined and has inferred shapes.
 _PER_BYTE = 8  # What is made of large weights: transposed, wider, repeated.
-LONGEST_VECTOR = 4096
+LONGEST_VECTOR = 1 << 16
 """More elements than any shape has dimensions: so long vectors are not propagated."""
 _UNKNOWN_RANK = 16
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
+_SOURCES = frozenset({"Constant", "Shape"})
 
 
 def limit_bytes(size: float = 0) -> float:
@@ -124,18 +126,21 @@ def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str,
         model: a model that `check_expansion` has nothing against.
         with_weights: whether weights are such lists, or only what comes from shapes.
     """
-    bodies = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
-
+    bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
     weights_of = _with_weights if with_weights else lambda _, known: dict(known)
 
     def lengths_in(nodes: Iterable[NodeProto], known: dict[str, int]) -> int:
         longest = 0
         for node in nodes:
-            key = (domain_of(node.domain), node.op_type, node.overload)
+            op = node.op_type
             taken = [known.get(name, 0) for name in node.input[:]]
-            for graph in graphs_of(node):
-                inside = lengths_in(graph.node, weights_of(graph, known))
-                longest, taken = max(longest, inside), [*taken, inside]
+            if op in _CONTROL_FLOW:
+                for graph in graphs_of(node):
+                    inside = lengths_in(graph.node, weights_of(graph, known))
+                    longest, taken = max(longest, inside), [*taken, inside]
+            elif not any(taken) and op not in _SOURCES and not bodies:
+                continue
+            key = (domain_of(node.domain), op, node.overload) if bodies else None
             if key in bodies:
                 inner = dict(zip(bodies[key].input, taken))
                 longest = max(longest, lengths_in(bodies[key].node, inner))
@@ -143,14 +148,15 @@ def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str,
             else:
                 made = [_length(node, taken)] * len(node.output)
             known.update(zip(node.output[:], made))
-            longest = max([longest, *made])
+            longest = max(longest, *made, 0)
             if longest > LONGEST_VECTOR:
                 break
         return longest
 
-    lengths = weights_of(model.graph, {})
+    weights = weights_of(model.graph, {})
+    lengths = dict(weights)
     lengths_in(model.graph.node, lengths)
-    return lengths
+    return {name: length for name, length in lengths.items() if name not in weights}
 
 
 def _with_weights(graph: GraphProto, known: Mapping[str, int]) -> dict[str, int]:

@@ -50,6 +50,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     limit = _RUN * limit_bytes(model_bytes(model) + external)
     vectors = vector_lengths(model, with_weights=False)
     lost: set[str] = set()
+    constant, folded = set(weights), 0
 
     def value(name: str) -> Any:
         tensor = weights.get(name)
@@ -58,7 +59,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
         is_small = tensor is not None and byte_size(tensor) <= SMALL and not is_external(tensor)
         return elements(tensor) if tensor is not None and is_small else None
 
-    found = {}
+    found: dict[int, str] = {}
     for index, node in enumerate(model.graph.node):
         if not lost.isdisjoint(node.input) or any(
             vectors.get(name, 0) > LONGEST_VECTOR for name in node.output
@@ -70,6 +71,10 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
         sizes = [shapes.get(name) for name in node.output if name]
         counts = [prod(s) for s in sizes if s and all(isinstance(dim, int) for dim in s)]
         nbytes = _ITEMSIZE * max([grown or 0, *counts])
+        if constant.issuperset(filter(None, node.input)):  # These stay, and all at once.
+            constant.update(node.output)
+            nbytes += folded
+            folded = nbytes
         if nbytes > limit:
             found[index] = (
                 f"It was not tried: it makes {nbytes:,} bytes, more than {limit:,.0f}. {LIFTED_BY}"

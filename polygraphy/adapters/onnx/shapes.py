@@ -258,14 +258,18 @@ def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
     }
 
 
-def inferred_value_infos(model: ModelProto, *, symbolic: bool = False) -> dict[str, ValueInfoProto]:
+def inferred_value_infos(
+    model: ModelProto, *, symbolic: bool = False, keeps_names: bool = False
+) -> dict[str, ValueInfoProto]:
     """Return what can be inferred about the types of the graph's tensors; the model stays as it
     is.
 
     Args:
         model: the model.
         symbolic: whether ONNX Runtime's symbolic shape inference is asked first, if it is there.
+        keeps_names: whether names that inference invented are left in, for who writes none down.
     """
+    state = value_infos if keeps_names else _proven
     seen = without_large_weights(model) if weights_size(model) >= _COPIED else model
     seen = without_ambiguous_names(seen)
     if symbolic:
@@ -274,10 +278,14 @@ def inferred_value_infos(model: ModelProto, *, symbolic: bool = False) -> dict[s
         except ModelError:
             made = None
         try:
-            return _proven(_with_symbolic(seen, made))
+            return state(_with_symbolic(seen, made))
         except (MissingDependencyError, BackendError, ModelError) as error:
             G_LOGGER.verbose(str(error))
-    return _inferred_leniently(seen)
+    try:
+        return state(_inferred_by_onnx(seen, strict=False))
+    except ModelError as error:
+        G_LOGGER.verbose(str(error))
+        return {}
 
 
 def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
