@@ -16,7 +16,7 @@ __all__ = ["DATA", "shipped"]
 DATA = ("--input-shapes", "audio:2x64", "ids:2x5", "--val-range", "[-1,1]", "ids:[0,15]")
 """The options about data that make sense for it."""
 
-_HIDDEN, _CHANNELS, _WORDS, _CLASSES = 8, 6, 16, 4
+_HIDDEN, _CHANNELS, _WORDS, _CLASSES = 8, 6, 256, 4
 
 
 class _Nodes:
