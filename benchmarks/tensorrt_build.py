@@ -25,8 +25,8 @@ REPEATS = 3
 TARGET = 1.0
 TIMED = """
 import sys, time
-from polygraphy.adapters.tensorrt import gpu
-from polygraphy.adapters.tensorrt.module import tensorrt_module
+from polygraphy.adapters.tensorrt.library import gpu
+from polygraphy.adapters.tensorrt.library.module import tensorrt_module
 
 trt, spent, builders = tensorrt_module(), {}, []
 

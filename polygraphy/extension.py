@@ -1,8 +1,8 @@
 """What a package needs to add a backend to the command line; see examples/numpy_backend."""
 
-from polygraphy.cli.backend import Backend
-from polygraphy.cli.errors import BadValue
-from polygraphy.cli.kinds import (
+from polygraphy.cli.declare.backend import Backend
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds import (
     Choice,
     Choices,
     Flag,
@@ -16,8 +16,8 @@ from polygraphy.cli.kinds import (
     Text,
     Texts,
 )
-from polygraphy.cli.option import Options, option
-from polygraphy.ports.datatype import DataTypeConverter
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.ports.running import DataTypeConverter
 
 __all__ = [
     "Backend",

@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING
 from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
-    from polygraphy.application.capability import inspect_capability
-    from polygraphy.application.diff import compare_saved
+    from polygraphy.application.compare.diff import compare_saved
     from polygraphy.application.inspection import inspect_data
-    from polygraphy.application.model_inspection import inspect_model
-    from polygraphy.application.model_pages import draw_model
-    from polygraphy.application.models import compare_models, inspect_outputs, inspect_sparsity
+    from polygraphy.application.models.capability import inspect_capability
+    from polygraphy.application.models.model_inspection import inspect_model
+    from polygraphy.application.models.model_pages import draw_model
+    from polygraphy.application.models.models import (
+        compare_models,
+        inspect_outputs,
+        inspect_sparsity,
+    )
     from polygraphy.application.tactics import compare_tactics, find_bad_tactics, inspect_tactics
 
 __all__ = [
@@ -30,16 +34,16 @@ __all__ = [
 __getattr__ = deferred_names(
     globals(),
     {
-        "compare_models": "polygraphy.application.models",
-        "compare_saved": "polygraphy.application.diff",
+        "compare_models": "polygraphy.application.models.models",
+        "compare_saved": "polygraphy.application.compare.diff",
         "compare_tactics": "polygraphy.application.tactics",
-        "draw_model": "polygraphy.application.model_pages",
+        "draw_model": "polygraphy.application.models.model_pages",
         "find_bad_tactics": "polygraphy.application.tactics",
-        "inspect_capability": "polygraphy.application.capability",
+        "inspect_capability": "polygraphy.application.models.capability",
         "inspect_data": "polygraphy.application.inspection",
-        "inspect_model": "polygraphy.application.model_inspection",
-        "inspect_outputs": "polygraphy.application.models",
-        "inspect_sparsity": "polygraphy.application.models",
+        "inspect_model": "polygraphy.application.models.model_inspection",
+        "inspect_outputs": "polygraphy.application.models.models",
+        "inspect_sparsity": "polygraphy.application.models.models",
         "inspect_tactics": "polygraphy.application.tactics",
     },
 )

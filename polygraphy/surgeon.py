@@ -1,13 +1,12 @@
 """Editing ONNX models. Loaders and functions change the model that they are given in place."""
 
-from polygraphy.adapters.onnx.checking import CheckModel, check_model
-from polygraphy.adapters.onnx.extracting import Extract, extract
-from polygraphy.adapters.onnx.inserting import InsertNode, insert_node
-from polygraphy.adapters.onnx.observing import ObserveShapes, observe_shapes
-from polygraphy.adapters.onnx.overriding import OverrideInputShapes, override_input_shapes
-from polygraphy.adapters.onnx.pruning import PruneWeights, prune_weights
-from polygraphy.adapters.onnx.removing import RemoveNodes, remove_nodes
-from polygraphy.adapters.onnx.stripping import (
+from polygraphy.adapters.onnx.edit.extracting import Extract, extract
+from polygraphy.adapters.onnx.edit.inserting import InsertNode, insert_node
+from polygraphy.adapters.onnx.edit.observing import ObserveShapes, observe_shapes
+from polygraphy.adapters.onnx.edit.overriding import OverrideInputShapes, override_input_shapes
+from polygraphy.adapters.onnx.edit.pruning import PruneWeights, prune_weights
+from polygraphy.adapters.onnx.edit.removing import RemoveNodes, remove_nodes
+from polygraphy.adapters.onnx.edit.stripping import (
     ReconstructWeights,
     RestoreWeights,
     StripWeights,
@@ -15,9 +14,10 @@ from polygraphy.adapters.onnx.stripping import (
     restore_weights,
     strip_weights,
 )
-from polygraphy.adapters.onnx.tidying import CleanUp, SortNodes, clean_up, sort_nodes
-from polygraphy.application.edit_reports import show_edited, show_original
-from polygraphy.application.verification import verify, verify_runs
+from polygraphy.adapters.onnx.edit.tidying import CleanUp, SortNodes, clean_up, sort_nodes
+from polygraphy.adapters.onnx.graph.checking import CheckModel, check_model
+from polygraphy.application.compare.verification import verify, verify_runs
+from polygraphy.application.models.edit_reports import show_edited, show_original
 
 __all__ = [
     "CheckModel",

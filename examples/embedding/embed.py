@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
-from polygraphy.domain.profile import Profile
-from polygraphy.domain.results import RunResults
-from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tensors.profile import Profile
 
 
 def judge() -> OutputCompareResult:

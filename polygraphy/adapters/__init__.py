@@ -1,1 +1,5 @@
-"""One folder per foreign technology; `common` holds what all of them share."""
+"""One folder per foreign technology.
+
+An adapter may use ports, the domain, the ground floor, its own technology, and the four rooms
+that all adapters share: `base`, `os`, `arrays` and `onnx_common`.
+"""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from polygraphy.domain.environment import Environment
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosis import Diagnosis
-from polygraphy.ports.reports import Reports
-
-__all__ = ["doctor"]
+from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.reporting import Reports
 
 _SOURCES = ("packages", "providers", "tensorrt", "machine")
 """Who is asked, in the order of the report."""

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.inspection import DataReport, Detail, IterationReport, RunReport
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.inspection import DataReport, Detail, IterationReport, RunReport
-from polygraphy.domain.results import RunResults
+from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.reports import Reports
-from polygraphy.ports.store import ResultStore, Stored
-
-__all__ = ["inspect_data"]
+from polygraphy.ports.reporting import Reports
+from polygraphy.ports.storage import ResultStore, Stored
 
 
 def inspect_data(

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from polygraphy.domain.plugins import PluginMatch
+from polygraphy.domain.model.plugins import PluginMatch
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.match_files import MatchFiles
-
-__all__ = ["load_matches", "save_matches"]
+from polygraphy.ports.storage import MatchFiles
 
 
 def load_matches(path: str) -> list[PluginMatch]:

@@ -9,21 +9,25 @@ from typing import Any
 
 from attrs import define, evolve, frozen
 
-from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of
 from polygraphy.domain.compare import SimpleCompareFunc
+from polygraphy.domain.data.feed import own_copy
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import PolygraphyException, UnknownNameError
-from polygraphy.domain.feed import own_copy
-from polygraphy.domain.plugin_search import Choice, Cost, Found, exhaustive_search, greedy_search
-from polygraphy.domain.plugins import PluginMatch
-from polygraphy.domain.results import IterationResult
-from polygraphy.domain.synthesis import DataLoader
+from polygraphy.domain.model.plugins import PluginMatch
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.search.plugin_search import (
+    Choice,
+    Cost,
+    Found,
+    exhaustive_search,
+    greedy_search,
+)
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.console import Console
-from polygraphy.ports.runner import Runner
-from polygraphy.ports.text import TextFiles
-
-__all__ = ["autotune_plugins"]
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.running import Runner
+from polygraphy.ports.storage import TextFiles
 
 _MODES = ("greedy", "exhaustive")
 _WARM_UP = 3

@@ -7,15 +7,13 @@ from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any
 
-from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.results import RunResults
-from polygraphy.domain.runner_names import kind_of_runner
+from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.results.runner_names import kind_of_runner
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.console import Console
-from polygraphy.ports.store import ResultStore, ResultWriter, Stored
-
-__all__ = ["concat", "convert", "merge"]
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.storage import ResultStore, ResultWriter, Stored
 
 _KINDS: dict[type, str] = {dict: "input data", RunResults: "inference results"}
 

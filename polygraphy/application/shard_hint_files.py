@@ -7,9 +7,7 @@ from pathlib import Path
 from polygraphy.domain.sharding import ShardHints
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.shard_hint_files import ShardHintFiles
-
-__all__ = ["load_shard_hints", "save_shard_hints"]
+from polygraphy.ports.storage import ShardHintFiles
 
 
 def load_shard_hints(path: str) -> ShardHints:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from posixpath import join
 
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.tactic_search import suspicious_tactics
-from polygraphy.domain.tactics import TacticReplay
+from polygraphy.domain.tactics.tactic_search import suspicious_tactics
+from polygraphy.domain.tactics.tactics import TacticReplay
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.build_reports import BuildReports
-from polygraphy.ports.replays import ReplayFolders
-
-__all__ = ["compare_tactics", "find_bad_tactics", "inspect_tactics"]
+from polygraphy.ports.reporting import BuildReports
+from polygraphy.ports.storage import ReplayFolders
 
 
 def inspect_tactics(path: str) -> None:

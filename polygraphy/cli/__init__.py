@@ -1,1 +1,6 @@
-"""The command line: options as data, commands, help, exit codes."""
+"""The command line: options as data, commands, help, exit codes.
+
+It renders programs and imports no backend.
+
+Rooms: `declare`, `shared`, `backends`, `commands`.
+"""

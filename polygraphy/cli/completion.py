@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.commands import COMMANDS, GROUPS, members, top_level
+from polygraphy.cli.commands.listing import COMMANDS, GROUPS, members, top_level
 from polygraphy.cli.help import described
-
-__all__ = ["SHELLS", "script"]
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import linecache
 import sys
 
-__all__ = ["run", "save"]
-
 
 def run(source: str, name: str) -> None:
     """Run a program as if it were the main script; tracebacks show its lines. Does not return: the
@@ -34,6 +32,6 @@ def save(source: str, path: str) -> None:
         return
     refuse_to_overwrite_edits(path, pretty)
     from polygraphy.ports.binding import resolve
-    from polygraphy.ports.text import TextFiles
+    from polygraphy.ports.storage import TextFiles
 
     resolve(TextFiles).write(path, pretty, executable=True)

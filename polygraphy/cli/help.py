@@ -4,19 +4,9 @@ only running needs.
 
 from __future__ import annotations
 
-__all__ = [
-    "Description",
-    "command_help",
-    "describe",
-    "described",
-    "group_help",
-    "main_help",
-    "write_descriptions",
-]
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from polygraphy.cli.command import Command
+    from polygraphy.cli.declare.command import Command
 
     Entry = tuple[str, str]
     Group = tuple[str, str, tuple[Entry, ...]]
@@ -40,7 +30,7 @@ def described(name: str) -> Description:
     from polygraphy.mod.plugins import BACKENDS, are_installed
 
     if name == _EXTENSIBLE and are_installed(BACKENDS):
-        from polygraphy.cli.commands import load
+        from polygraphy.cli.commands.listing import load
 
         return describe(load(name).extended())
     try:
@@ -48,7 +38,7 @@ def described(name: str) -> Description:
             "polygraphy.cli.described"
         ).DESCRIPTIONS
     except ImportError:
-        from polygraphy.cli.commands import load
+        from polygraphy.cli.commands.listing import load
 
         return describe(load(name))
     return descriptions[name]
@@ -60,7 +50,7 @@ def write_descriptions(folder: object) -> None:
     """
     from pathlib import Path
 
-    from polygraphy.cli.commands import COMMANDS, load
+    from polygraphy.cli.commands.listing import COMMANDS, load
 
     descriptions = {name: describe(load(name)) for name in COMMANDS}
     text = (
@@ -74,7 +64,7 @@ def describe(command: Command) -> Description:
     """Return what the help of a command says: name, usage, description, and its groups of options
     with their texts.
     """
-    from polygraphy.cli.kinds import Ordered
+    from polygraphy.cli.declare.kinds import Ordered
 
     groups = []
     positional = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from polygraphy import __version__
-from polygraphy.cli.commands import (
+from polygraphy.cli.commands.listing import (
     COMMANDS,
     GROUPS,
     find,
@@ -13,9 +13,7 @@ from polygraphy.cli.commands import (
     split_leading,
     top_level,
 )
-from polygraphy.cli.errors import CommandLineError
-
-__all__ = ["main"]
+from polygraphy.cli.declare.errors import CommandLineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,10 +71,10 @@ def _dispatch(words: list[str]) -> int:
 
 def _run(name: str, rest: list[str], leading: list[str]) -> int:
     from polygraphy.cli import execute
-    from polygraphy.cli.commands import load
+    from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.declare.rest import with_options
     from polygraphy.cli.parser import HelpRequested, parse
-    from polygraphy.cli.paths import check_log_and_program, check_read
-    from polygraphy.cli.rest import with_options
+    from polygraphy.cli.shared.paths import check_log_and_program, check_read
 
     try:
         command = load(name)

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from polygraphy.domain.errors import UsageError
 
-__all__ = ["refuse_to_overwrite_edits"]
-
 
 def refuse_to_overwrite_edits(path: str, text: str) -> None:
     """Refuse to save a program in the place of a file that nothing could make again.
@@ -42,7 +40,7 @@ def refuse_to_overwrite_edits(path: str, text: str) -> None:
 
 def _generated_anew(program: str) -> str | None:
     """Return what the command line in a program's docstring generates; None where it has none."""
-    from polygraphy.cli.commands import COMMANDS, find, load
+    from polygraphy.cli.commands.listing import COMMANDS, find, load
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import formatted
 

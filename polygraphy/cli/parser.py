@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from polygraphy.cli.command import Command, Values
-from polygraphy.cli.errors import BadValue, CommandLineError, warn
-from polygraphy.cli.kinds import Flag, Kind, Ordered
-from polygraphy.cli.option import Option, Options
-from polygraphy.cli.removed import removed_from
-from polygraphy.cli.repeated import Repeated
-from polygraphy.cli.rest import Rest, split_rest
-
-__all__ = ["CommandParser", "HelpRequested", "parse"]
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
+from polygraphy.cli.declare.kinds import Flag, Kind, Ordered
+from polygraphy.cli.declare.option import Option, Options
+from polygraphy.cli.declare.removed import removed_from
+from polygraphy.cli.declare.repeated import Repeated
+from polygraphy.cli.declare.rest import Rest, split_rest
 
 _FORMATTER = argparse.HelpFormatter("")
 """Argparse asks for a formatter for each option, and measures the terminal each time unless it is

@@ -12,8 +12,6 @@ import jinja2
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
 
-__all__ = ["BytecodeBeside"]
-
 
 class BytecodeBeside(FileSystemBytecodeCache):
     """Keeps it in the folder in which Python keeps that of modules, under the same conditions.

@@ -8,8 +8,6 @@ from jinja2 import FileSystemLoader
 
 from polygraphy.codegen.render import TEMPLATES, environment
 
-__all__ = ["write"]
-
 
 def write(folder: Path) -> None:
     """Write the compiled templates below `folder`, the package's folder in the build."""

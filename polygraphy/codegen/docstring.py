@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from polygraphy.codegen.source import Source
 
-__all__ = ["docstring", "listed_paths", "quoted", "quoted_command"]
-
 _PLAIN = re.compile(r"[\w@%+=:,./*\[\]-]+", re.ASCII)
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 

@@ -24,8 +24,6 @@ from polygraphy.codegen.call import finalize_in
 from polygraphy.codegen.docstring import docstring
 from polygraphy.codegen.source import Source, literal
 
-__all__ = ["LINE_LENGTH", "environment", "formatted", "render"]
-
 LINE_LENGTH = 100
 _OURS = "polygraphy"
 _FOLDER = Path(__file__).parent

@@ -15,8 +15,6 @@ from typing import Any
 from jinja2 import Undefined
 from markupsafe import Markup
 
-__all__ = ["Source", "finalize", "literal"]
-
 Source = Markup
 """Text that is known to be Python source. Jinja2 never touches such text, and macros return it."""
 

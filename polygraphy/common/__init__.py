@@ -5,8 +5,8 @@ from polygraphy.domain.errors import (
     PolygraphyException,
     PolygraphyInternalException,
 )
-from polygraphy.domain.formatted import FormattedArray
-from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.formatted import FormattedArray
+from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, TensorMetadata
 from polygraphy.mod.deferred import deferred_names
 
 __all__ = [

@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
-    from polygraphy.application.comparator import Comparator
-    from polygraphy.application.unmarked import WithUnmarked
-    from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+    from polygraphy.application.compare.comparator import Comparator
+    from polygraphy.application.run.unmarked import WithUnmarked
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.compare import (
         BaseCompareFunc,
         BiasCompareFunc,
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
         UlpResult,
         UlpThreshold,
     )
-    from polygraphy.domain.loading import StreamingDataLoader
-    from polygraphy.domain.postprocess import BasePostprocessFunc, TopKPostprocessFunc
-    from polygraphy.domain.results import IterationResult, RunResults
-    from polygraphy.domain.synthesis import DataLoader
-    from polygraphy.domain.threshold import Threshold
+    from polygraphy.domain.data.loading import StreamingDataLoader
+    from polygraphy.domain.data.synthesis import DataLoader
+    from polygraphy.domain.limits.threshold import Threshold
+    from polygraphy.domain.results.postprocess import BasePostprocessFunc, TopKPostprocessFunc
+    from polygraphy.domain.results.results import IterationResult, RunResults
 
 __all__ = [
     "AccuracyResult",
@@ -123,17 +123,17 @@ __all__ = [
 SimpleThreshold = Tolerance
 
 _ELSEWHERE = {
-    "AccuracyResult": "polygraphy.domain.accuracy",
-    "AccuracyResults": "polygraphy.domain.accuracy",
-    "BasePostprocessFunc": "polygraphy.domain.postprocess",
-    "Comparator": "polygraphy.application.comparator",
-    "DataLoader": "polygraphy.domain.synthesis",
-    "IterationResult": "polygraphy.domain.results",
-    "RunResults": "polygraphy.domain.results",
-    "StreamingDataLoader": "polygraphy.domain.loading",
-    "Threshold": "polygraphy.domain.threshold",
-    "TopKPostprocessFunc": "polygraphy.domain.postprocess",
-    "WithUnmarked": "polygraphy.application.unmarked",
+    "AccuracyResult": "polygraphy.domain.accuracy.accuracy",
+    "AccuracyResults": "polygraphy.domain.accuracy.accuracy",
+    "BasePostprocessFunc": "polygraphy.domain.results.postprocess",
+    "Comparator": "polygraphy.application.compare.comparator",
+    "DataLoader": "polygraphy.domain.data.synthesis",
+    "IterationResult": "polygraphy.domain.results.results",
+    "RunResults": "polygraphy.domain.results.results",
+    "StreamingDataLoader": "polygraphy.domain.data.loading",
+    "Threshold": "polygraphy.domain.limits.threshold",
+    "TopKPostprocessFunc": "polygraphy.domain.results.postprocess",
+    "WithUnmarked": "polygraphy.application.run.unmarked",
 }
 
 __getattr__ = deferred_names(
@@ -186,6 +186,6 @@ class PostprocessFunc:
     @mod.deprecate("2.0", "TopKPostprocessFunc", name="PostprocessFunc.top_k")
     def top_k(*args: Any, **kwargs: Any) -> "TopKPostprocessFunc":
         """Return a `TopKPostprocessFunc`, whose parameters these are."""
-        from polygraphy.domain.postprocess import TopKPostprocessFunc
+        from polygraphy.domain.results.postprocess import TopKPostprocessFunc
 
         return TopKPostprocessFunc(*args, **kwargs)

@@ -6,8 +6,8 @@ Pickles name these classes by this module, as NVIDIA's do.
 from typing import Any
 
 from polygraphy.comparator import AccuracyResult, AccuracyResults, IterationResult, RunResults
-from polygraphy.domain.facts import DeferredFacts, InputHint, ModelFacts
-from polygraphy.domain.results import Part
+from polygraphy.domain.results.results import Part
+from polygraphy.domain.tensors.facts import DeferredFacts, InputHint, ModelFacts
 
 __all__ = [
     "AccuracyResult",

@@ -16,7 +16,7 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.util import array
 
 if TYPE_CHECKING:
-    from polygraphy.domain.results import IterationResult
+    from polygraphy.domain.results.results import IterationResult
 
 __all__ = [
     "build_heatmaps",
@@ -101,7 +101,7 @@ def compute_quantile(buffer: Any, q: float | Sequence[float]) -> Any:
 
 def cast_up(buffer: Any) -> Any:
     """Return the elements of a narrow type in one of 32 bits; any others as they are."""
-    from polygraphy.domain.datatype import DataType
+    from polygraphy.domain.tensors.datatype import DataType
 
     dtype = array.dtype(buffer)
     if dtype.is_floating and dtype.itemsize < 4:

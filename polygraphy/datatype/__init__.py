@@ -1,6 +1,6 @@
 """Data types of tensors, in one vocabulary for all backends."""
 
-from polygraphy.domain.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.mod.deferred import deferred_names
 
 __all__ = ["DataType", "DataTypeEntry"]

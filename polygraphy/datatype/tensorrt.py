@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from polygraphy.domain.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 __all__ = ["DataType", "from_datatype", "from_tensorrt"]
 

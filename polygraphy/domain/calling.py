@@ -8,8 +8,6 @@ from typing import Any
 
 from polygraphy.domain.errors import UsageError
 
-__all__ = ["check_takes", "verdict_of"]
-
 
 def check_takes(function: Callable[..., Any], what: str, *arguments: str) -> None:
     """Make sure that a function can be called with so many positional arguments.

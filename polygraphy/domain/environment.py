@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["Environment", "Section"]
-
 
 @frozen
 class Section:

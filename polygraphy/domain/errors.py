@@ -28,23 +28,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = [
-    "BackendError",
-    "CheckFailedError",
-    "DataTypeConversionException",
-    "FileError",
-    "InconclusiveError",
-    "InputError",
-    "MissingDependencyError",
-    "ModelError",
-    "PolygraphyException",
-    "PolygraphyInternalException",
-    "UnknownInputError",
-    "UnknownNameError",
-    "UsageError",
-    "close_matches",
-]
-
 _LISTED = 30
 """How many of the names that there are an error lists."""
 

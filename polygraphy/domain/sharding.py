@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = [
-    "CONTEXT",
-    "REDUCTIONS",
-    "TENSOR",
-    "AttentionLayer",
-    "Collectives",
-    "FusedAttention",
-    "ShardHints",
-    "ShardTensor",
-]
-
 CONTEXT, TENSOR = "CP", "TP"
 """Ways to split: every device has all weights and a part of the sequence, or all of the sequence
 and a part of the weights.

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from polygraphy.adapters.files import json_io
-from polygraphy.adapters.files.json_codec import Decoder, Encoder
-from polygraphy.adapters.files.json_io import PathOrFile
+from polygraphy.adapters.files.json.json_codec import Decoder, Encoder
+from polygraphy.adapters.files.store import json_io
+from polygraphy.adapters.files.store.json_io import PathOrFile
 from polygraphy.logger import G_LOGGER
 from polygraphy.mod.deferred import deferred_names
 

@@ -31,5 +31,5 @@ def mark_as_logged(error: BaseException) -> None:
 
 
 def was_logged(error: BaseException) -> bool:
-    """Tell whether the log already holds the message of `error`."""
+    """Return whether the log already holds the message of `error`."""
     return _MARK in error.__dict__

@@ -83,7 +83,7 @@ class SeverityFilter:
         self.logger_callbacks.append(callback)
 
     def is_enabled_for(self, severity: int, stack_depth: int = 2) -> bool:
-        """Tell whether the caller's message of this severity would be logged.
+        """Return whether the caller's message of this severity would be logged.
 
         Args:
             severity: The severity of the message.

@@ -83,7 +83,7 @@ def _discard_from_now_on(stream: TextIO) -> None:
 
 
 def shows_colours(stream: TextIO) -> bool:
-    """Tell whether to colour a stream: a capable terminal, and no wish against it.
+    """Return whether to colour a stream: a capable terminal, and no wish against it.
 
     The wish is the variable NO_COLOR, set and not empty (https://no-color.org).
     """

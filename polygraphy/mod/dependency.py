@@ -115,7 +115,7 @@ class Dependency:
         return module
 
     def is_installed(self) -> bool:
-        """Tell whether the module is installed, in whatever version, without importing it."""
+        """Return whether the module is installed, in whatever version, without importing it."""
         if self.module is not None:
             return True
         if time.monotonic() < self._next_search:
@@ -126,7 +126,7 @@ class Dependency:
         return False
 
     def is_importable(self) -> bool:
-        """Tell whether the module can be imported, by importing it."""
+        """Return whether the module can be imported, by importing it."""
         try:
             self._import()
         except ImportError:
@@ -205,7 +205,7 @@ class Dependency:
                 del sys.modules[name]
 
     def _will_do(self) -> bool:
-        """Tell whether the version will do; one that cannot be found out does."""
+        """Return whether the version will do; one that cannot be found out does."""
         if not self._requirement.has_conditions:
             return True
         found = self._version()
@@ -228,7 +228,7 @@ class Dependency:
 
 
 def _is_there(name: str) -> bool:
-    """Tell whether a module is loaded or can be found, without importing it or its parents."""
+    """Return whether a module is loaded or can be found, without importing it or its parents."""
     qualified = ""
     path: Sequence[str] | None = None
     location: str | None = None
@@ -265,7 +265,7 @@ def _is_mere_folder(location: str | None, path: object) -> bool:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Tell whether an error came of a KeyboardInterrupt."""
+    """Return whether an error came of a KeyboardInterrupt."""
     seen = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, KeyboardInterrupt):

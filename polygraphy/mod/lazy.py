@@ -53,7 +53,7 @@ def lazy_import(
 
 
 def has_mod(name: str) -> bool:
-    """Tell whether a module is installed, in whatever version, without importing it."""
+    """Return whether a module is installed, in whatever version, without importing it."""
     return lazy_import(name).is_installed()
 
 
@@ -77,11 +77,11 @@ class LazyModule:
         object.__setattr__(self, "_dependency", dependency)
 
     def is_installed(self) -> bool:
-        """Tell whether the module is installed, in whatever version, without importing it."""
+        """Return whether the module is installed, in whatever version, without importing it."""
         return self._dependency.is_installed()
 
     def is_importable(self) -> bool:
-        """Tell whether the module can be imported, by importing it."""
+        """Return whether the module can be imported, by importing it."""
         return self._dependency.is_importable()
 
     def install_command(self) -> str:

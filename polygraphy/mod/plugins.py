@@ -59,7 +59,7 @@ class Plugin:
 
 
 def are_installed(group: str) -> bool:
-    """Tell whether any package says that it has entry points of a group."""
+    """Return whether any package says that it has entry points of a group."""
     section = f"[{group}]".encode()
     return any(section in text for text in _declarations())
 

@@ -150,7 +150,7 @@ class _OwnFolder:
         sys.modules.update(self._displaced)
 
     def _may_displace(self, name: str) -> bool:
-        """Tell whether a module in the folder goes before a loaded one that has the same name.
+        """Return whether a module in the folder goes before a loaded one that has the same name.
 
         An installed package stays: libraries rely on it, and few stand being loaded twice.
         """
@@ -192,7 +192,7 @@ def _names_in(folder: Path) -> set[str]:
 
 
 def _lies_in(folder: Path, spec: ModuleSpec) -> bool:
-    """Tell whether a top-level module is directly in `folder`."""
+    """Return whether a top-level module is directly in `folder`."""
     locations = spec.submodule_search_locations
     if locations is None:
         locations = [spec.origin] if spec.origin else []

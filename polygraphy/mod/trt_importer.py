@@ -4,7 +4,7 @@ from polygraphy.mod.deferred import deferred_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from polygraphy.adapters.tensorrt.module import (
+    from polygraphy.adapters.tensorrt.library.module import (
         lazy_import_trt,
         tensorrt_module_and_version_string,
     )
@@ -13,5 +13,5 @@ __all__ = ["lazy_import_trt", "tensorrt_module_and_version_string"]
 
 # Their home is named as text, because this floor knows no other layer.
 __getattr__ = deferred_names(
-    globals(), dict.fromkeys(__all__, "polygraphy.adapters.tensorrt.module")
+    globals(), dict.fromkeys(__all__, "polygraphy.adapters.tensorrt.library.module")
 )

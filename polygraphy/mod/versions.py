@@ -182,7 +182,7 @@ class Requirement:
         return bool(self._conditions)
 
     def accepts(self, installed: str) -> bool:
-        """Tell whether an installed version will do."""
+        """Return whether an installed version will do."""
         found = version(installed)
         return all(test(found, wanted) for test, wanted in self._conditions)
 

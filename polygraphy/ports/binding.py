@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     P = TypeVar("P")
 
-__all__ = ["Binding", "Unbound", "bind", "register_resolver", "resolve"]
 
 _bound: dict[tuple[type, str | None], list[Any]] = {}
 _resolved: dict[tuple[type, str | None], Any] = {}

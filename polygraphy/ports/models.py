@@ -1,4 +1,4 @@
-"""Who knows what a model file holds, and who shows it."""
+"""What reads, writes and checks models."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from polygraphy.domain.compatibility import Compatibility
-    from polygraphy.domain.lint import LintReport
+    from pathlib import Path
+
+    import numpy as np
+
+    from polygraphy.domain.checks.capability import ModelNode, Problem
+    from polygraphy.domain.checks.compatibility import Compatibility
+    from polygraphy.domain.checks.lint import Findings, LintReport
     from polygraphy.domain.model import Detail, ModelSource
     from polygraphy.domain.model.difference import Difference
     from polygraphy.domain.model.edits import Edit, Outline
+    from polygraphy.domain.model.sparsity import WeightSparsity
     from polygraphy.domain.model.tensors import TensorUse
-    from polygraphy.domain.sparsity import WeightSparsity
-
-__all__ = ["ModelOutlines", "ModelReader", "ModelReports"]
+    from polygraphy.domain.tensors.datatype import DataTypeEntry
 
 
 class ModelOutlines(Protocol):
@@ -87,3 +91,166 @@ class ModelReports(Protocol):
 
     def document(self, parts: Sequence[Mapping[str, Any]]) -> None:
         """Everything about some models, one mapping from titles to values per model."""
+
+
+class ModelWriter(Protocol):
+    """Writes models to files."""
+
+    def write(self, model: Any, path: str) -> None:
+        """Write an ``onnx.ModelProto`` of any size to `path`, and its weights beside it.
+
+        Raises:
+            FileError: a file cannot be written.
+        """
+
+
+LayerSketch = tuple[str, str, dict[str, Any], list[str], list[str]]
+
+
+"""A node to draw: its name, operator type, attributes, and the names of its inputs and outputs."""
+
+
+class OnnxFiles(Protocol):
+    """Reads ONNX models into memory, and draws what is no ONNX model as if it were one."""
+
+    def load(self, path: str) -> Any:
+        """Return the `onnx.ModelProto` in a file, with its weights.
+
+        Raises:
+            FileError: the file is missing.
+            ModelError: it is no ONNX model.
+        """
+
+    def parse(self, content: bytes) -> Any:
+        """Return the `onnx.ModelProto` that was serialised; ModelError when it is none."""
+
+    def sketch(
+        self,
+        name: str,
+        layers: list[LayerSketch],
+        inputs: dict[str, tuple[Any, tuple[int, ...]]],
+        outputs: dict[str, tuple[Any, tuple[int, ...]]],
+    ) -> Any:
+        """Return an `onnx.ModelProto` to look at, not to run.
+
+        Args:
+            name: the name of the graph.
+            layers: its nodes, in order.
+            inputs: data type (a `DataTypeEntry`) and shape of each input; -1 for a dynamic
+                dimension.
+            outputs: the same of each output.
+        """
+
+
+class TensorFiles(Protocol):
+    """Reads single tensors."""
+
+    def read(self, path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
+        """Return the name of a tensor, which may be empty, and its elements.
+
+        Raises:
+            FileError: the file is missing, damaged, or holds something else.
+        """
+
+
+class TrialValue(Protocol):
+    """A tensor, or a sequence of tensors, as the backend holds it.
+
+    Attributes:
+        dtype: data type of the elements; None if it has no name here.
+        shape: dimensions of a tensor; None of a sequence.
+    """
+
+    dtype: DataTypeEntry | None
+    shape: tuple[int, ...] | None
+
+
+class ModelTrial(Protocol):
+    """Loads small models and runs them once; bound once per backend, with its name as the key."""
+
+    def configured(
+        self, providers: Sequence[Any] | None, graph_optimization_level: str | None
+    ) -> ModelTrial:
+        """Return a trial that runs models in a certain way, where the backend has several."""
+
+    def run(
+        self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
+    ) -> Mapping[str, TrialValue]:
+        """Load a model and run it.
+
+        Args:
+            model: a serialised model, or the path of one.
+            feed: arrays, or what an earlier call gave.
+            outputs: the outputs to compute.
+
+        Raises:
+            MissingDependencyError: the backend is not installed.
+            UsageError: how models are to be run does not exist here.
+            BackendError: the model cannot be loaded, or fails; the message is what the backend
+                says about it, in one line.
+            InconclusiveError: it did not end in time.
+        """
+
+
+class ModelLinter(Protocol):
+    """Checks models of one kind."""
+
+    def lint(
+        self, source: ModelSource, feed: Mapping[str, Any] | None, trial: ModelTrial | None
+    ) -> Findings:
+        """Find everything that is wrong with a model's nodes in one go.
+
+        Args:
+            source: the model.
+            feed: input data to try it with; None where there are none.
+            trial: tries the nodes; None to only look at them.
+
+        Raises:
+            FileError: a file is missing or cannot be read.
+            ModelError: the file is no model of this kind.
+        """
+
+
+class SupportChecker(Protocol):
+    """Asks a backend about an ONNX model, without building anything. Models are
+    ``onnx.ModelProto`` objects, which stay as they are.
+    """
+
+    def problems(self, model: Any) -> list[Problem]:
+        """Return what the backend says against a model; nothing if it supports the model.
+
+        Raises:
+            BackendError: the backend is missing, or cannot be asked.
+        """
+
+    def groups(self, model: Any) -> list[tuple[list[int], bool]]:
+        """Return groups of positions of nodes, and of each whether it is known to be supported; of
+        the others parts may be. Nodes that are in no group are not supported.
+        """
+
+
+class ModelParts(Protocol):
+    """Takes ONNX models apart."""
+
+    def nodes(self, model: Any) -> list[ModelNode]:
+        """Return the nodes of a model's graph, in order."""
+
+    def extract(self, model: Any, nodes: Sequence[int]) -> Any:
+        """Return a model of some of the nodes, by position; what they read from others becomes its
+        inputs, and what others read from them its outputs.
+        """
+
+    def save(
+        self,
+        model: Any,
+        path: str,
+        *,
+        external_data_path: str | None = None,
+        size_threshold: int | None = None,
+        all_tensors_to_one_file: bool | None = None,
+    ) -> None:
+        """Write a model to a file; see `polygraphy.backend.onnx.SaveOnnx`.
+
+        Raises:
+            FileError: it cannot be written.
+        """

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["PerceptualDistance"]
-
 
 class PerceptualDistance(Protocol):
     """Measures how different two images look."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.util.conversion import (
     Array,
     is_device_view,
@@ -144,7 +144,7 @@ def data_ptr(obj: Any) -> int:
 
 
 def is_contiguous(obj: Any) -> bool:
-    """Tell whether the elements lie in memory one after another, in the order of indices."""
+    """Return whether the elements lie in memory one after another, in the order of indices."""
     if is_torch(obj):
         return bool(obj.is_contiguous())
     return is_device_view(obj) or bool(to_numpy(obj).flags.c_contiguous)
@@ -165,22 +165,22 @@ def cast(obj: Any, dtype: DataTypeEntry) -> Any:
 
 
 def equal(lhs: Any, rhs: Any) -> bool:
-    """Tell whether two arrays have the same shape and elements; NaN equals nothing."""
+    """Return whether two arrays have the same shape and elements; NaN equals nothing."""
     return bool(np.array_equal(to_numpy(lhs), to_numpy(rhs)))
 
 
 def allclose(lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
-    """Tell whether every element is within `atol` plus `rtol` times the size of the second's."""
+    """Return whether every element is within `atol` plus `rtol` times the size of the second's."""
     return bool(np.allclose(to_numpy(lhs), to_numpy(rhs), rtol=rtol, atol=atol))
 
 
 def any(obj: Any) -> bool:
-    """Tell whether an element is not zero."""
+    """Return whether an element is not zero."""
     return bool(to_numpy(obj).any())
 
 
 def all(obj: Any) -> bool:
-    """Tell whether no element is zero."""
+    """Return whether no element is zero."""
     return bool(to_numpy(obj).all())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from polygraphy.domain.errors import UsageError
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.tensors import Tensors
+from polygraphy.ports.running import Tensors
 
 __all__ = [
     "Array",
@@ -27,29 +27,29 @@ Array = np.ndarray[Any, Any]
 
 
 def is_numpy(obj: Any) -> bool:
-    """Tell whether something is a NumPy array or scalar."""
+    """Return whether something is a NumPy array or scalar."""
     return isinstance(obj, (np.ndarray, np.generic))
 
 
 def is_torch(obj: Any) -> bool:
-    """Tell whether something is a PyTorch tensor; PyTorch is not imported for that."""
+    """Return whether something is a PyTorch tensor; PyTorch is not imported for that."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(obj, torch.Tensor)
 
 
 def is_device_view(obj: Any) -> bool:
-    """Tell whether something is a `polygraphy.cuda.DeviceView`, or a `DeviceArray`."""
+    """Return whether something is a `polygraphy.cuda.DeviceView`, or a `DeviceArray`."""
     cuda = sys.modules.get("polygraphy.adapters.cuda.array")
     return cuda is not None and isinstance(obj, cuda.DeviceView)
 
 
 def is_on_gpu(obj: Any) -> bool:
-    """Tell whether the elements are in device memory."""
+    """Return whether the elements are in device memory."""
     return is_device_view(obj) or (is_torch(obj) and obj.device.type == "cuda")
 
 
 def is_on_cpu(obj: Any) -> bool:
-    """Tell whether the elements are in host memory."""
+    """Return whether the elements are in host memory."""
     return is_numpy(obj) or (is_torch(obj) and obj.device.type == "cpu")
 
 

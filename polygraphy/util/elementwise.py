@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.datatype import DataTypeEntry
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.util.conversion import is_device_view, is_torch, like, to_numpy, to_torch
 
 __all__ = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from polygraphy.adapters.common.paths import (
+from polygraphy.adapters.os.paths import (
     atomic_file,
     ensure_parent,
     readable_file,

@@ -13,7 +13,7 @@ from polygraphy.constants import TAB
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.domain.metadata import TensorMetadata
+    from polygraphy.domain.tensors.metadata import TensorMetadata
 
 __all__ = [
     "TempAttrChange",
@@ -160,7 +160,7 @@ def str_from_layer(
 
 
 def _tensors(names: Sequence[str], known: TensorMetadata) -> str:
-    from polygraphy.domain.metadata import TensorMetadata
+    from polygraphy.domain.tensors.metadata import TensorMetadata
 
     return str(TensorMetadata((name, known[name]) for name in names))
 

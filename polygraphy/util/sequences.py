@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.naming import is_pattern
+from polygraphy.domain.tensors.naming import is_pattern
 
 __all__ = [
     "check_sequence_contains",
@@ -36,7 +36,7 @@ def default(value: T | None, default: T) -> T:
 
 
 def is_sequence(obj: Any) -> bool:
-    """Tell whether something is ordered and indexed, but no text: lists, tuples, arrays."""
+    """Return whether something is ordered and indexed, but no text: lists, tuples, arrays."""
     if isinstance(obj, (str, bytes, Mapping)):
         return False
     return hasattr(obj, "__iter__") and hasattr(obj, "__getitem__")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from polygraphy.domain import shapes
-from polygraphy.domain.shapes import Shape, is_shape_dynamic, volume
+from polygraphy.domain.tensors import shapes
+from polygraphy.domain.tensors.shapes import Shape, is_shape_dynamic, volume
 
 __all__ = [
     "is_empty_shape",
@@ -25,14 +25,14 @@ def override_dynamic_shape(shape: Shape, default_shape_value: int | None = None)
 
 
 def is_valid_shape_override(new_shape: Shape, original_shape: Shape | None) -> bool:
-    """Tell whether one shape may stand for another: of the same rank, and equal but for dimensions
-    that are dynamic in the other.
+    """Return whether one shape may stand for another: of the same rank, and equal but for
+    dimensions that are dynamic in the other.
     """
     return shapes.fits(new_shape, original_shape)  # type: ignore[arg-type]
 
 
 def is_empty_shape(shape: Shape) -> bool:
-    """Tell whether arrays of a shape have no elements, whatever its dynamic dimensions are."""
+    """Return whether arrays of a shape have no elements, whatever its dynamic dimensions are."""
     return any(dim == 0 for dim in shape)
 
 

@@ -15,7 +15,7 @@ from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import AccuracyResults, Comparator, RunResults
 from polygraphy.ports.binding import bind
-from polygraphy.ports.console import Console
+from polygraphy.ports.reporting import Console
 from tests.acceptance.test_layers import LAYERS, compared
 from tests.support import g1
 

@@ -47,7 +47,7 @@ def test_a_run_that_compares_nothing_does_not_import_what_compares(g2_dir: Path)
         [sys.executable, "-c", code], cwd=g2_dir, capture_output=True, text=True, check=True
     )
     loaded = done.stdout.partition("LOADED")[2].split()
-    assert "polygraphy.application.inference" in loaded
+    assert "polygraphy.application.run.inference" in loaded
     assert not [name for name in loaded if name.startswith("polygraphy.domain.compare")]
     assert "polygraphy.domain.arithmetic" not in loaded
 

@@ -8,8 +8,8 @@ import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore, RecordingConsole
 from polygraphy.ports.binding import bind
-from polygraphy.ports.console import Console
-from polygraphy.ports.store import ResultStore
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.storage import ResultStore
 
 
 @pytest.fixture(autouse=True)

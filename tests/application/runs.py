@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.fake import FakeRunner
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 __all__ = ["INPUTS", "counting_up", "doubler", "feed", "iteration", "results", "values"]
 

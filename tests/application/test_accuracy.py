@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore, RecordingConsole
-from polygraphy.application.accuracy import (
+from polygraphy.application.compare.accuracy import (
     compare_accuracy,
     default_comparisons,
     iterations_of,
 )
-from polygraphy.application.inference import stream
-from polygraphy.domain import answer_log
-from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.application.run.inference import stream
+from polygraphy.domain.accuracy import answer_log
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare import (
     L2CompareFunc,
     OutputCompareResult,
@@ -28,10 +28,10 @@ from polygraphy.domain.compare import (
     UncomparedResult,
 )
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.ports.binding import bind
-from polygraphy.ports.console import Console
 from polygraphy.ports.machine import Machine
+from polygraphy.ports.reporting import Console
 from tests.application.runs import counting_up, doubler, iteration, results
 
 AB, BC = ("a", "b"), ("b", "c")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import RecordingConsole
-from polygraphy.application.accuracy import compare_accuracy
-from polygraphy.application.postprocessing import postprocess
+from polygraphy.application.compare.accuracy import compare_accuracy
+from polygraphy.application.compare.postprocessing import postprocess
 from polygraphy.domain.compare import IndicesCompareFunc, L2CompareFunc, SimpleCompareFunc
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 from tests.application.runs import iteration, results, values
 
 AB = ("a", "b")

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.fake import MemoryTextFiles
-from polygraphy.application.capability import inspect_capability
+from polygraphy.application.models.capability import inspect_capability
 from polygraphy.application.tactics import compare_tactics, find_bad_tactics, inspect_tactics
-from polygraphy.domain.capability import ModelNode, Problem, SupportReport
+from polygraphy.domain.checks.capability import ModelNode, Problem, SupportReport
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.tactics import Algorithm, TacticReplay
+from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
 from polygraphy.ports.binding import bind
-from polygraphy.ports.build_reports import BuildReports
-from polygraphy.ports.support import ModelParts, SupportChecker
-from polygraphy.ports.text import TextFiles
+from polygraphy.ports.models import ModelParts, SupportChecker
+from polygraphy.ports.reporting import BuildReports
+from polygraphy.ports.storage import TextFiles
 from tests.support import replays
 
 

@@ -15,9 +15,10 @@ from polygraphy.adapters.fake import (
     MemoryResultStore,
     RecordingConsole,
 )
-from polygraphy.application.comparator import Comparator
-from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.application.compare.comparator import Comparator
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.compare import SimpleCompareFunc
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     BackendError,
     CheckFailedError,
@@ -26,11 +27,10 @@ from polygraphy.domain.errors import (
     InputError,
     UsageError,
 )
-from polygraphy.domain.results import RunResults
-from polygraphy.domain.synthesis import DataLoader
+from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.binding import bind
-from polygraphy.ports.console import Console
-from polygraphy.ports.isolation import Isolation
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.running import Isolation
 from tests.application.runs import counting_up, doubler, feed, results, values
 
 

@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import FunctionCommands, ScriptedQuestions
-from polygraphy.application.debugging.checks import AskUser, CheckCommand
-from polygraphy.application.debugging.iterations import Iterations
-from polygraphy.application.debugging.precision import find_layers_to_raise
-from polygraphy.application.debugging.repeating import repeat
-from polygraphy.domain.check_rules import Failure, Finished
+from polygraphy.application.debug.checks import AskUser, CheckCommand
+from polygraphy.application.debug.iterations import Iterations
+from polygraphy.application.debug.precision import find_layers_to_raise
+from polygraphy.application.debug.repeating import repeat
 from polygraphy.domain.errors import (
     BackendError,
     CheckFailedError,
@@ -26,9 +25,10 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
-from polygraphy.domain.searches import Outcome
+from polygraphy.domain.search import Outcome
+from polygraphy.domain.search.check_rules import Failure, Finished
 from polygraphy.ports.binding import bind
-from polygraphy.ports.checks import Commands, Questions
+from polygraphy.ports.running import Commands, Questions
 from tests.support.examples import scaled
 
 GOOD, BAD, NEITHER = Outcome.GOOD, Outcome.BAD, Outcome.UNRESOLVED

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
-from polygraphy.application.comparator import Comparator
-from polygraphy.application.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.application.compare.comparator import Comparator
+from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.domain.data.loading import ONLY_FIRST
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UsageError
-from polygraphy.domain.facts import ModelFacts
-from polygraphy.domain.loading import ONLY_FIRST
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.synthesis import DataLoader
+from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.tensors import Tensors
+from polygraphy.ports.running import Tensors
 from tests.application.runs import INPUTS, doubler, feed
 
 

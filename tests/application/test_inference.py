@@ -14,17 +14,16 @@ from polygraphy.adapters.fake import (
     RecordingConsole,
     RecordingProgress,
 )
-from polygraphy.application.inference import run_sequentially, stream
-from polygraphy.domain.device_times import DeviceTimes
+from polygraphy.application.run.inference import run_sequentially, stream
+from polygraphy.domain.data.loading import StreamingDataLoader
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, FileError, InputError, UsageError
-from polygraphy.domain.loading import StreamingDataLoader
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.results import IterationResult, RunResults
-from polygraphy.domain.synthesis import DataLoader
+from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.console import Console
-from polygraphy.ports.progress import Progress
-from polygraphy.ports.runner import Runner
+from polygraphy.ports.reporting import Console, Progress
+from polygraphy.ports.running import Runner
 from tests.application.runs import INPUTS, counting_up, doubler, feed, values
 
 Run = Callable[..., RunResults]

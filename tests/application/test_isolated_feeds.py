@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.fake import FakeRunner, MemoryResultStore
-from polygraphy.application.feeding import promises
-from polygraphy.application.inference import run_sequentially, stream
-from polygraphy.application.layerwise import stream_layerwise
-from polygraphy.domain.facts import ModelFacts
-from polygraphy.domain.feed import own_copy
-from polygraphy.domain.layers import Layer, Stretch
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.results import RunResults
+from polygraphy.application.run.feeding import promises
+from polygraphy.application.run.inference import run_sequentially, stream
+from polygraphy.application.run.layerwise import stream_layerwise
+from polygraphy.domain.data.feed import own_copy
+from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.search.layers import Layer, Stretch
+from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.layers import LayeredModels
-from polygraphy.ports.store import ResultStore
+from polygraphy.ports.editing import LayeredModels
+from polygraphy.ports.storage import ResultStore
 from tests.application.runs import INPUTS, feed, values
 
 Feed = dict[str, Any]

@@ -11,17 +11,17 @@ import pytest
 from attrs import frozen
 
 from polygraphy.adapters.fake import FakeRunner, MemoryResultStore, RecordingConsole
-from polygraphy.application.comparator import Comparator
-from polygraphy.application.inference import stream
+from polygraphy.application.compare.comparator import Comparator
+from polygraphy.application.run.inference import stream
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.errors import CheckFailedError, InputError, UnknownNameError, UsageError
-from polygraphy.domain.facts import ModelFacts
-from polygraphy.domain.layers import Layer, Stretch
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.postprocess import TopKPostprocessFunc
-from polygraphy.domain.results import RunResults
+from polygraphy.domain.results.postprocess import TopKPostprocessFunc
+from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.search.layers import Layer, Stretch
+from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.layers import LayeredModels
+from polygraphy.ports.editing import LayeredModels
 from polygraphy.ports.machine import Machine
 from tests.application.runs import INPUTS, counting_up
 

@@ -11,11 +11,11 @@ import pytest
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.plugin_tuning import autotune_plugins
-from polygraphy.domain.device_times import DeviceTimes
 from polygraphy.domain.errors import BackendError, UnknownNameError
-from polygraphy.domain.plugins import PluginInstance, PluginMatch
+from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
+from polygraphy.domain.results.device_times import DeviceTimes
 from polygraphy.ports.binding import bind
-from polygraphy.ports.console import Console
+from polygraphy.ports.reporting import Console
 from tests.application.runs import INPUTS
 
 A0, A1, B0 = (PluginInstance((f"in{index}",), (f"out{index}",)) for index in range(3))

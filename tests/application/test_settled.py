@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.application import accuracy
-from polygraphy.application.accuracy import compare_accuracy
+from polygraphy.application.compare import accuracy
+from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.domain import compare
 from polygraphy.domain.compare import OutputCompareResult, PairwiseCompareFunc, SimpleCompareFunc
-from polygraphy.domain.postprocess import TopKPostprocessFunc
-from polygraphy.domain.results import IterationResult, RunResults
-from polygraphy.domain.synthesis import DataLoader
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.results.postprocess import TopKPostprocessFunc
+from polygraphy.domain.results.results import IterationResult, RunResults
 
 FUNCTIONS: dict[str, Callable[[], PairwiseCompareFunc]] = {
     **{
@@ -154,7 +154,7 @@ def test_finding_7_settings_are_those_that_were_given() -> None:
 
 
 def test_finding_7_settings_of_data_and_postprocessing_too() -> None:
-    from polygraphy.domain.metadata import TensorMetadata
+    from polygraphy.domain.tensors.metadata import TensorMetadata
 
     ranges, asked = {"": (0.0, 1.0)}, TensorMetadata().add("x", np.float32, [2])
     data, highest = DataLoader(val_range=ranges, input_metadata=asked), {"": 1}

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
-from polygraphy.application.comparator import Comparator
-from polygraphy.application.unmarked import WithUnmarked
+from polygraphy.application.compare.comparator import Comparator
+from polygraphy.application.run.unmarked import WithUnmarked
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.binding import bind
-from polygraphy.ports.layers import LayeredModels
+from polygraphy.ports.editing import LayeredModels
 from polygraphy.ports.machine import Machine
 from tests.application.runs import counting_up
 from tests.application.test_layerwise import INPUTS, SIZE, Chain, Opened, SmallMachine, Workshop

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.fake import RecordingConsole
-from polygraphy.application.validation import validate, validated_stream
+from polygraphy.application.compare.validation import validate, validated_stream
 from polygraphy.domain.errors import CheckFailedError
-from polygraphy.domain.results import RunResults
+from polygraphy.domain.results.results import RunResults
 from tests.application.runs import iteration, results
 
 NAN, INF = math.nan, math.inf

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands import COMMANDS, GROUPS, members, top_level
+from polygraphy.cli.commands.listing import COMMANDS, GROUPS, members, top_level
 from polygraphy.cli.completion import SHELLS, script
 from polygraphy.cli.main import main
 

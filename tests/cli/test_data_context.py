@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.cli.data_context import data_of, turns_of
-from polygraphy.cli.errors import CommandLineError
-from polygraphy.cli.options.data import DataOptions
-from polygraphy.codegen.data import Data
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.data_context import data_of, turns_of
+from polygraphy.codegen.scripts.data import Data
 
 
 def test_generated_data_take_every_setting() -> None:

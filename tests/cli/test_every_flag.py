@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from polygraphy.cli.command import Values
-from polygraphy.cli.commands import COMMANDS, load
-from polygraphy.cli.errors import CommandLineError
-from polygraphy.cli.kinds import Flag, Ordered
+from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.kinds import Flag, Ordered
+from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.main import _without_script
-from polygraphy.cli.option import Option, Options
 from polygraphy.cli.parser import CommandParser
 from tests.cli.flags.words import (
     BASES,

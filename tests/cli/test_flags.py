@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands import load
-from polygraphy.cli.option import options_of
+from polygraphy.cli.commands.listing import load
+from polygraphy.cli.declare.option import options_of
 
 FLAGS = json.loads((Path(__file__).parents[1] / "data" / "flags.json").read_text())
 

@@ -9,9 +9,9 @@ from typing import Any
 import onnx
 import pytest
 
-from polygraphy.adapters.tensorrt.network import layers_of
+from polygraphy.adapters.tensorrt.network.network import layers_of
 from polygraphy.backend.trt import ModifyNetworkOutputs, NetworkFromOnnxPath
-from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.errors import UsageError
 from polygraphy.inspect import inspect_model
 from tests.codegen.commands import rendered

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.cli.errors import BadValue
-from polygraphy.cli.kinds import (
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds import (
     Choice,
     Choices,
     Integer,
@@ -24,7 +24,7 @@ from polygraphy.cli.kinds import (
     Texts,
     number,
 )
-from polygraphy.cli.tensor_kinds import NamedShapes, Tensors, TensorSpec
+from polygraphy.cli.declare.tensor_kinds import NamedShapes, Tensors, TensorSpec
 
 numbers = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

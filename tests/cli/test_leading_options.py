@@ -7,14 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy import __version__
-from polygraphy.cli.command import Values
-from polygraphy.cli.commands import COMMANDS, GROUPS, load, members, split_leading, top_level
-from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.commands.debug.options import CheckOptions
+from polygraphy.cli.commands.listing import (
+    COMMANDS,
+    GROUPS,
+    load,
+    members,
+    split_leading,
+    top_level,
+)
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.rest import with_options
 from polygraphy.cli.main import main
-from polygraphy.cli.options.debugging import CheckOptions
-from polygraphy.cli.options.log import LogOptions
 from polygraphy.cli.parser import parse
-from polygraphy.cli.rest import with_options
+from polygraphy.cli.shared.log import LogOptions
 from tests.cli.flags.words import BASES
 
 LOGGING = (

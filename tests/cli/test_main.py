@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy import __version__
-from polygraphy.cli.commands import COMMANDS, GROUPS, load, members, top_level
+from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
 from polygraphy.cli.help import command_help, describe, described, write_descriptions
 from polygraphy.cli.main import main
 
@@ -209,7 +209,7 @@ def test_running_imports_only_what_the_run_needs(g2_dir: Path) -> None:
         "from polygraphy.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as done:\n    assert done.code == 0\n"
         "print('LOADED', [m for m in ('onnx', 'torch', 'rich', 'black', 'tensorrt', 'tensorflow',"
-        " 'ml_dtypes', 'matplotlib', 'polygraphy.adapters.onnx.reference') if m in sys.modules])"
+        " 'ml_dtypes', 'matplotlib', 'polygraphy.adapters.onnx.run.reference') if m in sys.modules])"
     )
     done = run_python(code, g2_dir)
     assert done.stdout.splitlines()[-1] == "LOADED []", done.stdout + done.stderr

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import polygraphy
-from polygraphy.cli.errors import CommandLineError
-from polygraphy.cli.options.model import MODEL_TYPES
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.shared.model import MODEL_TYPES
 from polygraphy.domain.catalog.formats import FORMATS, format_named
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model.kinds import kind_of

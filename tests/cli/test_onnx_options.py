@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.cli.errors import BadValue, CommandLineError
-from polygraphy.cli.option import argv_of
-from polygraphy.cli.options.onnx import OnnxLoadOptions, OnnxSaveOptions
+from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.declare.errors import BadValue, CommandLineError
+from polygraphy.cli.declare.option import argv_of
+from polygraphy.cli.declare.size import ByteSize
 from polygraphy.cli.parser import parse
-from polygraphy.cli.run import RunCommand
-from polygraphy.cli.size import ByteSize
+from polygraphy.cli.shared.onnx import OnnxLoadOptions, OnnxSaveOptions
 from tests.codegen.commands import rendered
 
 

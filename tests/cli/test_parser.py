@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.cli.commands import COMMANDS, load
-from polygraphy.cli.errors import CommandLineError
-from polygraphy.cli.option import argv_of, options_of
-from polygraphy.cli.options.compare import CompareOptions, SimpleOptions
-from polygraphy.cli.options.data import DataOptions
-from polygraphy.cli.options.log import LogOptions, severities
-from polygraphy.cli.options.model import ModelOptions
-from polygraphy.cli.options.runners import RunnerOptions
+from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.option import argv_of, options_of
 from polygraphy.cli.parser import HelpRequested, parse
-from polygraphy.cli.run import RunCommand
+from polygraphy.cli.shared.compare import CompareOptions, SimpleOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.log import LogOptions, severities
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.runners import RunnerOptions
 
 
 def test_runners_keep_their_order_and_may_repeat() -> None:
@@ -134,7 +134,10 @@ def test_help_is_seen_anywhere() -> None:
         (["--verbosity", "backend/onnxrt:verbose"], {"adapters/onnxruntime": "VERBOSE"}),
         (["--verbosity", "backend/onnx/loader.py:verbose"], {"adapters/onnx": "VERBOSE"}),
         (["--verbosity", "backend/trt:verbose"], {"adapters": "VERBOSE"}),
-        (["--verbosity", "adapters/onnx/model.py:error"], {"adapters/onnx/model.py": "ERROR"}),
+        (
+            ["--verbosity", "adapters/onnx/storage/model.py:error"],
+            {"adapters/onnx/storage/model.py": "ERROR"},
+        ),
     ],
 )
 def test_log_levels(words: list[str], levels: dict[str, str]) -> None:

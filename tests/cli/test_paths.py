@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands import COMMANDS, load
-from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.main import main
-from polygraphy.cli.paths import _check_symbol as check_symbol
-from polygraphy.cli.paths import check_paths
+from polygraphy.cli.shared.paths import _check_symbol as check_symbol
+from polygraphy.cli.shared.paths import check_paths
 from polygraphy.domain.errors import UnknownNameError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.declare.errors import CommandLineError
 from tests.codegen.commands import rendered
 from tests.support.calls import holds_call
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.cli.errors import BadValue
-from polygraphy.cli.kinds import Providers
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds import Providers
 
 
 @pytest.mark.parametrize(

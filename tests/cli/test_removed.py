@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands import COMMANDS, load
-from polygraphy.cli.errors import CommandLineError
-from polygraphy.cli.option import options_of
-from polygraphy.cli.options.debug_precision import PrecisionSearchOptions
+from polygraphy.cli.commands.debug.precision_options import PrecisionSearchOptions
+from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.option import options_of
+from polygraphy.cli.declare.removed import Removed, removed_from
 from polygraphy.cli.parser import parse
-from polygraphy.cli.removed import Removed, removed_from
 from tests.cli.flags.words import BASES
 
 OLDER = json.loads((Path(__file__).parents[1] / "data" / "older_flags.json").read_text())

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.cli.commands import load
-from polygraphy.cli.errors import CommandLineError
+from polygraphy.cli.commands.debug.options import CheckOptions, UntilOptions
+from polygraphy.cli.commands.listing import load
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.option import argv_of
 from polygraphy.cli.help import command_help, describe
-from polygraphy.cli.option import argv_of
-from polygraphy.cli.options.debugging import CheckOptions, UntilOptions
 from polygraphy.cli.parser import HelpRequested, parse
 
 REPEAT = load("debug repeat")

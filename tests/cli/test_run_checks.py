@@ -69,7 +69,7 @@ def test_what_has_an_effect_is_not(words: list[str], capsys: pytest.CaptureFixtu
     ("place", "is_known"),
     [
         ("backend/onnxrt", True),
-        ("adapters/onnx/model.py", True),
+        ("adapters/onnx/storage/model.py", True),
         ("comparator", True),
         ("func", True),
         ("compare.py", True),

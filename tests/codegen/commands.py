@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from polygraphy.cli.commands import find, load
+from polygraphy.cli.commands.listing import find, load
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
 

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.cli.options.tf import (
+from polygraphy.cli.backends.tf import (
     TfLoadOptions,
     TfOnnxOptions,
     TfRunnerOptions,
     TfSaveOptions,
     TfTrtOptions,
 )
-from polygraphy.cli.options.trt_config import (
+from polygraphy.cli.backends.trt.config_options import (
     TrtConfigOptions,
     TrtDeviceOptions,
     TrtPlanOptions,
     TrtScriptOptions,
 )
-from polygraphy.cli.options.trt_engine import TrtLoadOptions, TrtRunnerOptions, TrtSaveOptions
-from polygraphy.cli.options.trt_network import (
+from polygraphy.cli.backends.trt.engine_options import (
+    TrtLoadOptions,
+    TrtRunnerOptions,
+    TrtSaveOptions,
+)
+from polygraphy.cli.backends.trt.network_options import (
     TrtNetworkOptions,
     TrtParserOptions,
     TrtPluginOptions,
 )
-from polygraphy.cli.options.trt_precision import (
+from polygraphy.cli.backends.trt.precision_options import (
     TrtCalibrationOptions,
     TrtPrecisionOptions,
     TrtTensorOptions,
 )
-from polygraphy.cli.options.trt_profiles import TrtProfileOptions
-from polygraphy.cli.options.trt_tactics import TrtTacticOptions
+from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
+from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 
 __all__ = ["tensorrt_groups"]
 

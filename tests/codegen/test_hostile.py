@@ -10,28 +10,27 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.check_accuracy import CheckAccuracyCommand
-from polygraphy.cli.check_model import CheckCompatibilityCommand, CheckLintCommand
-from polygraphy.cli.command import Command, Values
-from polygraphy.cli.data import DataConcatCommand, DataMergeCommand
-from polygraphy.cli.inspect_data import InspectDataCommand
-from polygraphy.cli.inspect_diff import InspectDiffCommand
-from polygraphy.cli.inspect_model import InspectModelCommand
-from polygraphy.cli.inspect_parts import InspectOutputsCommand, InspectSparsityCommand
-from polygraphy.cli.inspect_trt import INSPECTED_GROUPS
-from polygraphy.cli.options.compare import CompareOptions, JudgeOptions, SimpleOptions
-from polygraphy.cli.options.data import DataOptions
-from polygraphy.cli.options.functions import FunctionOptions, TopKOptions
-from polygraphy.cli.options.inspection import DetailOptions, InspectedOptions, ReferenceOptions
-from polygraphy.cli.options.layerwise import LayerwiseOptions
-from polygraphy.cli.options.log import LogOptions
-from polygraphy.cli.options.model import ModelOptions
-from polygraphy.cli.options.model_checks import (
+from polygraphy.cli.backends.pluginref import PluginRefOptions
+from polygraphy.cli.backends.tf import TfLoadOptions, TfRunnerOptions, TfSaveOptions
+from polygraphy.cli.backends.torch import TorchOptions
+from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
+from polygraphy.cli.commands.check.accuracy import CheckAccuracyCommand
+from polygraphy.cli.commands.check.model import CheckCompatibilityCommand, CheckLintCommand
+from polygraphy.cli.commands.check.model_options import (
     BackendOptions,
     CheckedModelOptions,
     LintOptions,
 )
-from polygraphy.cli.options.model_inspection import (
+from polygraphy.cli.commands.data import DataConcatCommand, DataMergeCommand
+from polygraphy.cli.commands.inspect.data import InspectDataCommand
+from polygraphy.cli.commands.inspect.data_options import (
+    DetailOptions,
+    InspectedOptions,
+    ReferenceOptions,
+)
+from polygraphy.cli.commands.inspect.diff import InspectDiffCommand
+from polygraphy.cli.commands.inspect.model import InspectModelCommand
+from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
     InspectedModelOptions,
     ModelDetailOptions,
@@ -39,32 +38,28 @@ from polygraphy.cli.options.model_inspection import (
     PageOptions,
     TensorOptions,
 )
-from polygraphy.cli.options.onnx import (
-    OnnxCastOptions,
-    OnnxLoadOptions,
-    OnnxSaveOptions,
-    OnnxShapeOptions,
-    OutputOptions,
+from polygraphy.cli.commands.inspect.parts import InspectOutputsCommand, InspectSparsityCommand
+from polygraphy.cli.commands.inspect.trt import INSPECTED_GROUPS
+from polygraphy.cli.commands.plugin.patterns import (
+    PluginListCommand,
+    PluginMatchCommand,
+    PluginReplaceCommand,
 )
-from polygraphy.cli.options.plots import PlotOptions
-from polygraphy.cli.options.plugin_patterns import (
+from polygraphy.cli.commands.plugin.patterns_options import (
     MatchOutputOptions,
     PluginChoiceOptions,
     PluginFolderOptions,
     ReplaceOptions,
 )
-from polygraphy.cli.options.pluginref import PluginRefOptions
-from polygraphy.cli.options.runners import (
-    OnnxrtOptions,
-    OnnxrtThreadOptions,
-    OrderOptions,
-    RunnerOptions,
-    RunOptions,
+from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.commands.surgeon.surgeon import (
+    SurgeonExtractCommand,
+    SurgeonInsertCommand,
+    SurgeonPruneCommand,
+    SurgeonSanitizeCommand,
+    SurgeonWeightStripCommand,
 )
-from polygraphy.cli.options.saved import JoinOptions, RejudgeOptions
-from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.options.shard import HintOutputOptions, HintSourceOptions
-from polygraphy.cli.options.surgeon import (
+from polygraphy.cli.commands.surgeon.surgeon_options import (
     EditedModelOptions,
     EditSaveOptions,
     ExtractOptions,
@@ -75,26 +70,38 @@ from polygraphy.cli.options.surgeon import (
     SanitizeShapeOptions,
     StripOptions,
 )
-from polygraphy.cli.options.template import TemplateOptions
-from polygraphy.cli.options.tf import TfLoadOptions, TfRunnerOptions, TfSaveOptions
-from polygraphy.cli.options.torch import TorchOptions
-from polygraphy.cli.options.trt_network import TrtNetworkOptions
-from polygraphy.cli.plugin_patterns import (
-    PluginListCommand,
-    PluginMatchCommand,
-    PluginReplaceCommand,
+from polygraphy.cli.commands.template.onnx import TemplateOnnxGsCommand
+from polygraphy.cli.commands.template.shard import (
+    MultiDeviceShardCommand,
+    TemplateShardHintsCommand,
 )
-from polygraphy.cli.run import RunCommand
-from polygraphy.cli.shard import MultiDeviceShardCommand, TemplateShardHintsCommand
-from polygraphy.cli.surgeon import (
-    SurgeonExtractCommand,
-    SurgeonInsertCommand,
-    SurgeonPruneCommand,
-    SurgeonSanitizeCommand,
-    SurgeonWeightStripCommand,
+from polygraphy.cli.commands.template.shard_options import HintOutputOptions, HintSourceOptions
+from polygraphy.cli.commands.template.template_options import TemplateOptions
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.tensor_kinds import TensorSpec
+from polygraphy.cli.shared.compare import CompareOptions, JudgeOptions, SimpleOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
+from polygraphy.cli.shared.layerwise import LayerwiseOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.onnx import (
+    OnnxCastOptions,
+    OnnxLoadOptions,
+    OnnxSaveOptions,
+    OnnxShapeOptions,
+    OutputOptions,
 )
-from polygraphy.cli.template_onnx import TemplateOnnxGsCommand
-from polygraphy.cli.tensor_kinds import TensorSpec
+from polygraphy.cli.shared.plots import PlotOptions
+from polygraphy.cli.shared.runners import (
+    OnnxrtOptions,
+    OnnxrtThreadOptions,
+    OrderOptions,
+    RunnerOptions,
+    RunOptions,
+)
+from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions
 from polygraphy.codegen.render import formatted
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
@@ -134,7 +141,7 @@ hostile = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)
 
 
 def is_no_model(text: str) -> bool:
-    """Tell whether a file of this name is no ONNX model: models are compared by another program."""
+    """Return whether a file of this name is no ONNX model: models are compared by another program."""
     return not text.lower().endswith(".onnx")
 
 
@@ -142,7 +149,7 @@ def nothing_is_checked(*args: Any) -> None:
     """Stand for the check of paths: here any two texts may name the same file."""
 
 
-@patch("polygraphy.cli.run_checks.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.run.run_checks.check_paths", nothing_is_checked)
 def program_with(texts: list[str]) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     model, load_inputs, save_inputs, save_outputs, load_outputs, name, provider, log_file = texts
@@ -225,7 +232,7 @@ def constants(source: str) -> Iterable[Any]:
     return [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
 
 
-@patch("polygraphy.cli.data.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.data.check_paths", nothing_is_checked)
 def programs_about_saved_data(texts: list[str]) -> list[str]:
     """Render the programs that read saved data, with these texts wherever they take any."""
     first, second, output, name, log_file, *_ = texts
@@ -308,7 +315,7 @@ def test_programs_about_saved_data_keep_text_as_constants(texts: list[str]) -> N
         assert set(texts) <= set(constants(program))
 
 
-@patch("polygraphy.cli.run_checks.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.run.run_checks.check_paths", nothing_is_checked)
 def tensorflow_program(texts: list[str]) -> str:
     """Render a program about TensorFlow, PyTorch and plugin references with these texts wherever it
     takes any.
@@ -433,10 +440,10 @@ def programs_about_models(texts: list[str]) -> list[str]:
 def test_programs_about_models_keep_text_as_constants(texts: list[str]) -> None:
     plain = programs_about_models([f"text{index}" for index in range(5)])
     with (
-        patch("polygraphy.cli.check_model.check_paths", nothing_is_checked),
-        patch("polygraphy.cli.plugin_patterns.check_paths", nothing_is_checked),
-        patch("polygraphy.cli.template_onnx.check_paths", nothing_is_checked),
-        patch("polygraphy.cli.model_page.check_paths", nothing_is_checked),
+        patch("polygraphy.cli.commands.check.model.check_paths", nothing_is_checked),
+        patch("polygraphy.cli.commands.plugin.patterns.check_paths", nothing_is_checked),
+        patch("polygraphy.cli.commands.template.onnx.check_paths", nothing_is_checked),
+        patch("polygraphy.cli.commands.inspect.model_page.check_paths", nothing_is_checked),
     ):
         made = programs_about_models(texts)
     for program, expected in zip(made, plain):
@@ -447,8 +454,8 @@ def test_programs_about_models_keep_text_as_constants(texts: list[str]) -> None:
     assert set(texts) <= set(constants("\n".join(made)))
 
 
-@patch("polygraphy.cli.shard.check_paths", nothing_is_checked)
-@patch("polygraphy.cli.surgeon_context.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.template.shard.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.surgeon.surgeon_context.check_paths", nothing_is_checked)
 def programs_that_edit(texts: list[str]) -> list[str]:
     """Render the programs that edit models, with these texts wherever they take any."""
     model, name, other, path, log_file = texts

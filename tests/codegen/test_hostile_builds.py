@@ -8,43 +8,43 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.command import Command, Values
-from polygraphy.cli.inspect_capability import InspectCapabilityCommand
-from polygraphy.cli.inspect_model import InspectModelCommand
-from polygraphy.cli.inspect_tactics import InspectDiffTacticsCommand, InspectTacticsCommand
-from polygraphy.cli.options.capability import CapabilityOptions
-from polygraphy.cli.options.data import DataOptions
-from polygraphy.cli.options.log import LogOptions
-from polygraphy.cli.options.model import ModelOptions
-from polygraphy.cli.options.model_checks import CheckedModelOptions
-from polygraphy.cli.options.model_inspection import (
+from polygraphy.cli.backends.trt.config_options import TrtScriptOptions
+from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
+from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
+from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
+from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
+from polygraphy.cli.commands.check.model_options import CheckedModelOptions
+from polygraphy.cli.commands.inspect.capability import InspectCapabilityCommand
+from polygraphy.cli.commands.inspect.capability_options import CapabilityOptions
+from polygraphy.cli.commands.inspect.model import InspectModelCommand
+from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
     InspectedModelOptions,
     OneModelOptions,
 )
-from polygraphy.cli.options.onnx import OnnxLoadOptions
-from polygraphy.cli.options.plugin_patterns import PluginChoiceOptions, PluginFolderOptions
-from polygraphy.cli.options.plugin_tuning import (
+from polygraphy.cli.commands.inspect.tactics import InspectDiffTacticsCommand, InspectTacticsCommand
+from polygraphy.cli.commands.inspect.tactics_options import ComparedReplaysOptions, ReplayOptions
+from polygraphy.cli.commands.plugin.autotune import PluginAutotuneCommand
+from polygraphy.cli.commands.plugin.autotune_options import (
     TuningConfigOptions,
     TuningOptions,
     TuningPluginOptions,
 )
-from polygraphy.cli.options.script import ScriptOptions
-from polygraphy.cli.options.surgeon import EditSaveOptions
-from polygraphy.cli.options.tactics import ComparedReplaysOptions, ReplayOptions
-from polygraphy.cli.options.template import TemplateOptions
-from polygraphy.cli.options.trt_config import TrtScriptOptions
-from polygraphy.cli.options.trt_engine import TrtLoadOptions
-from polygraphy.cli.options.trt_network import TrtNetworkOptions, TrtPluginOptions
-from polygraphy.cli.options.trt_precision import TrtCalibrationOptions, TrtPrecisionOptions
-from polygraphy.cli.options.trt_tactics import TrtTacticOptions, TrtTimingOptions
-from polygraphy.cli.plugin_autotune import PluginAutotuneCommand
-from polygraphy.cli.template_trt import TemplateConfigCommand, TemplateNetworkCommand
+from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
+from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
+from polygraphy.cli.commands.template.template_options import TemplateOptions
+from polygraphy.cli.commands.template.trt import TemplateConfigCommand, TemplateNetworkCommand
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.onnx import OnnxLoadOptions
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
 
 
-@patch("polygraphy.cli.plugin_autotune.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.plugin.autotune.check_paths", nothing_is_checked)
 def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
     """Render programs with these texts, and say which of them each has to hold."""
     first, second, third, log_file = texts

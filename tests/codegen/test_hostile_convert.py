@@ -8,12 +8,12 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.command import Values
-from polygraphy.cli.convert import ConvertCommand
-from polygraphy.cli.options.convert import ConvertOptions
-from polygraphy.cli.options.log import LogOptions
-from polygraphy.cli.options.model import ModelOptions
-from polygraphy.cli.options.onnx import OnnxCastOptions, OnnxLoadOptions
+from polygraphy.cli.commands.convert import ConvertCommand
+from polygraphy.cli.commands.convert_options import ConvertOptions
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
@@ -24,7 +24,7 @@ ORDINARY = hostile.filter(lambda text: text != "*")
 TARGETS = ("onnx", "trt", "onnx-like-trt-network")
 
 
-@patch("polygraphy.cli.convert.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.convert.check_paths", nothing_is_checked)
 def program_with(texts: list[str], target: str) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     model, output, name, folder, log_file = texts

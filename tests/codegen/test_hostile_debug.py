@@ -8,13 +8,8 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.command import Command, Values
-from polygraphy.cli.debug_engine import DebugBuildCommand, DebugPrecisionCommand
-from polygraphy.cli.debug_reduce import DebugReduceCommand
-from polygraphy.cli.debug_repeat import DebugRepeatCommand
-from polygraphy.cli.options.debug_precision import GoldenOptions
-from polygraphy.cli.options.debug_reduce import ReducedModelOptions, ReducedShapeOptions
-from polygraphy.cli.options.debugging import (
+from polygraphy.cli.commands.debug.engine import DebugBuildCommand, DebugPrecisionCommand
+from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
     CheckOptions,
     DebugReplayOptions,
@@ -23,9 +18,14 @@ from polygraphy.cli.options.debugging import (
     ModelIterationOptions,
     UntilOptions,
 )
-from polygraphy.cli.options.log import LogOptions
-from polygraphy.cli.options.model import ModelOptions
-from polygraphy.cli.options.surgeon import EditedModelOptions, EditSaveOptions
+from polygraphy.cli.commands.debug.precision_options import GoldenOptions
+from polygraphy.cli.commands.debug.reduce import DebugReduceCommand
+from polygraphy.cli.commands.debug.reduce_options import ReducedModelOptions, ReducedShapeOptions
+from polygraphy.cli.commands.debug.repeat import DebugRepeatCommand
+from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.model import ModelOptions
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
@@ -38,7 +38,7 @@ COMMANDS: tuple[type[Command], ...] = (
 )
 
 
-@patch("polygraphy.cli.debug_context.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.debug.context.check_paths", nothing_is_checked)
 def program_with(texts: list[str], kind: type[Command]) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     first, second, third, fourth = texts

@@ -8,18 +8,18 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.command import Values
-from polygraphy.cli.options.data import DataOptions
-from polygraphy.cli.options.layerwise import LayerwiseOptions
-from polygraphy.cli.options.model import ModelOptions
-from polygraphy.cli.options.onnx import OnnxLoadOptions, OutputOptions
-from polygraphy.cli.options.runners import OnnxrtOptions, RunnerOptions, RunOptions
-from polygraphy.cli.run import RunCommand
+from polygraphy.cli.commands.run.run import RunCommand
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.layerwise import LayerwiseOptions
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.onnx import OnnxLoadOptions, OutputOptions
+from polygraphy.cli.shared.runners import OnnxrtOptions, RunnerOptions, RunOptions
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
 
 
-@patch("polygraphy.cli.run_checks.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.commands.run.run_checks.check_paths", nothing_is_checked)
 def program_with(texts: list[str]) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     model, name, worst, plot, provider, folder = texts

@@ -12,7 +12,7 @@ from typing import Any
 import black
 import pytest
 
-from polygraphy.cli.commands import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.codegen import signatures
 from polygraphy.codegen.render import LINE_LENGTH
 from polygraphy.codegen.signatures import SIGNATURES, Signature

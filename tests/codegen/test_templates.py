@@ -36,8 +36,8 @@ def test_compiled_templates_render_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from polygraphy.codegen import render as rendering
-    from polygraphy.codegen.data import Data
-    from polygraphy.codegen.script import RunScript
+    from polygraphy.codegen.scripts.data import Data
+    from polygraphy.codegen.scripts.script import RunScript
 
     script = RunScript(
         command=["polygraphy"], model="a.onnx", runners=["onnxrt", "onnx"], data=Data(seed=3)

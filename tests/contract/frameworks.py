@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from polygraphy import mod
-from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.backend.pyt import PytRunner
 from polygraphy.backend.tf import GraphFromFrozen, SessionFromGraph, TfRunner
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 __all__ = ["broken", "runners"]
 

@@ -12,16 +12,16 @@ import pytest
 from attrs import frozen
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.fake import FakeRunner
-from polygraphy.adapters.onnx.reference import OnnxReferenceRunner
+from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx
 from polygraphy.adapters.pluginref.runner import PluginRefRunner
-from polygraphy.adapters.tensorrt.module import tensorrt_module
-from polygraphy.adapters.tensorrt.runner import TrtRunner
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.adapters.tensorrt.library.module import tensorrt_module
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.contract import frameworks
 from tests.support import models
 from tests.support.engines import fake_machine

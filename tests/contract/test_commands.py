@@ -16,7 +16,7 @@ from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.processes.commands import ProcessCommands
 from polygraphy.domain.errors import UsageError
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.checks import Commands
+from polygraphy.ports.running import Commands
 
 PYTHON = [sys.executable, "-S", "-c"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.fake import RecordingConsole
-from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.compare import (
     CosineSimilarityCompareFunc,
     IndicesCompareFunc,
@@ -26,13 +26,13 @@ from polygraphy.domain.compare import (
     SnrCompareFunc,
     SqnrCompareFunc,
 )
-from polygraphy.domain.device_times import DeviceTimes
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.results import IterationResult
-from polygraphy.domain.tolerance import Tolerance
-from polygraphy.domain.validation import validate_outputs
+from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.results.validation import validate_outputs
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.console import Console
+from polygraphy.ports.reporting import Console
 
 CONSOLES = {"log": LogConsole, "recording": RecordingConsole}
 METHODS = {

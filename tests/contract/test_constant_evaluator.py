@@ -12,11 +12,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.fake import FakeConstantEvaluator
-from polygraphy.adapters.onnx.reference import ReferenceConstantEvaluator
+from polygraphy.adapters.onnx.run.reference import ReferenceConstantEvaluator
 from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.constants import ConstantEvaluator
+from polygraphy.ports.editing import ConstantEvaluator
 from tests.support import models
 
 ANSWERS: Mapping[str, Any] = {

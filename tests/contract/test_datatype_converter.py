@@ -10,12 +10,12 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
-from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import DataTypeConversionException
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.datatype import DataTypeConverter
+from polygraphy.ports.running import DataTypeConverter
 
 CONVERTERS: dict[str, DataTypeConverter] = {
     "onnx": OnnxDataTypes(),

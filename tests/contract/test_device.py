@@ -14,8 +14,14 @@ from polygraphy.adapters.cuda.graph import Graph
 from polygraphy.adapters.cuda.stream import Event, Stream
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.device import Device, DeviceEvent, DeviceGraph, DeviceStream, PinnedBlock
-from polygraphy.ports.memory import DeviceMemory
+from polygraphy.ports.machine import (
+    Device,
+    DeviceEvent,
+    DeviceGraph,
+    DeviceMemory,
+    DeviceStream,
+    PinnedBlock,
+)
 from tests.support.fake_cuda import FakeCudart
 
 PARTS = [

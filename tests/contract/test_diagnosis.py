@@ -10,8 +10,8 @@ from polygraphy.adapters.fake import FixedDiagnosis, RecordingReports
 from polygraphy.application.diagnosis import doctor
 from polygraphy.domain.environment import Environment, Section
 from polygraphy.ports.binding import bind, resolve
-from polygraphy.ports.diagnosis import Diagnosis
-from polygraphy.ports.reports import Reports
+from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.reporting import Reports
 
 KEYS = ("machine", "packages", "providers", "tensorrt")
 FOUND = Section("Found", (("what", "something"),))

@@ -11,7 +11,7 @@ import pytest
 
 from polygraphy.adapters.fake import FakeLoader, FakeRunner
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 INPUTS = TensorMetadata().add("x", np.float32, ["n"])
 

@@ -19,8 +19,8 @@ import pytest
 from polygraphy.adapters.fake import InlineIsolation
 from polygraphy.adapters.processes.forked import ForkedIsolation
 from polygraphy.domain.errors import BackendError, InputError
-from polygraphy.domain.results import IterationResult
-from polygraphy.ports.isolation import Isolation
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.ports.running import Isolation
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 

@@ -11,10 +11,10 @@ import onnxruntime
 import pytest
 from attrs import frozen
 
-from polygraphy.adapters.common.bytes import BytesFromPath, InvokeFromScript, SaveBytes
-from polygraphy.adapters.common.loader import BaseLoader
+from polygraphy.adapters.base.bytes import BytesFromPath, InvokeFromScript, SaveBytes
+from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.fake import FakeLoader
-from polygraphy.adapters.onnx.model import BytesFromOnnx, OnnxFromBytes, OnnxFromPath
+from polygraphy.adapters.onnx.storage.model import BytesFromOnnx, OnnxFromBytes, OnnxFromPath
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx
 from polygraphy.domain.errors import (
     FileError,

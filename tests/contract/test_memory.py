@@ -19,7 +19,7 @@ from polygraphy.adapters.cuda import module as cuda_module
 from polygraphy.adapters.cuda.device import CudaDevice
 from polygraphy.adapters.fake import HostMemory
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.memory import DeviceMemory
+from polygraphy.ports.machine import DeviceMemory
 from tests.support.fake_cuda import FakeCudart
 
 MEMORIES: dict[str, Callable[[], DeviceMemory]] = {"cuda": CudaDevice, "host": HostMemory}

@@ -10,12 +10,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.reference_trial import ReferenceTrial
+from polygraphy.adapters.onnx.run.reference_trial import ReferenceTrial
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
-from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import BackendError, UnknownNameError
+from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.lint import ModelTrial
+from polygraphy.ports.models import ModelTrial
 from tests.support import models
 
 TRIALS: dict[str, Callable[[], ModelTrial]] = {"onnxrt": OnnxrtTrial, "onnx": ReferenceTrial}

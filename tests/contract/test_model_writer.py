@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from polygraphy.adapters.fake import MemoryModelWriter
-from polygraphy.adapters.onnx.saving import OnnxModelWriter
+from polygraphy.adapters.onnx.storage.saving import OnnxModelWriter
 from polygraphy.backend.onnx import onnx_from_path
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.model_file import ModelWriter
+from polygraphy.ports.models import ModelWriter
 from tests.support import models
 
 

@@ -11,11 +11,11 @@ import onnx
 import pytest
 
 from polygraphy.adapters.fake import FakePrecisionCaster, FakeQuantizer
-from polygraphy.adapters.onnx.precision import OnnxPrecisionCaster
+from polygraphy.adapters.onnx.cast.precision import OnnxPrecisionCaster
 from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer
-from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.ports.precision import PrecisionCaster, Quantizer
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.ports.editing import PrecisionCaster, Quantizer
 from tests.support import models
 
 CASTERS: dict[str, Callable[[], PrecisionCaster]] = {

@@ -11,7 +11,7 @@ import pytest
 from polygraphy.adapters.console.progress import TerminalProgress
 from polygraphy.adapters.fake import RecordingProgress
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.progress import Progress
+from polygraphy.ports.reporting import Progress
 
 
 class Terminal(io.StringIO):

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.common.runner import BaseRunner
-from polygraphy.application.feeding import promises
-from polygraphy.domain.datatype import DataType
+from polygraphy.adapters.base.runner import BaseRunner
+from polygraphy.application.run.feeding import promises
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.runner import Runner
+from polygraphy.ports.running import Runner
 from tests.contract.runners import (
     BROKEN,
     CASES,

@@ -12,7 +12,7 @@ from polygraphy.adapters.fake import FakeShapeInference
 from polygraphy.adapters.onnxruntime.shapes import OnnxrtShapeInference
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.shapes import ShapeInference
+from polygraphy.ports.editing import ShapeInference
 from tests.support import models
 
 INFERENCES: dict[str, Callable[[], ShapeInference]] = {

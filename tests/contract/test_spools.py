@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import MemorySpools
-from polygraphy.adapters.files.spool import TemporarySpools
+from polygraphy.adapters.files.small.spool import TemporarySpools
 from polygraphy.domain.errors import FileError
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.spool import Spools
+from polygraphy.ports.storage import Spools
 
 BOTH = pytest.mark.parametrize("spools", [TemporarySpools(), MemorySpools()])
 

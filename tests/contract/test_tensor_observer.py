@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.onnx.observing import OnnxTensorObserver
-from polygraphy.domain.datatype import DataType
+from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver
 from polygraphy.domain.errors import BackendError, UnknownNameError
+from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.observation import TensorObserver
+from polygraphy.ports.running import TensorObserver
 from tests.support import g1, models
 
 FEED = {"image": np.full((2, 3, 4, 4), 0.5, np.float32), "mask": np.ones((2, 1, 4, 4), np.float32)}

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import MemoryTextFiles
-from polygraphy.adapters.files.text import DiskTextFiles
+from polygraphy.adapters.files.small.text import DiskTextFiles
 from polygraphy.domain.errors import FileError
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.text import TextFiles
+from polygraphy.ports.storage import TextFiles
 from tests.support.examples import scaled
 
 

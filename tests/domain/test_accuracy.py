@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore
-from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults, PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.results import IterationResult
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
-from polygraphy.ports.store import ResultStore
+from polygraphy.ports.storage import ResultStore
 
 AB, BC = ("a", "b"), ("b", "c")
 

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import MemorySpool
-from polygraphy.domain import answer_log
-from polygraphy.domain.accuracy import AccuracyResult
-from polygraphy.domain.answer_log import AnswerLog
+from polygraphy.domain.accuracy import answer_log
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.compare import SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.compare.result import CompareResult
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.results import IterationResult
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.support.examples import scaled
 
 AB = ("a", "b")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.blobs import arrays_of
-from polygraphy.domain.datatype import DataType
+from polygraphy.domain.data.blobs import arrays_of
 from polygraphy.domain.errors import InputError
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 TYPES = [np.dtype(t) for t in ("f4", "f2", "i8", "u1", "?", ml_dtypes.bfloat16)]
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.capability import (
+from polygraphy.domain.checks.capability import (
     ModelNode,
     ModelPart,
     Problem,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.check_rules import CheckRules, Finished
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.searches import Outcome
+from polygraphy.domain.search import Outcome
+from polygraphy.domain.search.check_rules import CheckRules, Finished
 
 GOOD, BAD, NEITHER = Outcome.GOOD, Outcome.BAD, Outcome.UNRESOLVED
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.domain.accuracy import PairResult
+from polygraphy.domain.accuracy.accuracy import PairResult
+from polygraphy.domain.accuracy.comparison_record import ComparisonRecord
 from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
-from polygraphy.domain.comparison_record import ComparisonRecord
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 
 
 def add(

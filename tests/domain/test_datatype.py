@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import DataTypeConversionException, MissingDependencyError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.binding import bind
-from polygraphy.ports.datatype import DataTypeConverter
+from polygraphy.ports.running import DataTypeConverter
 
 MEMBERS = list(DataType)
 every_member = pytest.mark.parametrize("entry", MEMBERS, ids=str)

@@ -19,39 +19,39 @@ UPPER_FLOORS = [
 
 USES = {
     "Profile": """
-from polygraphy.domain.profile import Profile
+from polygraphy.domain.tensors.profile import Profile
 profile = Profile().add("x", min=(1, 3), opt=(4, 3), max=(8, 3))
 assert profile.misfits({"x": (9, 3)}) == {"x": (9, 3)}
 """,
     "RunResults": """
 import numpy
-from polygraphy.domain.results import RunResults
+from polygraphy.domain.results.results import RunResults
 results = RunResults()
 results.add([{"y": numpy.ones(2)}], runner_name="mine")
 assert [step["mine"][0]["y"].sum() for step in results.split()] == [2]
 """,
     "Tolerance": """
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.limits.tolerance import Tolerance
 assert Tolerance("max", atol=1).passed({"max_absdiff": 0.5, "max_reldiff": 9.0})
 """,
     "TacticReplay": """
-from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
 replay = TacticReplay().add("conv", Algorithm(1, 2, [TensorInfo("float", (1,))], []))
 assert replay.difference(TacticReplay())["conv"][1] is None
 """,
     "SimpleCompareFunc": """
 import numpy
 from polygraphy.domain.compare import SimpleCompareFunc
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 one, other = IterationResult({"y": numpy.ones(9)}), IterationResult({"y": numpy.zeros(9)})
 found = SimpleCompareFunc()(one, other)["y"]
 assert not found
 assert found.metric_values()["median_absdiff"] == 1
 """,
     "DataLoader": """
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.synthesis import DataLoader
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.data.synthesis import DataLoader
 metadata = TensorMetadata().add("x", DataType.FLOAT32, ("batch", 2))
 assert DataLoader(input_metadata=metadata)[0]["x"].shape == (1, 2)
 """,
@@ -97,7 +97,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
 def test_results_are_saved_without_a_backend() -> None:
     modules = imported_by("""
 import io, numpy
-from polygraphy.domain.results import RunResults
+from polygraphy.domain.results.results import RunResults
 results = RunResults()
 results.add([{"y": numpy.ones(2)}], runner_name="mine")
 assert RunResults.from_json(results.to_json()) == results

@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.datatype import DataType
+from polygraphy.domain.data.feed import check_feed, fit_feed
 from polygraphy.domain.errors import InputError
-from polygraphy.domain.feed import check_feed, fit_feed
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 WANTED = TensorMetadata().add("x", DataType.FLOAT32, ("n", 2)).add("mask", DataType.BOOL, None)
 FITTING = {"x": np.zeros((3, 2), np.float32), "mask": np.zeros((), np.bool_)}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.halving import computed_by_halves
+from polygraphy.domain.search.halving import computed_by_halves
 
 
 @given(st.lists(st.integers(0, 50), unique=True), st.sets(st.integers(0, 50), max_size=4))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.images import as_images, common_range
+from polygraphy.domain.tensors.images import as_images, common_range
 
 
 @pytest.mark.parametrize(

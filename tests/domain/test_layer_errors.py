@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from polygraphy.domain.accuracy.layer_errors import LayerError, first_failure, layer_errors
 from polygraphy.domain.compare import SimpleCompareFunc, UncomparedResult
-from polygraphy.domain.layer_errors import LayerError, first_failure, layer_errors
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 
 
 def answers(**differences: float) -> dict[str, object]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.layers import Budget, Layer, Stretch, plan_stretches
+from polygraphy.domain.search.layers import Budget, Layer, Stretch, plan_stretches
 
 
 def chain(*sizes: int | None) -> list[Layer]:

@@ -11,8 +11,16 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.lint import EXCEPTION, INFO, WARNING, Findings, LintEntry, LintReport, Source
-from polygraphy.domain.lint_rules import graph_findings
+from polygraphy.domain.checks.lint import (
+    EXCEPTION,
+    INFO,
+    WARNING,
+    Findings,
+    LintEntry,
+    LintReport,
+    Source,
+)
+from polygraphy.domain.checks.lint_rules import graph_findings
 from polygraphy.domain.model import Attribute, Function, Graph, Model, Node, Tensor, Weight
 
 

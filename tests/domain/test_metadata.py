@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.metadata import BoundedShape, MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, TensorMetadata
 from tests.domain.strategies import names, shapes
 
 __all__ = ["DataType", "TensorMetadata"]  # What the texts that are evaluated below refer to.

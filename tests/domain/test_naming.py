@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.naming import is_pattern, matching, meant
+from polygraphy.domain.tensors.naming import is_pattern, matching, meant
 
 names = st.text("ab[]*?", min_size=1, max_size=4)
 

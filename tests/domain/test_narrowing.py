@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain import narrowing
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.narrowing import NarrowingLoss, narrowed
+from polygraphy.domain.tensors import narrowing
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.narrowing import NarrowingLoss, narrowed
 
 floats = hnp.arrays(
     np.float32, hnp.array_shapes(min_dims=0, min_side=0, max_side=5), elements=st.floats(width=32)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.pairing import OutputPair, find_by_name, pair_outputs
+from polygraphy.domain.tensors.pairing import OutputPair, find_by_name, pair_outputs
 from tests.domain.strategies import names
 
 name_lists = st.lists(names, unique=True, max_size=6)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.facts import facts_of
+from polygraphy.adapters.onnx.describe.facts import facts_of
 from polygraphy.comparator import Comparator, IterationResult, RunResults
-from polygraphy.domain.facts import ModelFacts
-from polygraphy.domain.pairing import pair_by_source
+from polygraphy.domain.tensors.facts import ModelFacts
+from polygraphy.domain.tensors.pairing import pair_by_source
 
 PROGRAM = ModelFacts(is_program=True)
 

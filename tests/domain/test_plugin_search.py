@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.plugin_search import Choice, Cost, exhaustive_search, greedy_search
+from polygraphy.domain.search.plugin_search import Choice, Cost, exhaustive_search, greedy_search
 
 BASE = Cost(100.0, 1000)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from polygraphy.domain.errors import UnknownNameError, UsageError
-from polygraphy.domain.postprocess import TopKPostprocessFunc, top_k
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.postprocess import TopKPostprocessFunc, top_k
+from polygraphy.domain.results.results import IterationResult
 
 
 def taken(k: Any, **outputs: Any) -> dict[str, Any]:

@@ -7,7 +7,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.domain.precision import PRECISIONS, Rounding, coarsest, is_exact, precision_of
+from polygraphy.domain.tensors.precision import (
+    PRECISIONS,
+    Rounding,
+    coarsest,
+    is_exact,
+    precision_of,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.profile import Profile, ShapeTuple
+from polygraphy.domain.tensors.profile import Profile, ShapeTuple
 from tests.domain.strategies import names
 
 triples = st.lists(

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain import pruning
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.pruning import pruned
-from polygraphy.domain.sparsity import dense_groups
-from polygraphy.domain.substitution import substitute
+from polygraphy.domain.model import pruning
+from polygraphy.domain.model.pruning import pruned
+from polygraphy.domain.model.sparsity import dense_groups
+from polygraphy.domain.model.substitution import substitute
+from polygraphy.domain.tensors.datatype import DataType
 
 
 @given(data=st.data(), axis=st.integers(0, 2))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import MemoryResultStore
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.ports.binding import bind
-from polygraphy.ports.store import ResultStore
+from polygraphy.ports.storage import ResultStore
 from tests.domain.strategies import names
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from polygraphy.domain.model import Attribute, Graph, Node, Weight
-from polygraphy.domain.sparsity import dense_groups, prunable_weights
+from polygraphy.domain.model.sparsity import dense_groups, prunable_weights
 
 Array = npt.NDArray[np.generic]
 
@@ -43,7 +43,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch, axis: int) -> Non
     array = np.random.RandomState(0).randint(0, 2, (64, 72)).astype(np.float32)
     expected = counted(array, axis)
     for block in (4, 20, 64, 1 << 18):
-        monkeypatch.setattr("polygraphy.domain.sparsity._BLOCK", block)
+        monkeypatch.setattr("polygraphy.domain.model.sparsity._BLOCK", block)
         assert dense_groups(array, axis) == expected
 
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.datatype import DataType, DataTypeEntry
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (
     InputError,
     MissingDependencyError,
     UnknownNameError,
     UsageError,
 )
-from polygraphy.domain.facts import InputHint, ModelFacts
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.synthesis import DataLoader
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.facts import InputHint, ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.tensors import Tensors
+from polygraphy.ports.running import Tensors
 from tests.domain.strategies import shapes
 
 F32, F64, F16 = DataType.FLOAT32, DataType.FLOAT64, DataType.FLOAT16

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.results import IterationResult
-from polygraphy.domain.validation import OutputValidity, validate_outputs
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.results.validation import OutputValidity, validate_outputs
+from polygraphy.domain.tensors.datatype import DataType
 
 
 def validity(array: Any) -> OutputValidity:

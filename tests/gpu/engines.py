@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.logger import get_trt_logger
-from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
+from polygraphy.adapters.tensorrt.library.module import trt
 
 __all__ = ["engine", "is_loaded"]
 
@@ -26,7 +26,7 @@ LEAN = os.environ.get("POLYGRAPHY_TEST_LEAN")
 
 
 def is_loaded() -> bool:
-    """Tell whether plans come from an older version; some calls then end the process."""
+    """Return whether plans come from an older version; some calls then end the process."""
     return bool(LEAN)
 
 

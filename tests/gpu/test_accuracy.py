@@ -12,9 +12,9 @@ import numpy.typing as npt
 import onnx
 import pytest
 
-from polygraphy.adapters.tensorrt.capabilities import capabilities
-from polygraphy.adapters.tensorrt.gpu import has_gpu
-from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.gpu import has_gpu
+from polygraphy.adapters.tensorrt.library.module import is_installed
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.backend.trt import (
     Calibrator,

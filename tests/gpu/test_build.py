@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from polygraphy import func
-from polygraphy.adapters.tensorrt.capabilities import capabilities
-from polygraphy.adapters.tensorrt.gpu import has_gpu
-from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.gpu import has_gpu
+from polygraphy.adapters.tensorrt.library.module import is_installed
 from polygraphy.backend.common import BytesFromPath
 from polygraphy.backend.trt import (
     BytesFromEngine,

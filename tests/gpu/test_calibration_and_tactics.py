@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.console.engine_text import engine_lines
-from polygraphy.adapters.tensorrt.capabilities import capabilities
-from polygraphy.adapters.tensorrt.describe_engine import describe_engine
-from polygraphy.adapters.tensorrt.gpu import has_gpu
-from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.gpu import has_gpu
+from polygraphy.adapters.tensorrt.library.module import is_installed
 from polygraphy.backend.trt import (
     Calibrator,
     CreateConfig,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.gpu import has_gpu
-from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.adapters.tensorrt.library.gpu import has_gpu
+from polygraphy.adapters.tensorrt.library.module import is_installed
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 
 pytestmark = [

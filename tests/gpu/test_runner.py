@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.gpu import has_gpu
-from polygraphy.adapters.tensorrt.module import is_installed
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.library.gpu import has_gpu
+from polygraphy.adapters.tensorrt.library.module import is_installed
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.cuda import DeviceArray, use_device, wrapper
 from polygraphy.domain.errors import BackendError, InputError, UsageError
 from tests.gpu import engines

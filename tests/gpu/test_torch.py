@@ -10,11 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from polygraphy.adapters.tensorrt.module import is_installed  # noqa: E402
+from polygraphy.adapters.tensorrt.library.module import is_installed  # noqa: E402
 from polygraphy.backend.pyt import PytRunner  # noqa: E402
 from polygraphy.backend.trt import TrtRunner  # noqa: E402
 from polygraphy.comparator import Comparator, SimpleCompareFunc  # noqa: E402
-from polygraphy.domain.metadata import TensorMetadata  # noqa: E402
+from polygraphy.domain.tensors.metadata import TensorMetadata  # noqa: E402
 from tests.gpu.commands import Run, run  # noqa: E402
 
 __all__ = ["run"]  # The fixture that is used here.

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.tensorrt.gpu import has_gpu
-from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.adapters.tensorrt.library.gpu import has_gpu
+from polygraphy.adapters.tensorrt.library.module import is_installed
 from polygraphy.logger import G_LOGGER
 from tests.support import g2, g4
 

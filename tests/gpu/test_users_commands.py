@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.tensorrt.capabilities import capabilities
-from polygraphy.adapters.tensorrt.gpu import has_gpu
-from polygraphy.adapters.tensorrt.module import is_installed
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.gpu import has_gpu
+from polygraphy.adapters.tensorrt.library.module import is_installed
 from polygraphy.cli.main import main
 from polygraphy.logger import G_LOGGER
 from tests.acceptance.users_commands import COMMANDS

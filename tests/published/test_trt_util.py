@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.module import using
+from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.backend.trt import Profile, get_trt_logger, util
 from polygraphy.common import TensorMetadata
 from polygraphy.datatype import DataType
@@ -330,7 +330,7 @@ def test_docstrings() -> None:
 
 
 def test_the_logger_is_none_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polygraphy.adapters.tensorrt.logger._Made.logger", None)
+    monkeypatch.setattr("polygraphy.adapters.tensorrt.library.logger._Made.logger", None)
     assert util.TRT_LOGGER is None
     made = util.get_trt_logger()
     assert util.TRT_LOGGER is made is get_trt_logger()

@@ -8,7 +8,7 @@ __all__ = ["calls_of", "holds_call"]
 
 
 def holds_call(program: str, expected: str) -> bool:
-    """Tell whether a program holds a call, given as source, with exactly these arguments; ``_``
+    """Return whether a program holds a call, given as source, with exactly these arguments; ``_``
     stands for any argument.
     """
     wanted = ast.parse(expected, mode="eval").body

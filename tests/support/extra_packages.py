@@ -32,7 +32,7 @@ _FIXTURES = {"rtx"}
 
 
 def uses_extra(item: pytest.Item) -> bool:
-    """Tell whether a test uses one of the packages: its module names one, or it asks for a fixture
+    """Return whether a test uses one of the packages: its module names one, or it asks for a fixture
     that does.
     """
     return bool(_FIXTURES & set(getattr(item, "fixturenames", ()))) or _names_one(item.path)
@@ -44,7 +44,7 @@ def _names_one(path: Path) -> bool:
 
 
 def lacks_marker(item: pytest.Item, reason: str) -> bool:
-    """Tell whether a test was skipped for want of a package, and is not known to use one, so that
+    """Return whether a test was skipped for want of a package, and is not known to use one, so that
     no environment would run it.
     """
     return _SKIPPED.search(reason) is not None and item.get_closest_marker(MARKER) is None

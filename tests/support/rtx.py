@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.module import using
+from polygraphy.adapters.tensorrt.library.module import using
 from tests.support import models
 
 __all__ = ["dtypes", "mlp_path", "output_names", "rtx"]

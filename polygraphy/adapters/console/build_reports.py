@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from polygraphy.domain.capability import SupportReport
-from polygraphy.domain.tactics import Algorithm, TacticReplay
+from polygraphy.domain.checks.capability import SupportReport
+from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
 from polygraphy.logger import G_LOGGER
-
-__all__ = ["LogBuildReports"]
 
 _INDENT = "    "
 

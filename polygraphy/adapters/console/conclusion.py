@@ -11,12 +11,10 @@ from attrs import frozen
 
 from polygraphy.adapters.console.metrics import metric_words
 from polygraphy.adapters.console.numbers import brief, rounded_up, tolerance
-from polygraphy.domain.accuracy import AccuracyResult, WorstOutput
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, WorstOutput
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult
-
-__all__ = ["conclusion_of"]
 
 
 def conclusion_of(result: AccuracyResult) -> str:

@@ -9,9 +9,7 @@ from functools import partial
 from polygraphy.adapters.console.onnx_text import named_lines
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.edits import Edit, NodeLabel, Outline
-from polygraphy.domain.naming import one_line
-
-__all__ = ["edit_line", "outline_lines", "part_lines"]
+from polygraphy.domain.tensors.naming import one_line
 
 
 def outline_lines(title: str, outline: Outline) -> Iterator[str]:

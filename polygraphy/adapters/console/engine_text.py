@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.engine import EngineDescription, Layer, NetworkDescription, ProfileTensor
 from polygraphy.domain.model import Detail
-from polygraphy.domain.naming import one_line
-
-__all__ = ["engine_lines", "layer_lines", "network_lines"]
+from polygraphy.domain.model.engine import (
+    EngineDescription,
+    Layer,
+    NetworkDescription,
+    ProfileTensor,
+)
+from polygraphy.domain.tensors.naming import one_line
 
 _INDENT = "    "
 _NAME_MARGIN = 8

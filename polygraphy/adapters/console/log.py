@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polygraphy.domain.device_times import DeviceTimes
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.naming import one_line
-from polygraphy.domain.runner_names import label_of_runner, label_of_runners
-from polygraphy.domain.validation import OutputValidity
+from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
+from polygraphy.domain.results.validation import OutputValidity
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.domain.accuracy import AccuracyResult, PairResult
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 
-__all__ = ["LogConsole"]
 
 _ENOUGH_TO_SPREAD = 10
 _QUICK = 1 << 14
@@ -143,8 +142,8 @@ class LogConsole:
 
 
 def _is_quick(pair: PairResult) -> bool:
-    """Tell whether the lines about an iteration follow each other so quickly that they may as well
-    come together.
+    """Return whether the lines about an iteration follow each other so quickly that they may as
+    well come together.
     """
     size = 0
     for outputs in pair.outputs:

@@ -13,8 +13,6 @@ from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.logger import G_LOGGER
 
-__all__ = ["log_indices", "log_metric", "metric_line", "metric_words"]
-
 
 def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
     """Tell a metric, what it is held to and, where it is judged, whether it passed."""

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from polygraphy.domain.metadata import MetadataTuple
-from polygraphy.domain.naming import one_line
+from polygraphy.domain.tensors.metadata import MetadataTuple
+from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.domain.compatibility import Compatibility
-    from polygraphy.domain.lint import LintEntry, LintReport
+    from polygraphy.domain.checks.compatibility import Compatibility
+    from polygraphy.domain.checks.lint import LintEntry, LintReport
     from polygraphy.domain.model import Detail
     from polygraphy.domain.model.difference import Difference
     from polygraphy.domain.model.edits import Edit, Outline
+    from polygraphy.domain.model.sparsity import WeightSparsity
     from polygraphy.domain.model.tensors import TensorUse
-    from polygraphy.domain.sparsity import WeightSparsity
 
-__all__ = ["LogModelReports", "model_lines", "plain"]
 
 _WIDEST = 80
 _CONTROLS = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
@@ -67,7 +66,7 @@ class LogModelReports:
     def statistics(self, statistics: Any) -> None:
         """Write how large a model is, and what it costs to run."""
         from polygraphy.adapters.console.statistics_text import built_lines, statistics_lines
-        from polygraphy.domain.engine_statistics import EngineStatistics
+        from polygraphy.domain.model.engine_statistics import EngineStatistics
 
         is_built = isinstance(statistics, EngineStatistics)
         lines = built_lines if is_built else statistics_lines
@@ -119,7 +118,7 @@ class LogModelReports:
 
     def lint(self, report: LintReport) -> None:
         """Write what is wrong with a model, each finding in a line."""
-        from polygraphy.domain.lint import EXCEPTION, INFO, WARNING
+        from polygraphy.domain.checks.lint import EXCEPTION, INFO, WARNING
 
         tell = {EXCEPTION: G_LOGGER.error, WARNING: G_LOGGER.warning, INFO: G_LOGGER.info}
         for entry in report.entries:

@@ -9,8 +9,6 @@ from typing import Any
 
 from polygraphy.domain.arithmetic import Histogram, Summary
 
-__all__ = ["apart", "bars", "brief", "percentiles", "rounded_up", "statistics", "tolerance"]
-
 _BAR_WIDTH = 40
 
 

@@ -8,9 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polygraphy.domain.model import Attribute, Detail, Graph, Model, Node, Tensor, Weight
-from polygraphy.domain.naming import one_line
-
-__all__ = ["graph_lines", "named_lines", "onnx_lines", "tensor_text"]
+from polygraphy.domain.tensors.naming import one_line
 
 _INDENT = "    "
 _SHOWN_TYPES = ("tensor", "tensors", "graph", "graphs")

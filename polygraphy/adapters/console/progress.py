@@ -15,7 +15,6 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["TerminalProgress"]
 
 _DELAY = 0.5
 """Seconds that a job takes before there is a bar: what is done by then needs none."""
@@ -31,11 +30,11 @@ class TerminalProgress:
         self._now = now
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
-        """Follow a job for the length of a `with` block; see `polygraphy.ports.progress`."""
+        """Follow a job for the length of a `with` block; see `polygraphy.ports.reporting`."""
         return self._bar(what, total) if _is_watched() else nullcontext(_nothing)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Follow a job that somebody else does; see `polygraphy.ports.progress`. Inside of a job
+        """Follow a job that somebody else does; see `polygraphy.ports.reporting`. Inside of a job
         that has a bar already, nothing is drawn.
         """
         return _line(what) if _is_watched() and not _drawn else nullcontext(_nothing_told)
@@ -126,7 +125,7 @@ def _progress() -> Progress:
 
 
 def _is_watched() -> bool:
-    """Tell whether anybody sees a bar, and did not ask for silence or another form of log."""
+    """Return whether anybody sees a bar, and did not ask for silence or another form of log."""
     stream = sys.stderr
     if stream is None or stream.closed or not stream.isatty() or os.environ.get("TERM") == "dumb":
         return False

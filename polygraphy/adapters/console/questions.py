@@ -6,14 +6,12 @@ import sys
 
 from polygraphy.domain.errors import CheckFailedError
 
-__all__ = ["TerminalQuestions"]
-
 
 class TerminalQuestions:
     """Asks on standard output, and reads standard input."""
 
     def can_ask(self) -> bool:
-        """Tell whether standard input is a terminal."""
+        """Return whether standard input is a terminal."""
         return sys.stdin is not None and sys.stdin.isatty()
 
     def ask(self, question: str) -> str:

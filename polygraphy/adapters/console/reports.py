@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.console.numbers import bars, brief, percentiles, statistics
-from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorReport
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
-from polygraphy.domain.inspection import DataReport, RunReport, TensorReport
-from polygraphy.domain.naming import one_line
-from polygraphy.domain.runner_names import label_of_runner, label_of_runners
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
+from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
-
-__all__ = ["LogReports"]
 
 _INDENT = "    "
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polygraphy.domain.engine_statistics import EngineStatistics
+from polygraphy.domain.model.engine_statistics import EngineStatistics
 from polygraphy.domain.model.statistics import ModelStatistics
-
-__all__ = ["built_lines", "statistics_lines"]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from polygraphy.adapters.console.onnx_text import graph_lines
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.tensorflow import TensorFlowGraph
-from polygraphy.domain.naming import one_line
-
-__all__ = ["tensorflow_lines"]
+from polygraphy.domain.tensors.naming import one_line
 
 
 def tensorflow_lines(described: TensorFlowGraph, detail: Detail) -> Iterator[str]:

@@ -23,17 +23,15 @@ from polygraphy.adapters.console.numbers import (
     tolerance,
 )
 from polygraphy.adapters.console.outputs import log_outputs
-from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.arithmetic import Summary, histogram
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.naming import one_line
-from polygraphy.domain.runner_names import label_of_runner, label_of_runners
+from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
+from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
-
-__all__ = ["log_iteration", "log_output", "log_summary"]
 
 _SMALL = 100
 _KINDS = ("Absolute Difference", "Relative Difference")
@@ -156,7 +154,7 @@ def _log_verdict(name: str, result: OutputCompareResult) -> None:
 
 
 def log_iteration(pair: PairResult) -> None:
-    """Tell whether all outputs of one iteration matched, unless the average is what counts."""
+    """Return whether all outputs of one iteration matched, unless the average is what counts."""
     if not pair.is_judged:
         return
     by = _by(pair.label)

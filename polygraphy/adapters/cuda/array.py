@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from polygraphy.adapters.cuda.wrapper import MemcpyKind, wrapper
-from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.adapters.cuda.stream import Stream
 
-__all__ = ["DeviceArray", "DeviceView"]
 
 A = TypeVar("A", bound="DeviceArray")
 

@@ -18,8 +18,6 @@ from polygraphy.adapters.cuda.stream import Event, Stream
 from polygraphy.adapters.cuda.wrapper import MemcpyKind, MemoryType, wrapper
 from polygraphy.domain.errors import BackendError, InputError
 
-__all__ = ["CudaDevice", "Pinned"]
-
 
 class CudaDevice:
     """The GPU that is current in the calling thread."""

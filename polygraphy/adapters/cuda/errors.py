@@ -10,8 +10,6 @@ from typing import Any
 from polygraphy.adapters.cuda.module import cudart
 from polygraphy.domain.errors import BackendError
 
-__all__ = ["checked", "describe", "failure", "value_of"]
-
 _NO_DRIVER = "Install the NVIDIA driver, or run this on a machine that has a GPU."
 _BROKEN_CONTEXT = (
     "The GPU is unusable for the rest of this process: an earlier kernel or copy failed. "

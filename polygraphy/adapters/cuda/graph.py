@@ -9,8 +9,6 @@ from polygraphy.adapters.cuda.errors import checked, value_of
 from polygraphy.adapters.cuda.module import cudart
 from polygraphy.adapters.cuda.stream import Stream
 
-__all__ = ["Graph"]
-
 
 class Graph:
     """A CUDA graph, ready to be launched on one stream."""

@@ -13,8 +13,6 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 
-__all__ = ["cudart", "using"]
-
 # cuda-python 12.3 moved the module; 12.x keeps the old name, 13 does not.
 _NAMES = ("cuda.bindings.runtime", "cuda.cudart")
 

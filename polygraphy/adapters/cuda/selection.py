@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from polygraphy.adapters.cuda.wrapper import wrapper
 from polygraphy.domain.errors import UsageError
 
-__all__ = ["use_device"]
-
 
 @contextmanager
 def use_device(index: int | None) -> Iterator[None]:

@@ -8,8 +8,6 @@ from polygraphy.adapters.cuda.errors import checked, value_of
 from polygraphy.adapters.cuda.module import cudart
 from polygraphy.adapters.cuda.wrapper import MemcpyKind, wrapper
 
-__all__ = ["Event", "Stream"]
-
 S = TypeVar("S", bound="Stream")
 
 # `cudaStreamNonBlocking`: without an order towards the default stream.

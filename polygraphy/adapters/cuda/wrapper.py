@@ -9,8 +9,6 @@ from polygraphy.adapters.cuda.errors import checked, failure, value_of
 from polygraphy.adapters.cuda.module import cudart
 from polygraphy.domain.errors import BackendError
 
-__all__ = ["Cuda", "MemcpyKind", "MemoryType", "wrapper"]
-
 # `cudaHostRegisterDefault` and `cudaHostAllocDefault`.
 _DEFAULT = 0
 

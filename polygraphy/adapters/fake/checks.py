@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from polygraphy.domain.check_rules import TIMED_OUT, Finished
 from polygraphy.domain.errors import CheckFailedError
-
-__all__ = ["FunctionCommands", "ScriptedQuestions"]
+from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 
 
 class FunctionCommands:
@@ -50,7 +48,7 @@ class ScriptedQuestions:
         self._is_there = is_there
 
     def can_ask(self) -> bool:
-        """Tell whether somebody is there."""
+        """Return whether somebody is there."""
         return self._is_there
 
     def ask(self, question: str) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polygraphy.domain.accuracy import AccuracyResult, PairResult
-from polygraphy.domain.device_times import DeviceTimes
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.validation import OutputValidity
-
-__all__ = ["RecordingConsole"]
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.validation import OutputValidity
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 
 class RecordingConsole:

@@ -9,8 +9,6 @@ import numpy as np
 
 from polygraphy.domain.errors import BackendError
 
-__all__ = ["FakeConstantEvaluator"]
-
 Array = np.ndarray[Any, Any]
 
 

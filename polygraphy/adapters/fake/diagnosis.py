@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from polygraphy.domain.environment import Section
 
-__all__ = ["FixedDiagnosis"]
-
 
 class FixedDiagnosis:
     """Finds what it was told."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["InlineIsolation"]
-
 T = TypeVar("T")
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.adapters.common.loader import BaseLoader
-
-__all__ = ["FakeLoader"]
+from polygraphy.adapters.base.loader import BaseLoader
 
 
 class FakeLoader(BaseLoader):

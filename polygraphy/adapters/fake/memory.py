@@ -9,8 +9,6 @@ import numpy as np
 
 from polygraphy.domain.errors import BackendError
 
-__all__ = ["HostMemory"]
-
 _ALIGNMENT = 256
 _FIRST_ADDRESS = 0x7F00_0000_0000
 _UNWRITTEN = 0xA5

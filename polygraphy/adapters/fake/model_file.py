@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MemoryModelWriter"]
-
 
 class MemoryModelWriter:
     """Remembers what was written where.

@@ -8,8 +8,6 @@ import numpy as np
 
 from polygraphy.domain.errors import BackendError
 
-__all__ = ["MeanDistance"]
-
 
 class MeanDistance:
     """Takes the mean absolute difference for how different images look."""

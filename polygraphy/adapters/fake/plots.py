@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from attrs import Factory, define, frozen
 
+from polygraphy.domain.accuracy.layer_errors import LayerError
 from polygraphy.domain.errors import MissingDependencyError
-from polygraphy.domain.layer_errors import LayerError
-
-__all__ = ["DrawnPlot", "RecordingPlots"]
 
 
 @frozen

@@ -6,11 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.ports.precision import CalibrationCache
-
-__all__ = ["FakePrecisionCaster", "FakeQuantizer"]
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.ports.editing import CalibrationCache
 
 _CAST_TO = (
     DataType.FLOAT16,

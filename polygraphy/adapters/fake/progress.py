@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from attrs import Factory, define
 
-__all__ = ["FollowedJob", "RecordingProgress"]
-
 T = TypeVar("T")
 
 
@@ -43,12 +41,12 @@ class RecordingProgress:
     jobs: list[FollowedJob] = Factory(list)
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
-        """Follow a job for the length of a `with` block; see `polygraphy.ports.progress`."""
+        """Follow a job for the length of a `with` block; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, total)
         return self._followed(job, job.step)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Follow a job that somebody else does; see `polygraphy.ports.progress`."""
+        """Follow a job that somebody else does; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, None)
         return self._followed(job, job.tell)
 

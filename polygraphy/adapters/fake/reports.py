@@ -6,11 +6,9 @@ from typing import Any
 
 from attrs import Factory, define
 
-from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.inspection import DataReport
 from polygraphy.domain.environment import Environment
-from polygraphy.domain.inspection import DataReport
-
-__all__ = ["RecordingReports"]
 
 
 @define

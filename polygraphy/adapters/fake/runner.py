@@ -7,12 +7,10 @@ from typing import Any, Union
 
 import numpy as np
 
-from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.base.runner import BaseRunner
+from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.feed import own_copy
-from polygraphy.domain.metadata import TensorMetadata
-
-__all__ = ["FakeRunner"]
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 Outputs = Mapping[str, Any]
 Timeline = list[tuple[str, str]]

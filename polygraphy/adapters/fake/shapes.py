@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["FakeShapeInference"]
-
 
 class FakeShapeInference:
     """Gives what a function makes of a copy of the model, or fails.

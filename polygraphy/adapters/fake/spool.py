@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from polygraphy.domain.errors import FileError
 
-__all__ = ["MemorySpool", "MemorySpools"]
-
 
 class MemorySpool:
     """Keeps bytes in memory.

@@ -12,12 +12,10 @@ from typing import IO, Any, Generic, TypeVar, Union, cast
 
 from attrs import frozen
 
-from polygraphy.domain.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.results import RunResults
-from polygraphy.ports.store import ResultWriter
-
-__all__ = ["MemoryResultStore"]
+from polygraphy.domain.results.results import RunResults
+from polygraphy.ports.storage import ResultWriter
 
 T = TypeVar("T")
 

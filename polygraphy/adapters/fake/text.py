@@ -7,8 +7,6 @@ from pathlib import PurePath
 
 from polygraphy.domain.errors import FileError
 
-__all__ = ["MemoryTextFiles"]
-
 
 class MemoryTextFiles:
     """Keeps the text of files.

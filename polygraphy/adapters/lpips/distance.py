@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.domain.errors import BackendError, MissingDependencyError, UsageError
-from polygraphy.domain.images import as_images, common_range
+from polygraphy.domain.tensors.images import as_images, common_range
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["LpipsDistance"]
 
 lpips = mod.lazy_import("lpips>=0.1.4")
 numpy = mod.lazy_import("numpy")
@@ -29,8 +28,9 @@ _NETWORK = "alex"
 class LpipsDistance:
     """Measures how different images look by what AlexNet makes of them.
 
-    Both images are scaled alike: from the range that holds both (see `polygraphy.domain.images`) to
-    what the network was trained with. Of several images the largest distance counts.
+    Both images are scaled alike: from the range that holds both (see
+    `polygraphy.domain.tensors.images`) to what the network was trained with. Of several images the
+    largest distance counts.
     """
 
     def __init__(self, make_network: Callable[[], Any] | None = None) -> None:

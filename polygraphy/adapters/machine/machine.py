@@ -7,8 +7,6 @@ from pathlib import Path
 
 from polygraphy.domain.environment import Section
 
-__all__ = ["ThisMachine"]
-
 _DRIVER = Path("/proc/driver/nvidia")
 
 _VARIABLES = (

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import polygraphy
 
-__all__ = ["namesakes"]
-
 _NAME = "polygraphy"
 _SHOWN = 3
 """How many left files are named."""

@@ -15,8 +15,6 @@ from polygraphy import __version__
 from polygraphy.adapters.machine.namesakes import namesakes
 from polygraphy.domain.environment import Section
 
-__all__ = ["InstalledPackages"]
-
 _REQUIRED = {
     "numpy": "numpy",
     "ml_dtypes": "ml_dtypes",

@@ -6,8 +6,6 @@ import ctypes
 import os
 from pathlib import Path
 
-__all__ = ["ThisProcess"]
-
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
 """Only glibc has it."""
 _UNKNOWN = 1 << 30

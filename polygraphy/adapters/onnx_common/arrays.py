@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "Results", "cut", "narrowed", "positive", "wide"]
-
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Results: TypeAlias = "tuple[Array, ...]"
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array
 
-__all__ = ["loop", "scan", "scan_8"]
-
 
 def _round(
     body: Any, context: Mapping[str, Any], inputs: Sequence[Any], attributes: Any

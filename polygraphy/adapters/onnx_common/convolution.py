@@ -10,8 +10,6 @@ import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, cut, narrowed, of_length, wide
 
-__all__ = ["conv", "conv_transpose", "same_pads", "taps"]
-
 
 def taps(
     kernel: Sequence[int], dilations: Sequence[int], strides: Sequence[int], counts: Sequence[int]

@@ -10,21 +10,6 @@ import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, narrowed, positive, wide
 
-__all__ = [
-    "clip",
-    "cum_sum",
-    "det",
-    "div",
-    "erf",
-    "gelu",
-    "gemm",
-    "legacy",
-    "mean",
-    "prelu",
-    "reduce",
-    "total",
-]
-
 
 def legacy(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     """Return an operator of two operands as it was below opset 7: shapes are equal, or the second

@@ -14,16 +14,15 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from polygraphy.adapters.common.evaluated import NodeError
+from polygraphy.adapters.onnx_common.evaluated import NodeError
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.naming import one_line
+from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER, LogMode
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
-__all__ = ["Evaluator", "evaluator_of"]
 
 _STANDARD = ("", "ai.onnx")
 _WITH_CONTEXT = ("Loop", "Scan")

@@ -10,22 +10,6 @@ import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, Results, cut, positive, wide
 
-__all__ = [
-    "dropout",
-    "gather_elements",
-    "non_max_suppression",
-    "pad",
-    "reshape",
-    "scatter",
-    "scatter_nd",
-    "slices",
-    "split",
-    "squeeze",
-    "top_k",
-    "unique",
-    "unsqueeze",
-]
-
 
 def _integers(values: Any) -> list[int]:
     return [int(value) for value in np.ravel(values)]

@@ -9,19 +9,6 @@ import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, Results, narrowed, positive, wide
 
-__all__ = [
-    "batch_normalization",
-    "group_normalization",
-    "hardmax",
-    "instance_normalization",
-    "layer_normalization",
-    "log_softmax",
-    "lp_normalization",
-    "lrn",
-    "mean_variance_normalization",
-    "softmax",
-]
-
 
 def batch_normalization(
     x: Array,

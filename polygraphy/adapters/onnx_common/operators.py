@@ -21,8 +21,6 @@ from polygraphy.adapters.onnx_common import (
     resizing,
 )
 
-__all__ = ["DEPARTING", "IMPLIED", "OPERATORS", "implementation"]
-
 _ANY = 1 << 30
 _LEGACY: Mapping[str, Callable[..., Any]] = {
     "Add": np.add,

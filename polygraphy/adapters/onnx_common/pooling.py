@@ -13,16 +13,6 @@ from attrs import frozen
 from polygraphy.adapters.onnx_common.arrays import Array, Results, narrowed, of_length, wide
 from polygraphy.adapters.onnx_common.convolution import same_pads, taps
 
-__all__ = [
-    "average_pool",
-    "global_average_pool",
-    "global_lp_pool",
-    "global_max_pool",
-    "lp_pool",
-    "max_pool",
-    "max_roi_pool",
-]
-
 
 @frozen
 class _Windows:

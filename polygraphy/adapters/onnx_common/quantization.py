@@ -9,8 +9,6 @@ import numpy as np
 from polygraphy.adapters.onnx_common.arrays import Array, positive, wide
 from polygraphy.adapters.onnx_common.convolution import conv
 
-__all__ = ["conv_integer", "dequantize", "qlinear_conv", "qlinear_matmul", "quantize"]
-
 
 def _aligned(values: Array, x: Array, axis: int) -> Array:
     """Return one value for all elements, or one for each place along an axis."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, Results, narrowed, wide
 
-__all__ = ["gru", "lstm", "rnn"]
-
 _Function: TypeAlias = Callable[[Array], Array]
 
 # What an activation does, and the defaults of the constants that it takes.

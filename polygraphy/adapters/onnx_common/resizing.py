@@ -11,8 +11,6 @@ import numpy as np
 
 from polygraphy.adapters.onnx_common.arrays import Array, positive, wide
 
-__all__ = ["grid_sample", "resize", "resize_10", "upsample"]
-
 _NEAREST: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),

@@ -10,18 +10,17 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.foreign import host_array, place
-from polygraphy.domain.datatype import DataType, DataTypeEntry
+from polygraphy.adapters.arrays.foreign import host_array, place
 from polygraphy.domain.errors import DataTypeConversionException, InputError
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.shapes import is_shape_dynamic
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.device import Device, DeviceStream
+from polygraphy.ports.machine import Device, DeviceStream
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, RunOptions
 
-__all__ = ["BoundRuns", "gpu_of"]
 
 numpy = mod.lazy_import("numpy")
 

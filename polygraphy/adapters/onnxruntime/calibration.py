@@ -13,19 +13,18 @@ import numpy as np
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, terminable
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.describing import describe_model
+from polygraphy.domain.data.describing import describe_model
+from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.errors import DataTypeConversionException, InputError
-from polygraphy.domain.feed import fit_feed
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.facts import FactFinder
+from polygraphy.ports.running import FactFinder
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-__all__ = ["METHODS", "Ranges", "measure"]
 
 Ranges = Mapping[str, "tuple[float, float]"]
 """The smallest and the largest value of tensors, by name."""

@@ -13,12 +13,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from polygraphy.adapters.common.paths import atomic_file, translated_os_errors
+from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.domain.errors import FileError
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.precision import CalibrationCache
-
-__all__ = ["load_ranges", "save_ranges"]
+from polygraphy.ports.editing import CalibrationCache
 
 _LARGEST_INT8 = 127
 _TABLE_HEAD = b"TRT-"

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.common.omitted import with_all_results
+from polygraphy.adapters.onnx_common.omitted import with_all_results
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import load_session, session_options, terminable
 
 if TYPE_CHECKING:
     import numpy as np
-
-__all__ = ["OnnxrtConstantEvaluator"]
 
 
 class OnnxrtConstantEvaluator:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.domain.datatype import DataType, DataTypeEntry
-
-__all__ = ["OnnxrtDataTypes"]
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 _OTHER_NAMES = {"float64": "double", "float32": "float", "float4": "float4e2m1"}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from polygraphy.domain.environment import Section
 
-__all__ = ["OnnxrtDiagnosis"]
-
 
 class OnnxrtDiagnosis:
     """Implements the port `Diagnosis`. The package is imported, because it alone knows, and because

@@ -14,8 +14,6 @@ from polygraphy.domain.errors import (
     PolygraphyException,
 )
 
-__all__ = ["translated_errors"]
-
 _INVALID_GRAPH = {"InvalidGraph", "NoModel"}
 _FAILED = re.compile(r"while running (\S+) node\. Name:'([^']*)'")
 _NO_FILE = "External data path does not exist"

@@ -11,21 +11,12 @@ from attrs import evolve, frozen
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.calibration import Ranges
 from polygraphy.adapters.onnxruntime.errors import translated_errors
-from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import BackendError, ModelError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-__all__ = [
-    "QUANTIZED_OPS",
-    "SCHEMES",
-    "Scheme",
-    "is_quantized",
-    "opset_of",
-    "scheme_for",
-    "with_qdq",
-]
 
 onnx = mod.lazy_import("onnx")
 onnxruntime = mod.lazy_import("onnxruntime")
@@ -94,7 +85,7 @@ def opset_of(model: ModelProto) -> int:
 
 
 def is_quantized(node: NodeProto, kept: Collection[str]) -> bool:
-    """Tell whether a node computes with quantised inputs; `kept` are the names of those that do
+    """Return whether a node computes with quantised inputs; `kept` are the names of those that do
     not, although they might.
     """
     return node.op_type in QUANTIZED_OPS and node.name not in kept

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import evaluate
+from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnxruntime.calibration import METHODS, Ranges, measure
 from polygraphy.adapters.onnxruntime.calibration_cache import load_ranges, save_ranges
 from polygraphy.adapters.onnxruntime.qdq import (
@@ -17,7 +17,6 @@ from polygraphy.adapters.onnxruntime.qdq import (
     scheme_for,
     with_qdq,
 )
-from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import (
     FileError,
     InputError,
@@ -25,13 +24,13 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.precision import CalibrationCache
+from polygraphy.ports.editing import CalibrationCache
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-__all__ = ["OnnxrtQuantizer"]
 
 onnx = mod.lazy_import("onnx")
 

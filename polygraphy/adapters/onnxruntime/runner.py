@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.common.foreign import brought_to_host, is_on_device
-from polygraphy.adapters.common.loader import Deferred, evaluate
-from polygraphy.adapters.common.runner import BaseRunner
-from polygraphy.adapters.common.torch_tensors import as_torch, has_torch
+from polygraphy.adapters.arrays.foreign import brought_to_host, is_on_device
+from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
+from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.onnxruntime.binding import BoundRuns, gpu_of
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.adapters.onnxruntime.errors import translated_errors
@@ -24,15 +24,14 @@ from polygraphy.adapters.onnxruntime.session import (
     terminable,
 )
 from polygraphy.adapters.onnxruntime.values import needs_values, run_values
+from polygraphy.domain.data.model_io import check_has_outputs, check_is_tensor
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.facts import Facts
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.model_io import check_has_outputs, check_is_tensor
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, RunOptions
 
-__all__ = ["OnnxrtRunner"]
 
 T = TypeVar("T")
 

@@ -11,33 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 from weakref import WeakKeyDictionary
 
 from polygraphy import mod
-from polygraphy.adapters.common.interruptible import interruptible
-from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.common.paths import readable_file
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.os.interruptible import interruptible
+from polygraphy.adapters.os.paths import readable_file
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
-from polygraphy.domain.facts import DeferredFacts, Facts, ModelFacts
+from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.facts import FactFinder
-from polygraphy.ports.model_file import ModelWriter
+from polygraphy.ports.models import ModelWriter
+from polygraphy.ports.running import FactFinder
 
 if TYPE_CHECKING:
     from onnx import ModelProto
     from onnxruntime import InferenceSession, RunOptions, SessionOptions
 
-__all__ = [
-    "Provider",
-    "SessionFromOnnx",
-    "facts_of",
-    "load_session",
-    "matched_providers",
-    "node_inputs",
-    "scalars_of",
-    "session_from_onnx",
-    "session_options",
-    "terminable",
-]
 
 onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 

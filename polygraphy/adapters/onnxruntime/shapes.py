@@ -9,8 +9,6 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 
-__all__ = ["OnnxrtShapeInference"]
-
 onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 sympy = mod.lazy_import("sympy")
 

@@ -20,10 +20,8 @@ from polygraphy.adapters.onnxruntime.session import (
     session_options,
     terminable,
 )
-from polygraphy.domain.datatype import DataType, DataTypeEntry
 from polygraphy.domain.errors import BackendError, InconclusiveError, MissingDependencyError
-
-__all__ = ["OnnxrtTrial"]
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 

@@ -13,12 +13,11 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
-from polygraphy.domain.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, OrtValue, RunOptions
 
-__all__ = ["needs_values", "run_values"]
 
 onnxruntime = mod.lazy_import("onnxruntime")
 

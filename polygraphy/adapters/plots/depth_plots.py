@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polygraphy.adapters.plots.figures import new_figure
-from polygraphy.domain.layer_errors import LayerError
+from polygraphy.domain.accuracy.layer_errors import LayerError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["depth_plot"]
 
 _MOST_NAMES = 40
 _LEAST, _LARGEST = 1e-150, 1e150

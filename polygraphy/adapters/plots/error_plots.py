@@ -11,7 +11,6 @@ from polygraphy.adapters.plots.figures import file_name, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["error_plots", "known_error_plots"]
 
 Array = np.ndarray[Any, Any]
 

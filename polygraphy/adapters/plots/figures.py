@@ -10,21 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.paths import atomic_file
+from polygraphy.adapters.os.paths import atomic_file
 from polygraphy.domain.errors import FileError, MissingDependencyError
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "check_format",
-    "file_name",
-    "hand_over",
-    "new_figure",
-    "require_matplotlib",
-    "save_figure",
-]
 
 matplotlib = mod.lazy_import("matplotlib")
 

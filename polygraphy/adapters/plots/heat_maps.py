@@ -14,7 +14,6 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["array_heat_maps", "heat_maps"]
 
 Array = np.ndarray[Any, Any]
 

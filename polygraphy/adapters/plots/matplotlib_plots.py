@@ -18,9 +18,7 @@ from polygraphy.adapters.plots.figures import (
     save_figure,
 )
 from polygraphy.adapters.plots.heat_maps import heat_maps
-from polygraphy.domain.layer_errors import LayerError
-
-__all__ = ["MatplotlibPlots"]
+from polygraphy.domain.accuracy.layer_errors import LayerError
 
 Array = np.ndarray[Any, Any]
 

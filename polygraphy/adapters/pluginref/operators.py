@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.places import place_of
+from polygraphy.adapters.os.places import place_of
 from polygraphy.adapters.pluginref.references import Reference
+from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.feed import own_copy
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
-__all__ = ["evaluator_of"]
 
 op_run = mod.lazy_import("onnx.reference.op_run")
 numpy = mod.lazy_import("numpy")

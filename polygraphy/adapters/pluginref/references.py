@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["OP_REGISTRY", "register"]
 
 numpy = mod.lazy_import("numpy")
 

@@ -7,19 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.evaluated import EvaluatedRunner, translated_errors
-from polygraphy.adapters.common.loader import Deferred, evaluate
+from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
 from polygraphy.adapters.pluginref.operators import evaluator_of
 from polygraphy.adapters.pluginref.references import OP_REGISTRY, Reference
+from polygraphy.domain.data.model_io import check_has_outputs
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.model_io import check_has_outputs
 from polygraphy.mod.scripts import run_script
 
 if TYPE_CHECKING:
     import onnx_graphsurgeon
     from onnx import ModelProto
 
-__all__ = ["PluginRefRunner"]
 
 graphsurgeon = mod.lazy_import("onnx_graphsurgeon")
 onnx = mod.lazy_import("onnx")

@@ -12,10 +12,8 @@ from contextlib import suppress
 from typing import IO
 
 from polygraphy.adapters.processes.warm import WarmInterpreter, can_fork
-from polygraphy.domain.check_rules import TIMED_OUT, Finished
 from polygraphy.domain.errors import UsageError
-
-__all__ = ["ProcessCommands"]
+from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 
 _OURS = "polygraphy"
 
@@ -32,7 +30,7 @@ class ProcessCommands:
             self._warm.start(command)
 
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
-        """Run a command to its end; see `polygraphy.ports.checks.Commands`."""
+        """Run a command to its end; see `polygraphy.ports.running.Commands`."""
         words = list(command)
         if words[0] == _OURS:
             if can_fork():

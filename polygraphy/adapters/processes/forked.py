@@ -21,8 +21,6 @@ from typing import IO, Any, NoReturn, TypeVar, cast
 
 from polygraphy.domain.errors import BackendError, UsageError
 
-__all__ = ["ForkedIsolation"]
-
 T = TypeVar("T")
 
 _FIRST_PAUSE = 0.001
@@ -38,7 +36,7 @@ class ForkedIsolation:
     """
 
     def call(self, function: Callable[[], T], *, what: str, timeout: float | None = None) -> T:
-        """Call a function in a new process; see `polygraphy.ports.isolation.Isolation`."""
+        """Call a function in a new process; see `polygraphy.ports.running.Isolation`."""
         if not hasattr(os, "fork"):
             raise UsageError(
                 "Processes of their own for runners need an operating system that can fork."

@@ -18,17 +18,15 @@ from pathlib import Path
 from typing import Any
 from weakref import finalize
 
-from polygraphy.domain.check_rules import TIMED_OUT, Finished
 from polygraphy.domain.errors import BackendError
-
-__all__ = ["WarmInterpreter", "can_fork"]
+from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 
 _PATIENCE = 2.0
 _SERVER = "polygraphy.adapters.processes.warm_server"
 
 
 def can_fork() -> bool:
-    """Tell whether the operating system can fork."""
+    """Return whether the operating system can fork."""
     return hasattr(os, "fork") and sys.platform != "darwin"  # Frameworks of macOS do not survive.
 
 

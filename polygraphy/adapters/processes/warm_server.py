@@ -17,8 +17,6 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
-__all__ = ["main"]
-
 _IMPORTED_EARLY = (
     "attr",
     "attrs",

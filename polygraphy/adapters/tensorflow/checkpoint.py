@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader
+from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.freezing import frozen_session
 from polygraphy.adapters.tensorflow.graphs import final_tensors, op_name
@@ -18,7 +18,6 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["GraphFromCkpt", "graph_from_ckpt"]
 
 graph_from_ckpt: Callable[..., GraphAndOutputs]
 

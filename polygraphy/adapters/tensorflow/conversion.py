@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.graphs import input_tensors, pruned
 from polygraphy.adapters.tensorflow.module import tensorflow_module
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["OnnxFromTfGraph", "onnx_from_tf_graph"]
 
 onnx_from_tf_graph: Callable[..., ModelProto]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.tensorflow.module import tensorflow_module
-from polygraphy.domain.datatype import DataType, DataTypeEntry
-
-__all__ = ["TensorFlowDataTypes"]
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 # What TensorFlow calls the types whose name there is not ours.
 _NAMES = {

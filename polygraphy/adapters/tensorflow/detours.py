@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["without_detours", "without_waiting"]
-
 _HANDING_ON = {"CheckNumerics", "Identity", "PreventGradient", "StopGradient"}
 
 

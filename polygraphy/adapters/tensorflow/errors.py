@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from polygraphy.domain.errors import BackendError, InputError, ModelError, PolygraphyException
 
-__all__ = ["translated_errors"]
-
 _THEIR_PACKAGES = ("tensorflow", "keras", "tf2onnx", "google", "h5py")
 _HINTS = (
     ("Op type not registered", "Unsupported operator: load its library first."),

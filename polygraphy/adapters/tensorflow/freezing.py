@@ -11,8 +11,6 @@ from polygraphy.adapters.tensorflow.module import tensorflow_module
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["frozen_function", "frozen_session"]
-
 
 def frozen_function(function: Any, names: Mapping[str, str] | None = None) -> GraphAndOutputs:
     """Return the graph of a concrete function, its variables turned into constants.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader
-from polygraphy.adapters.common.paths import readable_file, translated_os_errors
+from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.os.paths import readable_file, translated_os_errors
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.graphs import final_tensors, graph_from_definition
 from polygraphy.adapters.tensorflow.module import tensorflow_module
@@ -18,7 +18,6 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["GraphFromFrozen", "graph_from_frozen"]
 
 graph_from_frozen: Callable[..., GraphAndOutputs]
 

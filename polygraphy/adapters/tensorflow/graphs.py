@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.module import tensorflow_module
-from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import DataTypeConversionException, ModelError
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 if TYPE_CHECKING:
     import tensorflow
 
-__all__ = [
-    "computed_tensors",
-    "describe",
-    "final_tensors",
-    "graph_from_definition",
-    "input_tensors",
-    "op_name",
-    "pruned",
-]
 
 # Tensors that come of no computation on the inputs.
 _NOT_COMPUTED = {

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader
-from polygraphy.adapters.common.paths import readable_file
+from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.freezing import frozen_function
 from polygraphy.adapters.tensorflow.module import tensorflow_module
@@ -22,7 +22,6 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["GraphFromKeras", "graph_from_keras"]
 
 graph_from_keras: Callable[..., GraphAndOutputs]
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     GraphAndOutputs: TypeAlias = tuple[tensorflow.Graph, list[str]]
 
-__all__ = ["tensorflow_module"]
 
 _tensorflow = mod.lazy_import("tensorflow>=2.16")
 

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy import constants, mod
-from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.tensorflow.graphs import computed_tensors
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.naming import matching
+from polygraphy.domain.tensors.naming import matching
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["ModifyGraphOutputs", "modify_graph_outputs"]
 
 modify_graph_outputs: Callable[..., GraphAndOutputs]
 

@@ -21,7 +21,6 @@ from polygraphy.domain.model.tensorflow import TensorFlowGraph
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["TensorFlowModelReader"]
 
 _LOADERS: dict[str, Callable[[ModelSource], GraphAndOutputs]] = {
     "frozen": lambda source: graph_from_frozen(source.path),

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import Deferred, evaluate
-from polygraphy.adapters.common.paths import atomic_file
-from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.base.runner import BaseRunner
+from polygraphy.adapters.os.paths import atomic_file
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.graphs import describe, input_tensors
 from polygraphy.adapters.tensorflow.module import tensorflow_module
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.session import SessionAndOutputs
 
-__all__ = ["TfRunner"]
 
 numpy = mod.lazy_import("numpy")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader
+from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.freezing import frozen_function
 from polygraphy.adapters.tensorflow.module import tensorflow_module
@@ -17,7 +17,6 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["GraphFromSavedModel", "graph_from_saved_model"]
 
 graph_from_saved_model: Callable[..., GraphAndOutputs]
 

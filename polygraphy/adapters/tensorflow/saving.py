@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.common.paths import atomic_file, ensure_parent, translated_os_errors
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.graphs import pruned
 from polygraphy.adapters.tensorflow.module import tensorflow_module
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["SaveGraph", "save_graph"]
 
 save_graph: Callable[..., GraphAndOutputs]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.module import tensorflow_module
 from polygraphy.logger import G_LOGGER
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     SessionAndOutputs: TypeAlias = tuple[tensorflow.compat.v1.Session, list[str]]
 
-__all__ = ["CreateConfig", "SessionFromGraph", "create_config", "session_from_graph"]
 
 create_config: Callable[..., Any]
 session_from_graph: Callable[..., SessionAndOutputs]

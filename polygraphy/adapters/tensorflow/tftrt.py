@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.graphs import graph_from_definition, op_name
 from polygraphy.adapters.tensorflow.module import tensorflow_module
@@ -16,7 +16,6 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs
 
-__all__ = ["UseTfTrt", "use_tf_trt"]
 
 use_tf_trt: Callable[..., GraphAndOutputs]
 

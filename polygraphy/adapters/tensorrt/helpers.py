@@ -7,50 +7,26 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from polygraphy.adapters.tensorrt.describe_network import (
+from polygraphy.adapters.tensorrt.describe.describe_network import (
     layer_attribute_names,
     layer_classes,
     metadata_of,
     tensor_dtype,
 )
-from polygraphy.adapters.tensorrt.layout import Layout, contiguous_strides
-from polygraphy.adapters.tensorrt.module import tensorrt_module
-from polygraphy.adapters.tensorrt.network import tensors_of
-from polygraphy.adapters.tensorrt.network_outputs import comparable_tensors, tensors_of_types
-from polygraphy.adapters.tensorrt.parser_errors import described
-from polygraphy.adapters.tensorrt.tensors import IoTensor, format_of, read_tensors
+from polygraphy.adapters.tensorrt.library.module import tensorrt_module
+from polygraphy.adapters.tensorrt.network.network import tensors_of
+from polygraphy.adapters.tensorrt.network.network_outputs import (
+    comparable_tensors,
+    tensors_of_types,
+)
+from polygraphy.adapters.tensorrt.network.parser_errors import described
+from polygraphy.adapters.tensorrt.runtime.layout import Layout, contiguous_strides
+from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor, format_of, read_tensors
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.formatted import FormattedArray
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.naming import matching
+from polygraphy.domain.tensors.formatted import FormattedArray
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import matching
 from polygraphy.logger import G_LOGGER
-
-__all__ = [
-    "check_onnx_parser_errors",
-    "check_profile",
-    "convert_linear_to_vectorized_format",
-    "convert_vectorized_to_linear_format",
-    "get_all_io_tensors",
-    "get_all_tensors",
-    "get_chw_shape_from_hwc",
-    "get_hwc_shape_from_chw",
-    "get_input_metadata_from_network",
-    "get_layer_attribute_names",
-    "get_layer_class_mapping",
-    "get_layer_input_names_meta",
-    "get_layer_output_names_meta",
-    "get_metadata_from_engine",
-    "get_network_input_names_meta",
-    "get_network_output_names_meta",
-    "get_tensor_format",
-    "inherit_and_extend_docstring",
-    "mark_by_layer_type",
-    "mark_layerwise",
-    "mark_outputs",
-    "str_from_tensor",
-    "try_setup_polygraphy_calibrator",
-    "unmark_outputs",
-]
 
 Array = np.ndarray[Any, Any]
 NamesMeta = tuple[list[str], TensorMetadata]

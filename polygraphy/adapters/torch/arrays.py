@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import DataTypeConversionException, InputError
+from polygraphy.domain.tensors.datatype import DataType
 
 if TYPE_CHECKING:
     import numpy as np
     import torch as pytorch
 
-__all__ = ["array_from", "tensor_from"]
 
 numpy = mod.lazy_import("numpy")
 torch = mod.lazy_import("torch>=2.2")

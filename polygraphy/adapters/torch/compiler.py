@@ -7,8 +7,6 @@ import sys
 from polygraphy import mod
 from polygraphy.domain.errors import BackendError
 
-__all__ = ["check_compiler"]
-
 triton = mod.lazy_import("triton", log=False)
 
 

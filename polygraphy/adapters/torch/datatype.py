@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.domain.datatype import DataType, DataTypeEntry
-
-__all__ = ["TorchDataTypes"]
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 torch = mod.lazy_import("torch>=2.2")
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from polygraphy.adapters.common.places import place_of
+from polygraphy.adapters.os.places import place_of
 from polygraphy.domain.errors import BackendError, InputError, ModelError, PolygraphyException
-
-__all__ = ["translated_errors"]
 
 
 @contextmanager

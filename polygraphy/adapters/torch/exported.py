@@ -8,10 +8,8 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.torch.compiler import check_compiler
 from polygraphy.adapters.torch.errors import translated_errors
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.metadata import TensorMetadata
-
-__all__ = ["Exported"]
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 torch = mod.lazy_import("torch>=2.2")
 

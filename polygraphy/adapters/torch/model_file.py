@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.adapters.common.loader import BaseLoader
-from polygraphy.adapters.common.paths import readable_file
+from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.torch.compiler import check_compiler
 from polygraphy.adapters.torch.errors import translated_errors
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
-
-__all__ = ["TorchFromPath", "torch_from_path"]
 
 torch_from_path: Callable[..., Any]
 

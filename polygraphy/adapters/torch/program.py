@@ -9,9 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.torch.exported import Exported
 from polygraphy.adapters.torch.module import Module
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.metadata import TensorMetadata
-
-__all__ = ["Program", "is_model", "program_of"]
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 torch = mod.lazy_import("torch>=2.2")
 
@@ -48,7 +46,7 @@ class Program(Protocol):
 
 
 def is_model(value: Any) -> bool:
-    """Tell whether something is a model; it may be callable, as what loads one is."""
+    """Return whether something is a model; it may be callable, as what loads one is."""
     return isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
 
 

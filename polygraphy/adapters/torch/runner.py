@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polygraphy import constants, mod
-from polygraphy.adapters.common.loader import Deferred, evaluate
-from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.errors import translated_errors
 from polygraphy.adapters.torch.program import Program, is_model, program_of
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.facts import Facts, ModelFacts
-from polygraphy.domain.metadata import TensorMetadata
-
-__all__ = ["PytRunner"]
+from polygraphy.domain.tensors.facts import Facts, ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 torch = mod.lazy_import("torch>=2.2")
 

@@ -11,7 +11,6 @@ from polygraphy.domain.errors import MissingDependencyError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["TorchTensors"]
 
 torch = mod.lazy_import("torch>=2.2")
 

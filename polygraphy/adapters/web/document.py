@@ -17,8 +17,6 @@ from polygraphy.domain.model import Attribute, Graph, Model, Node, Tensor, Weigh
 from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
 
-__all__ = ["document"]
-
 _MOST_ELEMENTS = 200  # Of a list in an attribute; what is left out is counted.
 _MOST_LETTERS = 2000
 

@@ -22,8 +22,6 @@ from polygraphy.domain.model import Model
 from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
 
-__all__ = ["HtmlModelPages", "embedded"]
-
 _VIEWER = Path(__file__).parent / "viewer"
 _SCRIPTS = ("placement.js", "painting.js", "panel.js", "viewer.js")
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}

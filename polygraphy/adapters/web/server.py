@@ -15,8 +15,6 @@ from typing import Any
 
 from polygraphy.domain.errors import UsageError
 
-__all__ = ["page_server", "serve"]
-
 _ADDRESS = "127.0.0.1"
 _SITES = ("none", "same-origin")  # A browser says so of what the user opens, or the page itself.
 

@@ -1,7 +1,7 @@
 """The bases of loaders and runners of your own."""
 
-from polygraphy.adapters.common.loader import BaseLoader
-from polygraphy.adapters.common.runner import BaseRunner
+from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.mod.deferred import deferred_names
 
 __all__ = ["BaseLoader", "BaseRunner"]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from polygraphy.domain.feed import check_feed
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.data.feed import check_feed
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 __all__ = ["check_inputs"]
 

@@ -1,6 +1,6 @@
 """Loaders that no backend owns."""
 
-from polygraphy.adapters.common.bytes import (
+from polygraphy.adapters.base.bytes import (
     BytesFromPath,
     InvokeFromScript,
     SaveBytes,

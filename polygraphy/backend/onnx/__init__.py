@@ -1,10 +1,20 @@
 """ONNX models, and the reference evaluator that the `onnx` package carries."""
 
-from polygraphy.adapters.onnx.bounding import SetUpperBound, set_upper_bound
-from polygraphy.adapters.onnx.extraction import ExtractSubgraph, extract_subgraph
-from polygraphy.adapters.onnx.folding import FoldConstants, fold_constants
-from polygraphy.adapters.onnx.graphsurgeon import GsFromOnnx, gs_from_onnx
-from polygraphy.adapters.onnx.model import (
+from polygraphy.adapters.onnx.cast.precision import (
+    ConvertToBf16,
+    ConvertToFp16,
+    convert_to_bf16,
+    convert_to_fp16,
+)
+from polygraphy.adapters.onnx.edit.bounding import SetUpperBound, set_upper_bound
+from polygraphy.adapters.onnx.edit.extraction import ExtractSubgraph, extract_subgraph
+from polygraphy.adapters.onnx.edit.opset import ConvertOpset, convert_opset
+from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs, modify_outputs
+from polygraphy.adapters.onnx.fold.folding import FoldConstants, fold_constants
+from polygraphy.adapters.onnx.graph.graphsurgeon import GsFromOnnx, gs_from_onnx
+from polygraphy.adapters.onnx.graph.shapes import InferShapes, infer_shapes
+from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
+from polygraphy.adapters.onnx.storage.model import (
     BytesFromOnnx,
     OnnxFromBytes,
     OnnxFromPath,
@@ -12,17 +22,7 @@ from polygraphy.adapters.onnx.model import (
     onnx_from_bytes,
     onnx_from_path,
 )
-from polygraphy.adapters.onnx.opset import ConvertOpset, convert_opset
-from polygraphy.adapters.onnx.outputs import ModifyOutputs, modify_outputs
-from polygraphy.adapters.onnx.precision import (
-    ConvertToBf16,
-    ConvertToFp16,
-    convert_to_bf16,
-    convert_to_fp16,
-)
-from polygraphy.adapters.onnx.reference import OnnxReferenceRunner
-from polygraphy.adapters.onnx.saving import SaveOnnx, save_onnx
-from polygraphy.adapters.onnx.shapes import InferShapes, infer_shapes
+from polygraphy.adapters.onnx.storage.saving import SaveOnnx, save_onnx
 from polygraphy.adapters.tensorflow.conversion import OnnxFromTfGraph, onnx_from_tf_graph
 from polygraphy.mod.deferred import deferred_names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polygraphy.adapters.onnx.helpers import (
+from polygraphy.adapters.onnx.edit.helpers import (
     all_tensor_names,
     get_dtype,
     get_input_metadata,
@@ -77,8 +77,8 @@ def str_from_onnx(
     """
     from polygraphy import mod
     from polygraphy.adapters.console.onnx_text import onnx_lines
-    from polygraphy.adapters.onnx.arrays import WeightArrays
-    from polygraphy.adapters.onnx.reading import described
+    from polygraphy.adapters.onnx.describe.reading import described
+    from polygraphy.adapters.onnx.storage.arrays import WeightArrays
     from polygraphy.domain.errors import UnknownNameError
     from polygraphy.domain.model import Detail
 

@@ -6,7 +6,7 @@ from typing import Any
 from polygraphy.adapters.tensorflow.frozen import graph_from_frozen
 from polygraphy.adapters.tensorflow.graphs import computed_tensors, final_tensors, input_tensors
 from polygraphy.adapters.tensorflow.graphs import describe as get_tensor_metadata
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 __all__ = [
     "find_nodes_by_ops",

@@ -1,19 +1,66 @@
 """TensorRT. Nothing of TensorRT is imported before it is used."""
 
-from polygraphy.adapters.tensorrt.build import (
+from polygraphy.adapters.tensorrt.build.build import (
     EngineBytesFromNetwork,
     EngineFromNetwork,
     engine_bytes_from_network,
     engine_from_network,
 )
-from polygraphy.adapters.tensorrt.calibrator import Calibrator
-from polygraphy.adapters.tensorrt.config import (
+from polygraphy.adapters.tensorrt.build.config import (
     CreateConfig,
     PostprocessConfig,
     create_config,
     postprocess_config,
 )
-from polygraphy.adapters.tensorrt.engine import (
+from polygraphy.adapters.tensorrt.build.profile import Profile, ShapeTuple
+from polygraphy.adapters.tensorrt.build.tactics import (
+    Algorithm,
+    TacticRecorder,
+    TacticReplayData,
+    TacticReplayer,
+    TensorInfo,
+)
+from polygraphy.adapters.tensorrt.describe.onnx_like import (
+    OnnxLikeFromNetwork,
+    onnx_like_from_network,
+)
+from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
+from polygraphy.adapters.tensorrt.library.module import (
+    lazy_import_trt,
+    tensorrt_module_and_version_string,
+)
+from polygraphy.adapters.tensorrt.network.layer_precisions import (
+    SetLayerPrecisions,
+    set_layer_precisions,
+)
+from polygraphy.adapters.tensorrt.network.network import CreateNetwork, create_network
+from polygraphy.adapters.tensorrt.network.network_edits import (
+    MarkDebug,
+    PostprocessNetwork,
+    SetDecomposableAttentions,
+    SetTensorDatatypes,
+    SetTensorFormats,
+    mark_debug,
+    postprocess_network,
+    set_decomposable_attentions,
+    set_tensor_datatypes,
+    set_tensor_formats,
+)
+from polygraphy.adapters.tensorrt.network.network_outputs import (
+    ModifyNetworkOutputs,
+    modify_network_outputs,
+)
+from polygraphy.adapters.tensorrt.network.onnx_network import (
+    NetworkFromOnnxBytes,
+    NetworkFromOnnxModel,
+    NetworkFromOnnxPath,
+    network_from_onnx_bytes,
+    network_from_onnx_model,
+    network_from_onnx_path,
+)
+from polygraphy.adapters.tensorrt.network.plugins import LoadPlugins, load_plugins
+from polygraphy.adapters.tensorrt.network.raisable import raisable_layers
+from polygraphy.adapters.tensorrt.plan.engine import (
     BufferFromEngine,
     BytesFromEngine,
     EngineFromBytes,
@@ -27,50 +74,9 @@ from polygraphy.adapters.tensorrt.engine import (
     load_runtime,
     save_engine,
 )
-from polygraphy.adapters.tensorrt.layer_precisions import SetLayerPrecisions, set_layer_precisions
-from polygraphy.adapters.tensorrt.logger import get_trt_logger
-from polygraphy.adapters.tensorrt.module import (
-    lazy_import_trt,
-    tensorrt_module_and_version_string,
-)
-from polygraphy.adapters.tensorrt.network import CreateNetwork, create_network
-from polygraphy.adapters.tensorrt.network_edits import (
-    MarkDebug,
-    PostprocessNetwork,
-    SetDecomposableAttentions,
-    SetTensorDatatypes,
-    SetTensorFormats,
-    mark_debug,
-    postprocess_network,
-    set_decomposable_attentions,
-    set_tensor_datatypes,
-    set_tensor_formats,
-)
-from polygraphy.adapters.tensorrt.network_outputs import (
-    ModifyNetworkOutputs,
-    modify_network_outputs,
-)
-from polygraphy.adapters.tensorrt.onnx_like import OnnxLikeFromNetwork, onnx_like_from_network
-from polygraphy.adapters.tensorrt.onnx_network import (
-    NetworkFromOnnxBytes,
-    NetworkFromOnnxModel,
-    NetworkFromOnnxPath,
-    network_from_onnx_bytes,
-    network_from_onnx_model,
-    network_from_onnx_path,
-)
-from polygraphy.adapters.tensorrt.plugins import LoadPlugins, load_plugins
-from polygraphy.adapters.tensorrt.profile import Profile, ShapeTuple
-from polygraphy.adapters.tensorrt.raisable import raisable_layers
-from polygraphy.adapters.tensorrt.runner import TrtRunner
-from polygraphy.adapters.tensorrt.stream_reader import FileReader
-from polygraphy.adapters.tensorrt.tactics import (
-    Algorithm,
-    TacticRecorder,
-    TacticReplayData,
-    TacticReplayer,
-    TensorInfo,
-)
+from polygraphy.adapters.tensorrt.plan.stream_reader import FileReader
+from polygraphy.adapters.tensorrt.precision.calibrator import Calibrator
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.mod.deferred import deferred_names
 
 __all__ = [

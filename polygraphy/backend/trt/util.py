@@ -35,10 +35,10 @@ from polygraphy.adapters.tensorrt.helpers import (
     try_setup_polygraphy_calibrator,
     unmark_outputs,
 )
-from polygraphy.adapters.tensorrt.logger import get_trt_logger, made_trt_logger
-from polygraphy.adapters.tensorrt.module import trt
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, made_trt_logger
+from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 __all__ = [
     "check_onnx_parser_errors",
@@ -98,7 +98,7 @@ def str_from_network(
         show_weights: whether the attributes that are weights are (default: no).
     """
     from polygraphy.adapters.console.engine_text import network_lines
-    from polygraphy.adapters.tensorrt.describe_network import describe_network
+    from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
 
     described = describe_network(
         network, layers=bool(show_layers), attrs=bool(show_attrs), weights=bool(show_weights)
@@ -123,8 +123,8 @@ def str_from_engine(
         combine_tensor_info: path of saved outputs whose statistics are shown with the layers.
     """
     from polygraphy.adapters.console.engine_text import engine_lines
-    from polygraphy.adapters.tensorrt.describe_engine import describe_engine
-    from polygraphy.adapters.tensorrt.reader import notes_of
+    from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
+    from polygraphy.adapters.tensorrt.plan.reader import notes_of
 
     described = describe_engine(
         engine,
@@ -139,7 +139,7 @@ def str_from_engine(
 def str_from_layer(layer: Any, index: int) -> str:
     """Return what a layer takes and computes as text; `index` is its place in the network."""
     from polygraphy.adapters.console.engine_text import layer_lines
-    from polygraphy.adapters.tensorrt.describe_network import describe_layer
+    from polygraphy.adapters.tensorrt.describe.describe_network import describe_layer
 
     return "\n".join([*layer_lines(index, describe_layer(layer)), ""])
 
@@ -151,7 +151,7 @@ def str_from_config(config: Any, network: Any) -> str:
         config: the `tensorrt.IBuilderConfig`.
         network: not needed.
     """
-    from polygraphy.adapters.tensorrt.config_text import config_lines
+    from polygraphy.adapters.tensorrt.build.config_text import config_lines
 
     return "\n".join(config_lines(config))
 

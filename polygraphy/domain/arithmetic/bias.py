@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from polygraphy.domain.arithmetic import blocks
-from polygraphy.domain.arithmetic.pair import Pair
-from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.widen import Array, Flat, Kind
-
-__all__ = ["mean_signed_error"]
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.pair import Pair
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Kind
 
 
 def mean_signed_error(value: Array, reference: Array, *, threads: int = 1) -> float:

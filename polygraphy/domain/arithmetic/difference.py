@@ -18,14 +18,16 @@ from polygraphy.domain.arithmetic.mismatches import (
     MismatchRow,
 )
 from polygraphy.domain.arithmetic.ordering import Ordered, order
-from polygraphy.domain.arithmetic.pair import (
+from polygraphy.domain.arithmetic.passes.pair import (
     Channel,
     DifferenceReader,
     DifferenceStream,
     Pair,
 )
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.survey import Extent, survey, watch_mismatches
+from polygraphy.domain.arithmetic.passes.widen import Array, Index, unravel
 from polygraphy.domain.arithmetic.rows import LONGEST
-from polygraphy.domain.arithmetic.scratch import Scratch
 from polygraphy.domain.arithmetic.summary import (
     QUANTILES,
     Summary,
@@ -35,11 +37,7 @@ from polygraphy.domain.arithmetic.summary import (
     summarize_rows,
     summarize_stream,
 )
-from polygraphy.domain.arithmetic.survey import Extent, survey, watch_mismatches
-from polygraphy.domain.arithmetic.widen import Array, Index, unravel
-from polygraphy.domain.pickling import pickled_as
-
-__all__ = ["Difference", "Element", "Mismatches"]
+from polygraphy.domain.tensors.pickling import pickled_as
 
 
 @pickled_as("polygraphy.comparator.compare")

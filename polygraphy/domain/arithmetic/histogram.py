@@ -9,12 +9,10 @@ from collections.abc import Callable
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.arithmetic import blocks
-from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.streams import ArrayStream, Reader, Stream
-from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Kind, Reals, convert
-
-__all__ = ["Histogram", "histogram", "joint_range", "stream_histogram"]
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.streams import ArrayStream, Reader, Stream
+from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Floats, Kind, Reals, convert
 
 SORTED_FROM = 24
 """With so many bins it is faster to sort a block than to count it once for each edge."""

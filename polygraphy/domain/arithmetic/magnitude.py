@@ -7,11 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from polygraphy.domain.arithmetic import blocks
-from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.widen import Array, Flat, Kind
-
-__all__ = ["root_mean_square"]
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Kind
 
 
 def root_mean_square(values: Array, *, threads: int = 1) -> float:

@@ -8,11 +8,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.arithmetic.kernels import Kernel
-from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.widen import Floats, Mask
-
-__all__ = ["Formula", "Limit", "MismatchFinder", "MismatchRow"]
+from polygraphy.domain.arithmetic.passes.kernels import Kernel
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.widen import Floats, Mask
 
 Formula: TypeAlias = Literal["either", "sum"]
 

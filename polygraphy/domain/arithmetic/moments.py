@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polygraphy.domain.arithmetic.sums import average, block_mean, exact_sum, inner
-from polygraphy.domain.arithmetic.widen import Array, Floats, Reals, convert
-
-__all__ = ["Row", "combine", "describe", "describe_wide"]
+from polygraphy.domain.arithmetic.passes.sums import average, block_mean, exact_sum, inner
+from polygraphy.domain.arithmetic.passes.widen import Array, Floats, Reals, convert
 
 
 class Row(NamedTuple):

@@ -8,12 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.arithmetic import blocks
-from polygraphy.domain.arithmetic.pair import Pair
-from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.widen import Array, Floats, Index, Kind, Mask, unravel
-
-__all__ = ["NonFinite", "compare_non_finite"]
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.pair import Pair
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.widen import Array, Floats, Index, Kind, Mask, unravel
 
 
 @frozen

@@ -8,23 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.arithmetic import blocks
-from polygraphy.domain.arithmetic.interpolation import median_of, quantile_of
-from polygraphy.domain.arithmetic.scratch import Scratch, borrowed
-from polygraphy.domain.arithmetic.selection import Search, Tally, positions
-from polygraphy.domain.arithmetic.streams import Reader, Stream
-from polygraphy.domain.arithmetic.widen import Floats, Reals
-
-__all__ = [
-    "MEDIAN",
-    "Ordered",
-    "collect",
-    "finish",
-    "fits",
-    "order",
-    "sort_channel",
-    "start_searches",
-]
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.interpolation import median_of, quantile_of
+from polygraphy.domain.arithmetic.passes.scratch import Scratch, borrowed
+from polygraphy.domain.arithmetic.passes.selection import Search, Tally, positions
+from polygraphy.domain.arithmetic.passes.streams import Reader, Stream
+from polygraphy.domain.arithmetic.passes.widen import Floats, Reals
 
 MEDIAN = 0.5
 """The probability that a search needs for a median."""

@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from polygraphy.domain.arithmetic import blocks
-from polygraphy.domain.arithmetic.widen import Array, Flat, Index, Kind, unravel
-
-__all__ = ["Ranking", "compare_top_k"]
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Index, Kind, unravel
 
 
 @frozen

@@ -14,10 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from polygraphy.domain.arithmetic.interpolation import between, middle, split
-from polygraphy.domain.arithmetic.widen import Floats
-
-__all__ = ["LONGEST", "RowStatistics", "describe_rows"]
+from polygraphy.domain.arithmetic.passes.interpolation import between, middle, split
+from polygraphy.domain.arithmetic.passes.widen import Floats
 
 LONGEST = 1 << 12
 """Most elements of a row: with more of them, arithmetic takes longer than calls."""

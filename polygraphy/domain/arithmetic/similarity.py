@@ -13,23 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.arithmetic import blocks
-from polygraphy.domain.arithmetic.kernels import Kernel, kernel_for
-from polygraphy.domain.arithmetic.pair import Pair
-from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.sums import inner
-from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Kind
-
-__all__ = [
-    "DotMetrics",
-    "cosine_similarity",
-    "dot_metrics",
-    "l2_norm",
-    "normalized_l2",
-    "psnr",
-    "snr",
-    "sqnr",
-]
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.kernels import Kernel, kernel_for
+from polygraphy.domain.arithmetic.passes.pair import Pair
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.sums import inner
+from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Floats, Kind
 
 _FormExactly = Callable[[int, int, tuple[float, float], Floats], "Floats | None"]
 

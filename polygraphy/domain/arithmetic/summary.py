@@ -9,7 +9,6 @@ from typing import TypeVar
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.arithmetic import blocks
 from polygraphy.domain.arithmetic.moments import Row, combine
 from polygraphy.domain.arithmetic.ordering import (
     MEDIAN,
@@ -20,21 +19,12 @@ from polygraphy.domain.arithmetic.ordering import (
     sort_channel,
     start_searches,
 )
+from polygraphy.domain.arithmetic.passes import blocks
+from polygraphy.domain.arithmetic.passes.scratch import Scratch, borrowed
+from polygraphy.domain.arithmetic.passes.selection import Search, Tally
+from polygraphy.domain.arithmetic.passes.streams import ArrayStream, Reader, Stream
+from polygraphy.domain.arithmetic.passes.widen import Array, Flat, Floats, Index, Kind, unravel
 from polygraphy.domain.arithmetic.rows import LONGEST, describe_rows
-from polygraphy.domain.arithmetic.scratch import Scratch, borrowed
-from polygraphy.domain.arithmetic.selection import Search, Tally
-from polygraphy.domain.arithmetic.streams import ArrayStream, Reader, Stream
-from polygraphy.domain.arithmetic.widen import Array, Flat, Floats, Index, Kind, unravel
-
-__all__ = [
-    "QUANTILES",
-    "Summary",
-    "Watch",
-    "checked",
-    "summarize",
-    "summarize_rows",
-    "summarize_stream",
-]
 
 QUANTILES = (0.9, 0.95, 0.99)
 """The quantiles of a summary, unless others are asked for."""

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from polygraphy.domain.arithmetic.kernels import Kernel
-from polygraphy.domain.arithmetic.pair import Pair
-from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.streams import RealReader, Stream
+from polygraphy.domain.arithmetic.passes.kernels import Kernel
+from polygraphy.domain.arithmetic.passes.pair import Pair
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.streams import RealReader, Stream
+from polygraphy.domain.arithmetic.passes.widen import Array, Floats, Kind
 from polygraphy.domain.arithmetic.summary import Summary, summarize_stream
-from polygraphy.domain.arithmetic.widen import Array, Floats, Kind
-from polygraphy.domain.precision import Precision
-
-__all__ = ["ulp_distances"]
+from polygraphy.domain.tensors.precision import Precision
 
 
 def ulp_distances(

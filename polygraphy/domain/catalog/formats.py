@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["FORMATS", "ModelFormat", "extensions_of", "format_named", "formats_of"]
-
 
 @frozen
 class ModelFormat:

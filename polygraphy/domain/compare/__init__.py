@@ -51,8 +51,8 @@ from polygraphy.domain.compare.metrics import (
 )
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
-from polygraphy.domain.pickling import pickled_as
-from polygraphy.domain.threshold import Threshold
+from polygraphy.domain.limits.threshold import Threshold
+from polygraphy.domain.tensors.pickling import pickled_as
 
 __all__ = [
     "BaseCompareFunc",

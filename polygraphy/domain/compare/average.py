@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from polygraphy.domain.arithmetic.sums import exact_sum
+from polygraphy.domain.arithmetic.passes.sums import exact_sum
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
-
-__all__ = ["average_of", "check_metrics"]
 
 
 def average_of(answers: Sequence[Any]) -> CompareResult:

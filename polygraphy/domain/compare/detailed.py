@@ -9,20 +9,6 @@ from attrs import frozen
 
 from polygraphy.domain.compare.metric import Metric, MetricResult, MetricThreshold
 
-__all__ = [
-    "BiasResult",
-    "BiasThreshold",
-    "DetailedResult",
-    "ErrorDistributionResult",
-    "ErrorDistributionThreshold",
-    "NonFiniteResult",
-    "NonFiniteThreshold",
-    "TopKResult",
-    "TopKThreshold",
-    "UlpResult",
-    "UlpThreshold",
-]
-
 
 class DetailedResult(MetricResult):
     """A metric that is held to a threshold, and facts that are only told and saved.

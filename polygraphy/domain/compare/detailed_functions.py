@@ -10,9 +10,9 @@ from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.arithmetic.bias import mean_signed_error
 from polygraphy.domain.arithmetic.magnitude import root_mean_square
 from polygraphy.domain.arithmetic.nonfinite import compare_non_finite
+from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
 from polygraphy.domain.arithmetic.ranking import compare_top_k
 from polygraphy.domain.arithmetic.ulps import ulp_distances
-from polygraphy.domain.arithmetic.widen import Kind, kind_of
 from polygraphy.domain.compare import detailed
 from polygraphy.domain.compare.distribution import distribution_of
 from polygraphy.domain.compare.function import Side
@@ -20,17 +20,9 @@ from polygraphy.domain.compare.metric_functions import MetricCompareFunc
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.compare.rounding import coarsest_between
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.pairing import FindOutput
-from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
-from polygraphy.domain.precision import is_exact
-
-__all__ = [
-    "BiasCompareFunc",
-    "ErrorDistributionCompareFunc",
-    "NonFiniteCompareFunc",
-    "TopKCompareFunc",
-    "UlpCompareFunc",
-]
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.precision import is_exact
 
 Measured = tuple[float, Mapping[str, Any]]
 

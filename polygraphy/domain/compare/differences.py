@@ -9,10 +9,8 @@ import numpy as np
 
 from polygraphy.domain.arithmetic import Difference, Mismatches
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, excess_ratio
-from polygraphy.domain.precision import Rounding
-from polygraphy.domain.tolerance import Tolerance
-
-__all__ = ["OutputCompareResult"]
+from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.tensors.precision import Rounding
 
 _Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 Explain = Callable[[_Arrays], Rounding | None]

@@ -6,8 +6,6 @@ from typing import Any
 
 from polygraphy.domain.arithmetic import Difference
 
-__all__ = ["distribution_of"]
-
 
 def distribution_of(difference: Difference) -> dict[str, Any]:
     """Return ``min``, ``max``, ``mean``, ``std``, ``median``, ``p90``, ``p95`` and ``p99`` of the

@@ -11,13 +11,11 @@ from attrs import frozen
 from polygraphy.domain.compare.align import aligned
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.facts import Facts, compute_dtype
-from polygraphy.domain.naming import meant
-from polygraphy.domain.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
-from polygraphy.domain.results import IterationResult
-from polygraphy.domain.runner_names import label_of_runner
-
-__all__ = ["BaseCompareFunc", "PairwiseCompareFunc", "Side", "is_program"]
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.domain.tensors.facts import Facts, compute_dtype
+from polygraphy.domain.tensors.naming import meant
+from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
 
 Array = np.ndarray[Any, Any]
 

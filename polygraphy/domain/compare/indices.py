@@ -11,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from polygraphy.domain.arithmetic.widen import unravel
+from polygraphy.domain.arithmetic.passes.widen import unravel
 from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.pairing import FindOutput
-from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
-from polygraphy.domain.pickling import pickled_as
-
-__all__ = ["IndicesCompareFunc", "IndicesResult", "Misplaced"]
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.pickling import pickled_as
 
 Array = np.ndarray[Any, Any]
 Positions = npt.NDArray[np.intp]

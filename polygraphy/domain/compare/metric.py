@@ -10,9 +10,7 @@ from attrs import field, frozen, validators
 
 from polygraphy.domain.compare.result import CompareResult, excess_ratio
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.threshold import Threshold
-
-__all__ = ["Metric", "MetricResult", "MetricThreshold"]
+from polygraphy.domain.limits.threshold import Threshold
 
 Scale = Literal["error", "signed", "likeness", "decibels"]
 

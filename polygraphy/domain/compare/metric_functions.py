@@ -11,21 +11,10 @@ from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.pairing import FindOutput
-from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.perceptual import PerceptualDistance
-
-__all__ = [
-    "CosineSimilarityCompareFunc",
-    "L2CompareFunc",
-    "MetricCompareFunc",
-    "NormalizedL2CompareFunc",
-    "PerceptualMetricsCompareFunc",
-    "PsnrCompareFunc",
-    "SnrCompareFunc",
-    "SqnrCompareFunc",
-]
 
 
 class MetricCompareFunc(PairwiseCompareFunc):

@@ -6,23 +6,6 @@ from attrs import frozen
 
 from polygraphy.domain.compare.metric import Metric, MetricResult, MetricThreshold
 
-__all__ = [
-    "CosineSimilarityResult",
-    "CosineSimilarityThreshold",
-    "L2Result",
-    "L2Threshold",
-    "LpipsThreshold",
-    "NormalizedL2Result",
-    "NormalizedL2Threshold",
-    "PerceptualMetricsResult",
-    "PsnrResult",
-    "PsnrThreshold",
-    "SnrResult",
-    "SnrThreshold",
-    "SqnrResult",
-    "SqnrThreshold",
-]
-
 
 @frozen
 class L2Threshold(MetricThreshold):

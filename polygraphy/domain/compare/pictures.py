@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from attrs import Factory, define
 
-from polygraphy.domain.arithmetic.widen import Kind, kind_of
+from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.plots import Plots
-
-__all__ = ["Pictures"]
+from polygraphy.ports.reporting import Plots
 
 Array = np.ndarray[Any, Any]
 

@@ -11,14 +11,7 @@ import numpy as np
 from attrs import fields, frozen
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.pickling import pickled_as
-
-__all__ = [
-    "CompareResult",
-    "ComparedTensor",
-    "UncomparedResult",
-    "excess_ratio",
-]
+from polygraphy.domain.tensors.pickling import pickled_as
 
 
 @pickled_as("polygraphy.comparator.compare")

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.arithmetic.magnitude import root_mean_square
-from polygraphy.domain.precision import Precision, Rounding, coarsest, is_exact
-
-__all__ = ["coarsest_between", "rounding_between"]
+from polygraphy.domain.tensors.precision import Precision, Rounding, coarsest, is_exact
 
 Array = np.ndarray[Any, Any]
 ComputedIn = tuple["str | None", "str | None"]

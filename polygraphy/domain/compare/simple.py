@@ -17,13 +17,11 @@ from polygraphy.domain.compare.pictures import Pictures
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.compare.rounding import rounding_between
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.facts import Facts, compute_dtype
-from polygraphy.domain.pairing import FindOutput
-from polygraphy.domain.per_output import PerOutput, kept_setting, value_for
-from polygraphy.domain.precision import Rounding
-from polygraphy.domain.tolerance import DEFAULT_ATOL, DEFAULT_RTOL, Tolerance, joint_reason
-
-__all__ = ["AUTO", "DEFAULT_ERROR_QUANTILE", "SimpleCompareFunc"]
+from polygraphy.domain.limits.tolerance import DEFAULT_ATOL, DEFAULT_RTOL, Tolerance, joint_reason
+from polygraphy.domain.tensors.facts import Facts, compute_dtype
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.precision import Rounding
 
 DEFAULT_ERROR_QUANTILE = 0.99
 AUTO = "auto"

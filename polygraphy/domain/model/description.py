@@ -12,18 +12,7 @@ from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
-from polygraphy.domain.shapes import Dim
-
-__all__ = [
-    "Attribute",
-    "Function",
-    "Graph",
-    "Model",
-    "Node",
-    "Tensor",
-    "Weight",
-    "held_weight",
-]
+from polygraphy.domain.tensors.shapes import Dim
 
 
 @frozen

@@ -12,8 +12,6 @@ from attrs import frozen
 
 from polygraphy.domain.model.description import Attribute, Graph, Model, Node, Tensor, Weight
 
-__all__ = ["Difference", "differences"]
-
 _MISSING, _EXTRA, _CHANGED, _RENAMED = "missing", "extra", "changed", "renamed"
 
 

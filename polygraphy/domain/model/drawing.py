@@ -7,8 +7,6 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from polygraphy.domain.engine import EngineDescription, Layer, NetworkDescription
-from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model.description import (
     Attribute,
     Function,
@@ -18,10 +16,10 @@ from polygraphy.domain.model.description import (
     Tensor,
     held_weight,
 )
+from polygraphy.domain.model.engine import EngineDescription, Layer, NetworkDescription
 from polygraphy.domain.model.layout import Layout, lay_out
 from polygraphy.domain.model.tensorflow import TensorFlowGraph
-
-__all__ = ["GraphDrawing", "Wire", "draw", "drawn_graph", "drawn_model"]
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 Wire = tuple[int, int, str]
 """From one vertex to another, and the tensor that it stands for."""

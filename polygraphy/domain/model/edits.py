@@ -9,8 +9,6 @@ from attrs import frozen
 
 from polygraphy.domain.model.description import Model
 
-__all__ = ["Edit", "NodeLabel", "Outline", "edit_between"]
-
 NodeLabel = tuple[str, str]
 """The operator of a node, and its name, or that of its first result where it has none."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from polygraphy.domain.catalog.formats import FORMATS, format_named
 from polygraphy.domain.errors import UsageError
 
-__all__ = ["kind_of", "technology_of"]
-
 _KINDS = tuple(name for name, each in FORMATS.items() if each.technology)
 
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-__all__ = ["Edge", "rows_of"]
-
 Edge = tuple[int, int]
 """From one vertex to another, by number."""
 

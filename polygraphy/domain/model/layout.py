@@ -19,8 +19,6 @@ from attrs import frozen
 
 from polygraphy.domain.model.layering import Edge, rows_of
 
-__all__ = ["LONGEST_ROUTE", "Layout", "lay_out", "spread"]
-
 LONGEST_ROUTE = 24
 """An edge across more rows than this is drawn straight: bends in all of them cost too much."""
 

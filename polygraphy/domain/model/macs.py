@@ -7,8 +7,6 @@ from math import prod
 
 from polygraphy.domain.model.description import Node
 
-__all__ = ["COUNTED_OPS", "multiply_accumulates"]
-
 Shapes = Mapping[str, tuple[int, ...]]
 
 

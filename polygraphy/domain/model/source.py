@@ -6,8 +6,6 @@ from typing import Any
 
 from attrs import frozen
 
-__all__ = ["EVERYTHING", "Detail", "ModelSource"]
-
 
 @frozen
 class Detail:

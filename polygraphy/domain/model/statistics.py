@@ -8,12 +8,10 @@ from math import ceil, prod
 
 from attrs import frozen
 
-from polygraphy.domain.datatype import DataType
 from polygraphy.domain.model.description import Graph, Model, Node, Tensor
 from polygraphy.domain.model.macs import COUNTED_OPS, multiply_accumulates
-from polygraphy.domain.shapes import Dim
-
-__all__ = ["ModelStatistics", "statistics_of"]
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.shapes import Dim
 
 
 @frozen

@@ -6,8 +6,6 @@ from attrs import frozen
 
 from polygraphy.domain.model.description import Graph
 
-__all__ = ["TensorFlowGraph"]
-
 
 @frozen
 class TensorFlowGraph:

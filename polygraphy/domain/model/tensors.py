@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from attrs import evolve, frozen
 
 from polygraphy.domain.model.description import Graph, Tensor
-from polygraphy.domain.naming import matching
-
-__all__ = ["TensorUse", "select_tensors", "tensor_uses"]
+from polygraphy.domain.tensors.naming import matching
 
 
 @frozen

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from polygraphy.domain.model.description import Graph, Node, Tensor
 
-__all__ = ["DRIVING_INPUT", "unbounded_tensors"]
-
 DRIVING_INPUT = {"Expand": 1, "Pad": 1, "Range": 1, "Resize": 3, "Tile": 1}
 """Which operand of an operator decides how large its output is."""
 _CONSTANTS = frozenset({"Constant", "Min"})
@@ -38,7 +36,7 @@ def unbounded_tensors(graph: Graph) -> list[str]:
 
 
 def _is_new(tensor: Tensor | None, known: set[str]) -> bool:
-    """Tell whether a shape has a dimension that is not one of those known so far."""
+    """Return whether a shape has a dimension that is not one of those known so far."""
     if tensor is None or tensor.shape is None:
         return True
     return any(dim is None or (isinstance(dim, str) and dim not in known) for dim in tensor.shape)

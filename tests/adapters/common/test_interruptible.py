@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polygraphy.adapters.common.interruptible import interruptible
+from polygraphy.adapters.os.interruptible import interruptible
 from tests.support.signals import send_later
 
 

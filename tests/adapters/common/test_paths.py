@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.common.paths import atomic_file, check_writable, readable_file
+from polygraphy.adapters.os.paths import atomic_file, check_writable, readable_file
 from polygraphy.domain.errors import FileError
 
 

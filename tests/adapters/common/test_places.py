@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.common.paths import readable_file
-from polygraphy.adapters.common.places import place_of
+from polygraphy.adapters.os.paths import readable_file
+from polygraphy.adapters.os.places import place_of
 
 
 def caught(function: Callable[[], Any]) -> BaseException:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from polygraphy.domain.runner_names import kind_of_runner, label_of_runner
+from polygraphy.domain.results.runner_names import kind_of_runner, label_of_runner
 
 
 def test_finding_2_runners_of_processes_started_together_have_names_of_their_own() -> None:

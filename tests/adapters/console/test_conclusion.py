@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from polygraphy.adapters.console.conclusion import conclusion_of
 from polygraphy.adapters.fake import RecordingConsole
-from polygraphy.application.accuracy import compare_accuracy
-from polygraphy.application.verification import verify
-from polygraphy.domain.accuracy import AccuracyResult
+from polygraphy.application.compare.accuracy import compare_accuracy
+from polygraphy.application.compare.verification import verify
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.compare import L2CompareFunc, SimpleCompareFunc
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.ports.binding import bind
-from polygraphy.ports.console import Console
+from polygraphy.ports.reporting import Console
 
 NUMBERS = st.one_of(
     st.sampled_from([0.0, 1.0, -1.0, 1000.0, 1e-6, np.inf, -np.inf, np.nan]),
@@ -155,7 +155,7 @@ def test_finding_35_who_gave_a_tolerance(settings: Any, reason: str) -> None:
 
 
 def test_finding_35_nobody_gave_those_of_a_verification(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polygraphy.application import verification
+    from polygraphy.application.compare import verification
 
     kept: list[Any] = []
     monkeypatch.setattr(verification, "_runs", lambda *args: None)

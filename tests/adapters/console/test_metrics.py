@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.console.metrics import metric_line, metric_words
 from polygraphy.adapters.console.numbers import apart, rounded_up
-from polygraphy.domain.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.compare import (
     CosineSimilarityResult,
     CosineSimilarityThreshold,
@@ -23,7 +23,7 @@ from polygraphy.domain.compare import (
     PsnrThreshold,
     SimpleCompareFunc,
 )
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 
 
 @pytest.mark.parametrize(

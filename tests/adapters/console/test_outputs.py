@@ -9,7 +9,7 @@ import pytest
 
 from polygraphy.adapters.console.outputs import log_outputs
 from polygraphy.comparator import Comparator, IterationResult, RunResults
-from polygraphy.domain.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.logger import G_LOGGER
 
 NAMES = ["f", "e", "d", "c", "b", "a"]

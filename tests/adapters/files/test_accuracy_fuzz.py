@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.application.compare.rejudging import check_accuracy
 from polygraphy.application.inspection import inspect_data
-from polygraphy.application.rejudging import check_accuracy
 from polygraphy.comparator import (
     AccuracyResults,
     Comparator,

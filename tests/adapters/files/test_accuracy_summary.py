@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from polygraphy.comparator import AccuracyResults, Comparator, IterationResult, RunResults
-from polygraphy.domain import answer_log
+from polygraphy.domain.accuracy import answer_log
 from polygraphy.logger import G_LOGGER
 
 

@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files import annotations
-from polygraphy.adapters.files.store import FileResultStore
+from polygraphy.adapters.files.codecs import annotations
+from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 
 
 def saved(path: Path, *steps: dict[str, Any], runners: tuple[str, ...] = ("a",)) -> Any:

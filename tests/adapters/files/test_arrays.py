@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.adapters.files import json_io
-from polygraphy.adapters.files.array_codec import FormattedArray
-from polygraphy.adapters.files.store import FileResultStore
+from polygraphy.adapters.files.codecs.array_codec import FormattedArray
+from polygraphy.adapters.files.store import json_io
+from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 
 Array = npt.NDArray[Any]
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from polygraphy.adapters.files.content_error import ContentError
-from polygraphy.adapters.files.safetensors_format import open_tensors, write_tensors
-from polygraphy.adapters.files.store import FileResultStore
+from polygraphy.adapters.files.formats.safetensors_format import open_tensors, write_tensors
+from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError, UsageError
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 from tests.support.examples import scaled
 
 DTYPES = [

@@ -8,11 +8,11 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from polygraphy.adapters.files.blobs import DiskBlobFiles
-from polygraphy.domain.datatype import DataType
+from polygraphy.adapters.files.formats.blobs import DiskBlobFiles
+from polygraphy.domain.data.loading import StreamingDataLoader
 from polygraphy.domain.errors import FileError, InputError, UsageError
-from polygraphy.domain.loading import StreamingDataLoader
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 
 FILES = DiskBlobFiles()
 

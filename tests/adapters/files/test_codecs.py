@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files import json_io
-from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.adapters.files.store import json_io
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult, Misplaced
 from polygraphy.domain.compare.metric import MetricResult
@@ -19,9 +19,9 @@ from polygraphy.domain.compare.metrics import L2Result, L2Threshold
 from polygraphy.domain.compare.result import UncomparedResult
 from polygraphy.domain.compare.simple import SimpleCompareFunc
 from polygraphy.domain.errors import FileError, MissingDependencyError
-from polygraphy.domain.results import IterationResult, RunResults
-from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
 
 
 def fields_of(value: Any) -> Any:

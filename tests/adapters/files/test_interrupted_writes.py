@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files import json_io
-from polygraphy.adapters.files.json_codec import Encoder
-from polygraphy.adapters.files.store import FileResultStore
+from polygraphy.adapters.files.json.json_codec import Encoder
+from polygraphy.adapters.files.store import json_io
+from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 
 STORE = FileResultStore()
 LARGE = 500_000
@@ -99,8 +99,8 @@ def test_an_error_about_another_file_is_not_said_to_be_about_this_one() -> None:
 PROLOGUE = """
     import resource, signal, os
     import numpy as np
-    from polygraphy.adapters.files.store import FileResultStore
-    from polygraphy.domain.results import IterationResult, RunResults
+    from polygraphy.adapters.files.store.store import FileResultStore
+    from polygraphy.domain.results.results import IterationResult, RunResults
     from polygraphy.logger import G_LOGGER
 
     G_LOGGER.module_severity = G_LOGGER.CRITICAL

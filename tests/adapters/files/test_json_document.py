@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.files import json_io
-from polygraphy.adapters.files.content_error import ContentError
-from polygraphy.adapters.files.json_codec import DeferredText, decoded
-from polygraphy.adapters.files.json_document import parse_file, parse_text
+from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_codec import DeferredText, decoded
+from polygraphy.adapters.files.json.json_document import parse_file, parse_text
+from polygraphy.adapters.files.store import json_io
 
 ARRAY_START = "k05VTVBZ"
 

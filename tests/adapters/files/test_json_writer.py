@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.files import json_io  # Registers the types of the package.
-from polygraphy.adapters.files.base64_text import Base64Text
-from polygraphy.adapters.files.content_error import ContentError
-from polygraphy.adapters.files.json_writer import JsonList, write_json
+from polygraphy.adapters.files.json.base64_text import Base64Text
+from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_writer import JsonList, write_json
+from polygraphy.adapters.files.store import json_io  # Registers the types of the package.
 
 assert json_io.CODECS
 

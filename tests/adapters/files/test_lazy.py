@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files import safetensors_format
-from polygraphy.adapters.files.lazy import StoredArrays, StoredIteration
-from polygraphy.adapters.files.store import FileResultStore
+from polygraphy.adapters.files.formats import safetensors_format
+from polygraphy.adapters.files.formats.lazy import StoredArrays, StoredIteration
+from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError
-from polygraphy.domain.results import IterationResult, RunResults
+from polygraphy.domain.results.results import IterationResult, RunResults
 
 A, B = np.arange(3.0), np.arange(4, dtype=np.int64)
 

@@ -13,10 +13,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.adapters.files import json_io
-from polygraphy.adapters.files.array_codec import FormattedArray
-from polygraphy.adapters.files.store import FileResultStore
-from polygraphy.domain.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.adapters.files.codecs.array_codec import FormattedArray
+from polygraphy.adapters.files.store import json_io
+from polygraphy.adapters.files.store.store import FileResultStore
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.compare import (
     CosineSimilarityCompareFunc,
     IndicesCompareFunc,
@@ -26,9 +26,9 @@ from polygraphy.domain.compare import (
     SnrCompareFunc,
     UncomparedResult,
 )
-from polygraphy.domain.results import IterationResult, RunResults
-from polygraphy.domain.tactics import Algorithm, TacticReplay, TensorInfo
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
 from tests.support import models, replays
 
 FOLDER = Path(__file__).parents[2] / "data" / "nvidia"

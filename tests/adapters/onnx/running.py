@@ -29,7 +29,7 @@ def copied(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def alike(one: dict[str, Any], other: dict[str, Any], rtol: float = 0.0) -> bool:
-    """Tell whether outputs have the same names, types and shapes, and elements that are as close."""
+    """Return whether outputs have the same names, types and shapes, and elements that are as close."""
     return one.keys() == other.keys() and all(
         one[name].dtype == other[name].dtype
         and one[name].shape == other[name].shape

@@ -11,16 +11,16 @@ import onnx
 import pytest
 from onnx import helper, parser
 
-from polygraphy.adapters.onnx import linting, node_trials
-from polygraphy.adapters.onnx.linting import OnnxModelLinter
-from polygraphy.adapters.onnx.wire import as_varint, field
+from polygraphy.adapters.onnx.lint import linting, node_trials
+from polygraphy.adapters.onnx.lint.linting import OnnxModelLinter
+from polygraphy.adapters.onnx.storage.wire import as_varint, field
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.backend.onnxrt import session_from_onnx
+from polygraphy.domain.checks.lint import INFO, Source
 from polygraphy.domain.errors import BackendError, ModelError
-from polygraphy.domain.lint import INFO, Source
-from polygraphy.domain.metadata import TensorMetadata
 from polygraphy.domain.model import ModelSource
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.surgeon import check_model, clean_up, extract, sort_nodes
 from tests.support import models
 

@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy import config
-from polygraphy.adapters.onnx.growth import expanded_nodes
+from polygraphy.adapters.onnx.graph.growth import expanded_nodes
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.domain.errors import ModelError
 

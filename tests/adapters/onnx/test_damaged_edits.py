@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.onnx.element_types import signature_of
+from polygraphy.adapters.onnx.graph.element_types import signature_of
 from polygraphy.backend.onnx import (
     convert_to_fp16,
     extract_subgraph,

@@ -7,12 +7,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, parser
 
-from polygraphy.adapters.onnx.extracting import extract
-from polygraphy.adapters.onnx.extraction import extract_subgraph
-from polygraphy.adapters.onnx.graphsurgeon import gs_from_onnx
-from polygraphy.domain.datatype import DataType
+from polygraphy.adapters.onnx.edit.extracting import extract
+from polygraphy.adapters.onnx.edit.extraction import extract_subgraph
+from polygraphy.adapters.onnx.graph.graphsurgeon import gs_from_onnx
 from polygraphy.domain.errors import UnknownNameError, UsageError
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.adapters.onnx.running import alike, run
 from tests.support import g1, models
 

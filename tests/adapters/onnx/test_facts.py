@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx import wire
-from polygraphy.adapters.onnx.facts import OnnxFactFinder
-from polygraphy.domain.facts import DeferredFacts, InputHint, ModelFacts
+from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.storage import wire
+from polygraphy.domain.tensors.facts import DeferredFacts, InputHint, ModelFacts
 from tests.support import models
 
 

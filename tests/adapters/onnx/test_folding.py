@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, parser
 
-from polygraphy.adapters.onnx import folding
-from polygraphy.adapters.onnx.folding import fold_constants
-from polygraphy.adapters.onnx.shape_values import shape_values
-from polygraphy.adapters.onnx.shapes import inferred_value_infos
+from polygraphy.adapters.onnx.fold import folding
+from polygraphy.adapters.onnx.fold.folding import fold_constants
+from polygraphy.adapters.onnx.fold.shape_values import shape_values
+from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.ports.binding import bind
-from polygraphy.ports.constants import ConstantEvaluator
+from polygraphy.ports.editing import ConstantEvaluator
 from tests.adapters.onnx.running import alike, copied, run
 from tests.support import g1, models
 from tests.support.examples import scaled

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from polygraphy.adapters.onnx.foreign import onnx_errors
+from polygraphy.adapters.onnx.storage.foreign import onnx_errors
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
-from polygraphy.application.linting import lint
+from polygraphy.application.models.linting import lint
 from polygraphy.backend.onnx import (
     convert_opset,
     convert_to_fp16,

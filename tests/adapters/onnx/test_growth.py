@@ -11,9 +11,11 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.onnx import branches, folding, outputs, plugins, removing
+from polygraphy.adapters.onnx.edit import outputs, removing
+from polygraphy.adapters.onnx.fold import branches, folding
+from polygraphy.adapters.onnx.plugins import plugins
 from polygraphy.backend.onnx import fold_constants, modify_outputs
-from polygraphy.domain.plugins import PluginInstance, PluginMatch
+from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 from polygraphy.plugin import replace_plugins
 from polygraphy.surgeon import remove_nodes
 from tests.support import models

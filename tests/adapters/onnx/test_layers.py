@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.layers import OnnxLayeredModels
+from polygraphy.adapters.onnx.run.layers import OnnxLayeredModels
 from polygraphy.backend.onnx import OnnxReferenceRunner, modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator
 from polygraphy.constants import MARK_ALL
 from polygraphy.domain.errors import FileError, UnknownNameError
-from polygraphy.domain.layers import Budget, plan_stretches
+from polygraphy.domain.search.layers import Budget, plan_stretches
 from tests.support import g1, models
 
 RUNNERS: list[Callable[[Any], Any]] = [

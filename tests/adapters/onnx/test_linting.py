@@ -13,12 +13,12 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.arrays import WeightArrays
-from polygraphy.adapters.onnx.linting import OnnxModelLinter
-from polygraphy.adapters.onnx.node_trials import NodeTrials
+from polygraphy.adapters.onnx.lint.linting import OnnxModelLinter
+from polygraphy.adapters.onnx.lint.node_trials import NodeTrials
+from polygraphy.adapters.onnx.storage.arrays import WeightArrays
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
-from polygraphy.application.linting import lint
-from polygraphy.domain.lint import EXCEPTION, WARNING, Findings, Source
+from polygraphy.application.models.linting import lint
+from polygraphy.domain.checks.lint import EXCEPTION, WARNING, Findings, Source
 from polygraphy.domain.model import ModelSource
 from tests.support import models
 

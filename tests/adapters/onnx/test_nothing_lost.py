@@ -10,14 +10,14 @@ import pytest
 from onnx import helper, parser
 
 from polygraphy import surgeon
-from polygraphy.adapters.onnx.plugins import replace_plugins
-from polygraphy.adapters.onnx.value_infos import shape_of
-from polygraphy.adapters.onnx.weights import copy_fields
-from polygraphy.adapters.onnx.wire import as_varint, field
+from polygraphy.adapters.onnx.graph.value_infos import shape_of
+from polygraphy.adapters.onnx.plugins.plugins import replace_plugins
+from polygraphy.adapters.onnx.storage.weights import copy_fields
+from polygraphy.adapters.onnx.storage.wire import as_varint, field
 from polygraphy.backend import onnx as backend
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.shapes import ShapeInference
+from polygraphy.ports.editing import ShapeInference
 from tests.adapters.onnx.rich_model import Facts, facts_of, rich_model
 
 Edit = Callable[[onnx.ModelProto, Path], onnx.ModelProto]

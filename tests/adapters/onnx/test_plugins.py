@@ -8,9 +8,10 @@ import onnx
 import pytest
 from onnx import parser
 
-from polygraphy.adapters.onnx import external, graphsurgeon, mapped
-from polygraphy.adapters.onnx.elements import elements
-from polygraphy.adapters.onnx.stored import is_stored
+from polygraphy.adapters.onnx.graph import graphsurgeon
+from polygraphy.adapters.onnx.storage import external, mapped
+from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.backend.onnx import gs_from_onnx, onnx_from_path, save_onnx
 from polygraphy.domain.errors import (
     BackendError,
@@ -20,7 +21,7 @@ from polygraphy.domain.errors import (
     UnknownNameError,
     UsageError,
 )
-from polygraphy.domain.plugins import PluginInstance, PluginMatch
+from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 
 gs = pytest.importorskip("onnx_graphsurgeon")
 pytest.importorskip("yaml")

@@ -10,9 +10,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from polygraphy.adapters.onnx.precision import OnnxPrecisionCaster, convert_to_bf16, convert_to_fp16
-from polygraphy.domain.datatype import DataType
+from polygraphy.adapters.onnx.cast.precision import (
+    OnnxPrecisionCaster,
+    convert_to_bf16,
+    convert_to_fp16,
+)
 from polygraphy.domain.errors import ModelError, UnknownNameError
+from polygraphy.domain.tensors.datatype import DataType
 from tests.adapters.onnx.running import alike, copied, run
 from tests.support import g1, models
 

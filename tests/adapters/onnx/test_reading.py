@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx import mapped, wire
-from polygraphy.adapters.onnx.mapped import load_structure
-from polygraphy.adapters.onnx.reading import OnnxModelReader
+from polygraphy.adapters.onnx.describe.reading import OnnxModelReader
+from polygraphy.adapters.onnx.storage import mapped, wire
+from polygraphy.adapters.onnx.storage.mapped import load_structure
 from polygraphy.domain.errors import FileError, ModelError
 from polygraphy.domain.model import EVERYTHING, Detail, Model, ModelSource
 from tests.support import models

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnx.reduction import ReducibleOnnxModel
-from polygraphy.application.debugging.iterations import Iterations
-from polygraphy.application.debugging.reducing import Reduction, reduce_model
+from polygraphy.adapters.onnx.run.reduction import ReducibleOnnxModel
+from polygraphy.application.debug.iterations import Iterations
+from polygraphy.application.debug.reducing import Reduction, reduce_model
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
-from polygraphy.domain.searches import Outcome
+from polygraphy.domain.search import Outcome
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.store import ResultStore
+from polygraphy.ports.storage import ResultStore
 from tests.support import models
 from tests.support.examples import scaled
 

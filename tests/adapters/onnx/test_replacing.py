@@ -19,8 +19,8 @@ import numpy as np
 import onnx
 import pytest
 
-from polygraphy.adapters.common import parts
-from polygraphy.adapters.common.paths import atomic_file, staged_file
+from polygraphy.adapters.os import parts
+from polygraphy.adapters.os.paths import atomic_file, staged_file
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.comparator import RunResults
 from polygraphy.domain.errors import FileError
@@ -174,7 +174,7 @@ def test_ctrl_c_between_two_renames_comes_after_the_last(tmp_path: Path) -> None
 WRITER = """
 import sys
 from pathlib import Path
-from polygraphy.adapters.common.paths import atomic_file
+from polygraphy.adapters.os.paths import atomic_file
 with atomic_file(sys.argv[1]) as stream:
     stream.write(b"x" * 1000)
     stream.flush()

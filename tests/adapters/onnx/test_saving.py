@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from polygraphy.adapters.onnx import saving
+from polygraphy.adapters.onnx.storage import saving
 from polygraphy.backend.onnx import onnx_from_path, save_onnx
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.surgeon import strip_weights

@@ -10,12 +10,12 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 from polygraphy.adapters.fake import FakeShapeInference
-from polygraphy.adapters.onnx import shapes
-from polygraphy.adapters.onnx.weights import all_tensors
+from polygraphy.adapters.onnx.graph import shapes
+from polygraphy.adapters.onnx.storage.weights import all_tensors
 from polygraphy.backend.onnx import infer_shapes, save_onnx
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.ports.binding import bind
-from polygraphy.ports.shapes import ShapeInference
+from polygraphy.ports.editing import ShapeInference
 from tests.support import models
 
 

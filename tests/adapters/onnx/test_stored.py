@@ -14,9 +14,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.onnx import external, mapped, stored
-from polygraphy.adapters.onnx.stored import is_stored, load_stored
-from polygraphy.adapters.onnx.weights import all_tensors
+from polygraphy.adapters.onnx.storage import external, mapped, stored
+from polygraphy.adapters.onnx.storage.stored import is_stored, load_stored
+from polygraphy.adapters.onnx.storage.weights import all_tensors
 from polygraphy.backend.onnx import (
     convert_opset,
     convert_to_fp16,
@@ -256,7 +256,7 @@ def test_a_mapped_model_can_be_run_before_and_after(tmp_path: Path) -> None:
 
 
 def test_too_large_for_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from polygraphy.adapters.onnx import saving, writing
+    from polygraphy.adapters.onnx.storage import saving, writing
 
     path, out = str(tmp_path / "m.onnx"), tmp_path / "out.onnx"
     save_onnx(weighty(), path)

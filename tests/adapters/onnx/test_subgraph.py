@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from polygraphy.adapters.onnx.subgraph import OnnxModelParts, extract_nodes
-from polygraphy.domain.capability import ModelNode
+from polygraphy.adapters.onnx.run.subgraph import OnnxModelParts, extract_nodes
+from polygraphy.domain.checks.capability import ModelNode
 from tests.support import models
 
 

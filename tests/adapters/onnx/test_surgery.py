@@ -12,19 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper, parser
 
-from polygraphy.adapters.onnx.bounding import set_upper_bound
-from polygraphy.adapters.onnx.checking import check_model, complaint
-from polygraphy.adapters.onnx.inserting import insert_node
-from polygraphy.adapters.onnx.observing import observe_shapes
-from polygraphy.adapters.onnx.overriding import override_input_shapes
-from polygraphy.adapters.onnx.pruning import prune_weights
-from polygraphy.adapters.onnx.removing import remove_nodes
-from polygraphy.adapters.onnx.stripping import reconstruct_weights, restore_weights, strip_weights
-from polygraphy.adapters.onnx.tidying import clean_up, sort_nodes
-from polygraphy.application.verification import verify, verify_runs
+from polygraphy.adapters.onnx.edit.bounding import set_upper_bound
+from polygraphy.adapters.onnx.edit.inserting import insert_node
+from polygraphy.adapters.onnx.edit.observing import observe_shapes
+from polygraphy.adapters.onnx.edit.overriding import override_input_shapes
+from polygraphy.adapters.onnx.edit.pruning import prune_weights
+from polygraphy.adapters.onnx.edit.removing import remove_nodes
+from polygraphy.adapters.onnx.edit.stripping import (
+    reconstruct_weights,
+    restore_weights,
+    strip_weights,
+)
+from polygraphy.adapters.onnx.edit.tidying import clean_up, sort_nodes
+from polygraphy.adapters.onnx.graph.checking import check_model, complaint
+from polygraphy.application.compare.verification import verify, verify_runs
+from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import FileError, ModelError, UnknownNameError, UsageError
-from polygraphy.domain.metadata import TensorMetadata
-from polygraphy.domain.synthesis import DataLoader
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.adapters.onnx.running import alike, copied, run
 from tests.support import g1, models
 from tests.support.examples import scaled

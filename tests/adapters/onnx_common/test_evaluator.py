@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
-from polygraphy.adapters.onnx.reference import ReferenceConstantEvaluator
+from polygraphy.adapters.onnx.run.reference import ReferenceConstantEvaluator
 from polygraphy.backend.onnx import OnnxReferenceRunner
 from polygraphy.backend.pluginref import PluginRefRunner
 from polygraphy.exception import BackendError

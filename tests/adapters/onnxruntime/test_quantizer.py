@@ -19,8 +19,8 @@ from polygraphy.adapters.onnxruntime.calibration_cache import load_ranges, save_
 from polygraphy.adapters.onnxruntime.quantizer import OnnxrtQuantizer
 from polygraphy.backend.onnx import convert_to_fp16
 from polygraphy.comparator import DataLoader
-from polygraphy.domain.datatype import DataType
 from polygraphy.domain.errors import FileError, InputError, UsageError
+from polygraphy.domain.tensors.datatype import DataType
 from tests.support import models
 from tests.support.examples import scaled
 

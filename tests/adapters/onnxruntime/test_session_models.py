@@ -12,13 +12,13 @@ import onnxruntime
 import pytest
 from onnx import parser
 
-from polygraphy.adapters.onnx.saving import OnnxModelWriter
+from polygraphy.adapters.onnx.storage.saving import OnnxModelWriter
 from polygraphy.adapters.onnxruntime import session as module
 from polygraphy.backend.onnx import modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.ports.binding import bind
-from polygraphy.ports.model_file import ModelWriter
+from polygraphy.ports.models import ModelWriter
 from tests.support import models
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
+from polygraphy.domain.accuracy.layer_errors import LayerError
 from polygraphy.domain.errors import FileError
-from polygraphy.domain.layer_errors import LayerError
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("error")

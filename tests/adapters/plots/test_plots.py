@@ -13,9 +13,9 @@ from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.compare.pictures import Pictures
 from polygraphy.domain.errors import MissingDependencyError
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
-from polygraphy.ports.plots import Plots
+from polygraphy.ports.reporting import Plots
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -7,8 +7,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from polygraphy.adapters.tensorflow.datatype import TensorFlowDataTypes  # noqa: E402
-from polygraphy.domain.datatype import DataType, DataTypeEntry  # noqa: E402
 from polygraphy.domain.errors import DataTypeConversionException  # noqa: E402
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry  # noqa: E402
 
 
 @pytest.mark.parametrize("entry", list(DataType), ids=str)

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.fake import RecordingProgress
-from polygraphy.adapters.tensorrt import build_progress
-from polygraphy.adapters.tensorrt.build_progress import build_watched
-from polygraphy.adapters.tensorrt.module import using
+from polygraphy.adapters.tensorrt.build import build_progress
+from polygraphy.adapters.tensorrt.build.build_progress import build_watched
+from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
 from polygraphy.ports.binding import bind
-from polygraphy.ports.progress import Progress
+from polygraphy.ports.reporting import Progress
 
 
 class Signalling(RecordingProgress):
@@ -118,8 +118,8 @@ def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
 GIVEN_UP = """
 import os, signal, sys
 from types import SimpleNamespace
-from polygraphy.adapters.tensorrt.module import using
-from polygraphy.adapters.tensorrt.build_progress import build_watched
+from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.build.build_progress import build_watched
 
 def build():
     os.kill(os.getpid(), signal.SIGTERM)
@@ -157,9 +157,9 @@ SILENT = """
 import hashlib, os, signal, sys, threading, time
 from types import SimpleNamespace
 from polygraphy import program
-from polygraphy.adapters.tensorrt import build_progress
-from polygraphy.adapters.tensorrt.capabilities import capabilities
-from polygraphy.adapters.tensorrt.module import using
+from polygraphy.adapters.tensorrt.build import build_progress
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.module import using
 
 def build():
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # Half an hour, in which nothing is called.

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from polygraphy import func
-from polygraphy.adapters.tensorrt import deserialize, gpu, logger, provenance
-from polygraphy.adapters.tensorrt.provenance import record_of
+from polygraphy.adapters.tensorrt.describe import provenance
+from polygraphy.adapters.tensorrt.describe.provenance import record_of
+from polygraphy.adapters.tensorrt.library import gpu, logger
+from polygraphy.adapters.tensorrt.plan import deserialize
 from polygraphy.backend.tensorrt_rtx import CreateConfigRTX, create_config_rtx
 from polygraphy.backend.trt import (
     BytesFromEngine,
@@ -48,7 +50,7 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.ports.binding import bind
-from polygraphy.ports.device import Device
+from polygraphy.ports.machine import Device
 from tests.support import models
 from tests.support.rtx import dtypes, output_names
 

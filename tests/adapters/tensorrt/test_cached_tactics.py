@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.cached_tactics import tactics_kept
-from polygraphy.adapters.tensorrt.module import using
-from polygraphy.adapters.tensorrt.tactics import (
+from polygraphy.adapters.tensorrt.build.cached_tactics import tactics_kept
+from polygraphy.adapters.tensorrt.build.tactics import (
     Algorithm,
     TacticRecorder,
     TacticReplayData,
     TacticReplayer,
 )
+from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.domain.errors import BackendError
 from tests.support.rtx import rtx
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import HostMemory
-from polygraphy.adapters.tensorrt.calibrator import CalibrationData, Calibrator
-from polygraphy.adapters.tensorrt.callbacks import raise_kept_errors
-from polygraphy.adapters.tensorrt.module import using
+from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_errors
+from polygraphy.adapters.tensorrt.library.module import using
+from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData, Calibrator
 from polygraphy.domain.errors import InputError, UnknownNameError
-from polygraphy.domain.facts import InputHint, ModelFacts
-from polygraphy.domain.metadata import TensorMetadata
+from polygraphy.domain.tensors.facts import InputHint, ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
-from polygraphy.ports.memory import DeviceMemory
+from polygraphy.ports.machine import DeviceMemory
 from tests.support.build_callbacks import CallingTensorRT
 
 TABLE = b"TRT-8600-Entropy\nx: 3c010a14\n"

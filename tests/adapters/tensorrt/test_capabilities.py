@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import polygraphy.adapters.tensorrt as adapter
-from polygraphy.adapters.tensorrt import module as module_in_use
-from polygraphy.adapters.tensorrt.capabilities import capabilities, enum_value
-from polygraphy.adapters.tensorrt.config_settings import ATTRIBUTES, FLAGS
-from polygraphy.adapters.tensorrt.features import FEATURES, MEMBERS
-from polygraphy.adapters.tensorrt.module import is_rtx, tensorrt_module, trt, using
-from polygraphy.cli.trt_names import NAMES
+from polygraphy.adapters.tensorrt.build.config_settings import ATTRIBUTES, FLAGS
+from polygraphy.adapters.tensorrt.library import module as module_in_use
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value
+from polygraphy.adapters.tensorrt.library.features import FEATURES, MEMBERS
+from polygraphy.adapters.tensorrt.library.module import is_rtx, tensorrt_module, trt, using
+from polygraphy.cli.backends.trt.names import NAMES
 from polygraphy.domain.errors import BackendError, MissingDependencyError
 from tests.adapters.tensorrt.test_runtime_names import RUN_SIDE
 from tests.support.tensorrt_names import VERSIONS, keywords_of, named_module, names_of
@@ -103,7 +103,7 @@ _GUARDED = {
 
 def _trees() -> Iterator[tuple[str, ast.Module]]:
     """Yield the modules of the adapter; those of the run side have tests of their own."""
-    for path in sorted(Path(str(adapter.__file__)).parent.glob("*.py")):
+    for path in sorted(Path(str(adapter.__file__)).parent.rglob("*.py")):
         if path.stem not in RUN_SIDE:
             yield path.stem, ast.parse(path.read_text(encoding="utf-8"))
 
@@ -131,7 +131,7 @@ def _used_keywords() -> set[str]:
     folder = Path(str(adapter.__file__)).parent
     members = {name.partition(".")[2] for version in VERSIONS for name in names_of(version)} - {""}
     found = set()
-    for path in folder.glob("*.py"):
+    for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt import provenance
-from polygraphy.adapters.tensorrt.compute_dtypes import (
+from polygraphy.adapters.tensorrt.describe import provenance
+from polygraphy.adapters.tensorrt.describe.compute_dtypes import (
     engine_facts,
     inspected_dtype,
     network_dtypes,
 )
-from polygraphy.adapters.tensorrt.provenance import BuildRecord, ModelFile, remember_record
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.describe.provenance import BuildRecord, ModelFile, remember_record
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
 from polygraphy.backend.trt import Profile as TrtProfile
 from polygraphy.comparator import Comparator, SimpleCompareFunc
@@ -220,7 +220,7 @@ def test_the_model_s_limits_of_values_are_known_too(
 def test_a_loaded_plan_remembers_its_record(
     tmp_path: Path, trt: FakeTensorRT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polygraphy.adapters.tensorrt import engine as engines
+    from polygraphy.adapters.tensorrt.plan import engine as engines
 
     made = identity(trt)
     monkeypatch.setattr(engines, "deserialized", lambda *args: made)

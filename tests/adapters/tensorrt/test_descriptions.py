@@ -13,16 +13,16 @@ import pytest
 
 from polygraphy.adapters.console.engine_text import engine_lines, network_lines
 from polygraphy.adapters.console.statistics_text import built_lines
-from polygraphy.adapters.tensorrt.describe_engine import describe_engine
-from polygraphy.adapters.tensorrt.describe_network import describe_network
-from polygraphy.adapters.tensorrt.module import tensorrt_module, using
-from polygraphy.adapters.tensorrt.reader import TensorrtModelReader
+from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
+from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
+from polygraphy.adapters.tensorrt.library.module import tensorrt_module, using
+from polygraphy.adapters.tensorrt.plan.reader import TensorrtModelReader
 from polygraphy.backend.trt import create_network, network_from_onnx_bytes
 from polygraphy.comparator import IterationResult, RunResults
-from polygraphy.domain.datatype import DataType
-from polygraphy.domain.engine_statistics import statistics_of_built
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.model import Detail, ModelSource
+from polygraphy.domain.model.engine_statistics import statistics_of_built
+from polygraphy.domain.tensors.datatype import DataType
 from tests.support import models
 
 Range = Sequence[Sequence[int]]
@@ -269,7 +269,7 @@ def test_attributes_and_weights_of_a_network(rtx: Any) -> None:
 
 
 def test_every_type_of_layer_has_its_class(rtx: Any) -> None:
-    from polygraphy.adapters.tensorrt.describe_network import _layer_classes, _plain
+    from polygraphy.adapters.tensorrt.describe.describe_network import _layer_classes, _plain
 
     classes = _layer_classes(rtx)
     unknown = {name for name in rtx.LayerType.__members__ if _plain(name) not in classes}
@@ -282,7 +282,7 @@ def test_every_type_of_layer_has_its_class(rtx: Any) -> None:
 SCRIPT = """
 from polygraphy import func
 from polygraphy.backend.trt import CreateNetwork
-from polygraphy.adapters.tensorrt.module import trt
+from polygraphy.adapters.tensorrt.library.module import trt
 
 @func.extend(CreateNetwork())
 def load_network(builder, network):
@@ -316,7 +316,7 @@ def test_networks_are_read_from_scripts_and_models(rtx: Any, tmp_path: Path) -> 
 
 
 def test_statistics_of_saved_outputs_are_shown_with_layers(fake: None, tmp_path: Path) -> None:
-    from polygraphy.adapters.tensorrt.reader import notes_of
+    from polygraphy.adapters.tensorrt.plan.reader import notes_of
 
     results = RunResults()
     results.append(("r", [IterationResult({"mul_out": np.array([1.0, 3.0])})]))

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from polygraphy.adapters.tensorrt import given as module
-from polygraphy.adapters.tensorrt.config_settings import ATTRIBUTES, FLAGS
-from polygraphy.adapters.tensorrt.features import FEATURES
-from polygraphy.adapters.tensorrt.given import flag_of, given
-from polygraphy.cli.commands import COMMANDS, load
-from polygraphy.cli.option import options_of
+from polygraphy.adapters.tensorrt.build.config_settings import ATTRIBUTES, FLAGS
+from polygraphy.adapters.tensorrt.library import given as module
+from polygraphy.adapters.tensorrt.library.features import FEATURES
+from polygraphy.adapters.tensorrt.library.given import flag_of, given
+from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.declare.option import options_of
 
 
 def flags_of_commands() -> set[str]:
@@ -21,7 +21,7 @@ def flags_of_commands() -> set[str]:
 
 def named_in_messages() -> Iterator[str]:
     """Yield the arguments that the adapter writes as a text."""
-    for path in Path(module.__file__).parent.glob("*.py"):
+    for path in Path(module.__file__).parents[1].rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "given"
             if is_call and isinstance(node.args[0], ast.Constant):

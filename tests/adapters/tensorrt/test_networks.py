@@ -34,7 +34,7 @@ from polygraphy.backend.trt import (
     onnx_like_from_network,
     set_tensor_datatypes,
 )
-from polygraphy.cli.trt_names import NAMES
+from polygraphy.cli.backends.trt.names import NAMES
 from polygraphy.domain.errors import (
     BackendError,
     FileError,
@@ -44,7 +44,7 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import bind
-from polygraphy.ports.model_file import ModelWriter
+from polygraphy.ports.models import ModelWriter
 from tests.support import models
 from tests.support.rtx import dtypes, output_names
 

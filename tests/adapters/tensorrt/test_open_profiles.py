@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("rtx")
 
 
 def network_with(shape: tuple[int, ...]) -> tuple[object, object]:
-    from polygraphy.adapters.tensorrt.module import trt
+    from polygraphy.adapters.tensorrt.library.module import trt
 
     builder, network = create_network()
     network.mark_output(

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.cuda.device import CudaDevice
-from polygraphy.adapters.tensorrt import pinned_arrays
-from polygraphy.adapters.tensorrt.pinned_arrays import PinnedArrays
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.runtime import pinned_arrays
+from polygraphy.adapters.tensorrt.runtime.pinned_arrays import PinnedArrays
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from tests.support.engines import fake_machine, identity, large, nonzero
 from tests.support.examples import scaled
 from tests.support.fake_tensorrt import FakeTensorRT

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.module import using
+from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.backend.trt import EngineFromBytes, FileReader, LoadRuntime
 from polygraphy.domain.errors import BackendError, FileError
 from tests.support.tensorrt_names import named_module

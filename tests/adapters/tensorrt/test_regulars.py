@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.adapters.tensorrt.regulars import Regulars
+from polygraphy.adapters.tensorrt.runtime.regulars import Regulars
 
 VISITORS = st.lists(st.integers(0, 12), max_size=300)
 

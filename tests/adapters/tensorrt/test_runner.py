@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.domain.errors import (
     BackendError,
     InputError,

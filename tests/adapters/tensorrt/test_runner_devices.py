@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.cuda import DeviceArray, use_device, wrapper
 from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from tests.support.engines import any_trt, identity, large, trt

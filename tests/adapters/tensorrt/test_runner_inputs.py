@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.common import FormattedArray
 from polygraphy.cuda import DeviceArray, DeviceView
 from polygraphy.domain.errors import (

@@ -8,10 +8,10 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.datatype import TensorrtDataTypes
-from polygraphy.adapters.tensorrt.inputs import STAGING_LIMIT
-from polygraphy.adapters.tensorrt.memory import DeviceBlock
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
+from polygraphy.adapters.tensorrt.runtime.inputs import STAGING_LIMIT
+from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.common import FormattedArray
 from polygraphy.cuda import DeviceView
 from polygraphy.domain.errors import (
@@ -71,7 +71,7 @@ def test_ctrl_c_while_memory_is_allocated_is_raised_afterwards(
         def reserve(self, nbytes: int) -> int:
             return interrupted() if nbytes > 10_000 else super().reserve(nbytes)
 
-    monkeypatch.setattr("polygraphy.adapters.tensorrt.allocator.DeviceBlock", Block)
+    monkeypatch.setattr("polygraphy.adapters.tensorrt.runtime.allocator.DeviceBlock", Block)
     with TrtRunner(nonzero(trt)) as runner:
         with pytest.raises(KeyboardInterrupt):
             runner.infer({"X": np.ones(4000, F32)})

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.adapters.tensorrt.contexts import PLACES
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.runtime.contexts import PLACES
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.cuda import DeviceArray
 from tests.support.engines import fake_machine, identity, nonzero, trt
 from tests.support.examples import scaled

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from polygraphy.adapters.tensorrt.support import TensorrtSupportChecker, problems_of
+from polygraphy.adapters.tensorrt.describe.support import TensorrtSupportChecker, problems_of
 from polygraphy.inspect import inspect_capability
 from tests.support import models
 

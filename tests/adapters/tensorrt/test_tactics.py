@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from polygraphy.adapters.tensorrt.callbacks import raise_kept_errors
-from polygraphy.adapters.tensorrt.module import using
-from polygraphy.adapters.tensorrt.tactics import (
+from polygraphy.adapters.tensorrt.build.tactics import (
     Algorithm,
     TacticRecorder,
     TacticReplayData,
     TacticReplayer,
 )
+from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_errors
+from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.domain.errors import BackendError, FileError, UsageError
 from tests.support.build_callbacks import CallingTensorRT, choice
 

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.runner import TrtRunner
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.cuda import DeviceArray
 from tests.support.engines import identity
 from tests.support.fake_tensorrt import FakeTensorRT

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.tensorrt import network as network_module
-from polygraphy.adapters.tensorrt.module import trt, using
-from polygraphy.adapters.tensorrt.origins import Origin, remember_origin
+from polygraphy.adapters.tensorrt.library.module import trt, using
+from polygraphy.adapters.tensorrt.network import network as network_module
+from polygraphy.adapters.tensorrt.network.origins import Origin, remember_origin
 from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
@@ -24,7 +24,7 @@ from polygraphy.backend.trt import (
     create_network,
 )
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.facts import Facts
+from polygraphy.domain.tensors.facts import Facts
 from tests.support import models
 from tests.support.tensorrt_names import named_module, names_of
 

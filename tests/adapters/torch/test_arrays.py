@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from polygraphy.adapters.torch.arrays import array_from, tensor_from  # noqa: E402
 from polygraphy.adapters.torch.datatype import TorchDataTypes  # noqa: E402
-from polygraphy.domain.datatype import DataType, DataTypeEntry  # noqa: E402
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry  # noqa: E402
 
 TYPES = [entry for entry in DataType if TorchDataTypes().to_native(entry) is not None]
 

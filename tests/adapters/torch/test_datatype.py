@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from polygraphy.adapters.torch.datatype import TorchDataTypes  # noqa: E402
-from polygraphy.domain.datatype import DataType, DataTypeEntry  # noqa: E402
 from polygraphy.domain.errors import DataTypeConversionException  # noqa: E402
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry  # noqa: E402
 
 
 @pytest.mark.parametrize("entry", list(DataType), ids=str)

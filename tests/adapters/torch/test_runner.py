@@ -18,7 +18,6 @@ from polygraphy import constants  # noqa: E402
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx  # noqa: E402
 from polygraphy.backend.pyt import PytRunner, TorchFromPath, torch_from_path  # noqa: E402
 from polygraphy.comparator import Comparator  # noqa: E402
-from polygraphy.domain.datatype import DataType  # noqa: E402
 from polygraphy.domain.errors import (  # noqa: E402
     BackendError,
     FileError,
@@ -26,7 +25,8 @@ from polygraphy.domain.errors import (  # noqa: E402
     ModelError,
     UsageError,
 )
-from polygraphy.domain.metadata import TensorMetadata  # noqa: E402
+from polygraphy.domain.tensors.datatype import DataType  # noqa: E402
+from polygraphy.domain.tensors.metadata import TensorMetadata  # noqa: E402
 from tests.support import models  # noqa: E402
 
 X = np.random.RandomState(0).standard_normal((5, 4)).astype(np.float32)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tell whether identity.onnx runs in ONNX Runtime.
+"""Return whether identity.onnx runs in ONNX Runtime.
 
 polygraphy check compatibility identity.onnx --onnxrt
 """

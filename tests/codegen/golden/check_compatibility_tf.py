@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tell whether saved runs in TensorFlow and ONNX Runtime.
+"""Return whether saved runs in TensorFlow and ONNX Runtime.
 
 polygraphy check compatibility saved --model-type saved-model --tf --onnxrt
 """

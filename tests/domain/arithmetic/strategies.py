@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.arithmetic import blocks, ordering, pair, selection, sums
+from polygraphy.domain.arithmetic import ordering
+from polygraphy.domain.arithmetic.passes import blocks, pair, selection, sums
 
 __all__ = [
     "EXTENDED",

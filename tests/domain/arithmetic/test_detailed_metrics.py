@@ -17,7 +17,7 @@ from polygraphy.domain.arithmetic.bias import mean_signed_error
 from polygraphy.domain.arithmetic.nonfinite import compare_non_finite
 from polygraphy.domain.arithmetic.ranking import compare_top_k
 from polygraphy.domain.arithmetic.ulps import ulp_distances
-from polygraphy.domain.precision import PRECISIONS, precision_of
+from polygraphy.domain.tensors.precision import PRECISIONS, precision_of
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, relaid, shapes, tiny_blocks
 
 Array = np.ndarray[Any, Any]

@@ -10,16 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.domain.arithmetic import (
-    Difference,
-    blocks,
-    dot_metrics,
-    histogram,
-    scratch,
-    summarize,
-)
-from polygraphy.domain.arithmetic.kernels import Kernel
-from polygraphy.domain.arithmetic.scratch import Scratch
+from polygraphy.domain.arithmetic import Difference, dot_metrics, histogram, summarize
+from polygraphy.domain.arithmetic.passes import blocks, scratch
+from polygraphy.domain.arithmetic.passes.kernels import Kernel
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
 from tests.domain.arithmetic.strategies import tiny_blocks
 
 Array = np.ndarray[Any, Any]

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.domain.arithmetic import Difference, selection, summarize
-from polygraphy.domain.arithmetic.scratch import Scratch
-from polygraphy.domain.arithmetic.selection import Search, Tally, positions
+from polygraphy.domain.arithmetic import Difference, summarize
+from polygraphy.domain.arithmetic.passes import selection
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.selection import Search, Tally, positions
 from tests.domain.arithmetic import oracle
 from tests.domain.arithmetic.strategies import floats_with_ties, tiny_blocks
 from tests.support.examples import scaled

@@ -7,8 +7,8 @@ import pytest
 
 from polygraphy.domain.compare import SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.facts import ModelFacts
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.tensors.facts import ModelFacts
 
 AUTO = {"rtol": "auto", "atol": "auto"}
 

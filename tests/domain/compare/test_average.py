@@ -23,7 +23,7 @@ from polygraphy.domain.compare import (
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.indices import IndicesCompareFunc
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tolerance import Tolerance
+from polygraphy.domain.limits.tolerance import Tolerance
 
 
 def l2(*values: float | None, limit: float = 1.0) -> Any:

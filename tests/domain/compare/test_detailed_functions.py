@@ -17,8 +17,8 @@ from polygraphy.domain.compare import (
     UncomparedResult,
 )
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.facts import ModelFacts
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.tensors.facts import ModelFacts
 
 ONE = np.float32(1)
 EVERY = [

@@ -24,7 +24,7 @@ from polygraphy.domain.compare import (
     SnrCompareFunc,
     SqnrCompareFunc,
 )
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 from tests.domain.arithmetic.strategies import FLOATS, NUMBERS, arrays, relaid, shapes
 from tests.support.examples import scaled
 

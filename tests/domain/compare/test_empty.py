@@ -9,7 +9,7 @@ import pytest
 
 from polygraphy.domain import compare
 from polygraphy.domain.compare import PairwiseCompareFunc, UncomparedResult
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 
 FUNCTIONS = sorted(
     (

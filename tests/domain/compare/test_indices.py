@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from polygraphy.domain.compare import IndicesCompareFunc, IndicesResult, UncomparedResult
 from polygraphy.domain.compare.indices import Misplaced
 from polygraphy.domain.errors import UnknownNameError, UsageError
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 
 
 def compare(value: Any, reference: Any, tolerance: Any = None) -> Any:

@@ -27,7 +27,7 @@ from polygraphy.domain.compare import (
 )
 from polygraphy.domain.compare.metric_functions import MetricCompareFunc
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
 from polygraphy.ports.perceptual import PerceptualDistance
 

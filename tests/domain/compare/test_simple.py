@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc, UncomparedResult
 from polygraphy.domain.errors import UnknownNameError, UsageError
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 from tests.domain.strategies import names
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polygraphy import comparator
-from polygraphy.domain.results import IterationResult
+from polygraphy.domain.results.results import IterationResult
 
 ONE = IterationResult({"y": np.array([[1.0, 2.0, 4.0]]), "z": np.array([[1.0, np.inf, 4.0]])})
 OTHER = IterationResult({"y": np.array([[1.0, 4.5, 4.0]]), "z": np.array([[1.0, 2.0, 4.0]])})

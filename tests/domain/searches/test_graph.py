@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.domain.searches import Outcome, first_bad_part, first_bad_part_in_order
-from polygraphy.domain.searches.graph import members, reaches
+from polygraphy.domain.search import Outcome, first_bad_part, first_bad_part_in_order
+from polygraphy.domain.search.graph import members, reaches
 from tests.support.examples import scaled
 
 

@@ -9,7 +9,7 @@ from math import log2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.domain.searches import Outcome, ddmin, smallest_good_set
+from polygraphy.domain.search import Outcome, ddmin, smallest_good_set
 from tests.support.examples import scaled
 
 SMALL = st.integers(1, 7)

@@ -7,7 +7,7 @@ from math import log2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.searches import Outcome, first_good, first_good_in_order
+from polygraphy.domain.search import Outcome, first_good, first_good_in_order
 
 ANSWERS = st.lists(st.sampled_from(Outcome), min_size=1, max_size=40)
 

@@ -1,0 +1,249 @@
+"""Where the elements of an array lie, whichever library the array is of.
+
+Nothing is imported for that: an array can only come from a library that is imported already.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Union
+
+import numpy as np
+
+from polygraphy.domain.errors import InputError
+from polygraphy.ports.machine import DeviceStream
+
+Place = tuple[int, tuple[int, ...], Any]
+"""Address, shape, and what keeps the memory alive."""
+
+_Reader = Callable[[Any, DeviceStream], Union[Place, None]]
+
+# Streams of `__cuda_array_interface__`: none, and the default stream, with which ours are ordered.
+_ORDERED_STREAMS = (None, 0, 1)
+_DLPACK_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged
+
+_readers: dict[type, _Reader] = {}
+
+
+def place(array: Any, stream: DeviceStream) -> Place | None:
+    """Return where an array lies on the device; None for one in host memory.
+
+    Work that is still to be done on the array is done before what is queued on `stream` next.
+
+    Raises:
+        InputError: its elements do not lie side by side and cannot be brought together, or it lies
+            on another GPU than the stream.
+    """
+    kind = type(array)
+    reader = _readers.get(kind)
+    if reader is None:
+        reader = _readers[kind] = _reader_for(array)
+    return reader(array, stream)
+
+
+def is_torch(array: Any) -> bool:
+    """Return whether an object is a tensor of PyTorch."""
+    return type(array).__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr")
+
+
+def host_array(array: Any) -> np.ndarray[Any, Any]:
+    """Return a NumPy array with the elements of an array in host memory; shared where possible.
+
+    Raises:
+        InputError: it is nothing that can be read as an array.
+    """
+    if isinstance(array, np.ndarray):
+        return array
+    if is_torch(array):
+        return _from_torch(array)
+    try:
+        if hasattr(array, "__dlpack__"):
+            shared: np.ndarray[Any, Any] = np.from_dlpack(array)
+            return shared
+        return np.asarray(array)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise InputError(f"A {type(array).__name__} cannot be read as an array: {error}") from error
+
+
+def is_on_device(array: Any) -> bool:
+    """Return whether an array, or what an integer is the address of, lies in device memory."""
+    if isinstance(array, (np.ndarray, int)):
+        return isinstance(array, int)
+    if is_torch(array):
+        return bool(array.is_cuda)
+    if _is_view(array) or hasattr(type(array), "__cuda_array_interface__"):
+        return True
+    return hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] in _DLPACK_DEVICES
+
+
+def brought_to_host(name: str, array: Any) -> np.ndarray[Any, Any]:
+    """Return a NumPy array with the elements of an array, wherever that lies.
+
+    Args:
+        name: of the input, for messages.
+        array: any array.
+
+    Raises:
+        InputError: it is nothing that can be read as an array, or an address.
+    """
+    if isinstance(array, int):
+        raise InputError(
+            f"The values of input {name!r} are read on the host: an address will not do.",
+            hint="Give an array of NumPy.",
+        )
+    if _is_view(array):
+        array = array.numpy()
+    elif is_torch(array):
+        array = array.cpu()
+    elif hasattr(type(array), "__cuda_array_interface__") and hasattr(array, "get"):
+        array = array.get()
+    return host_array(array)
+
+
+def _is_view(array: Any) -> bool:
+    return hasattr(array, "ptr") and hasattr(array, "copy_to")
+
+
+def _from_torch(tensor: Any) -> np.ndarray[Any, Any]:
+    """Share a tensor's memory; by way of bytes, because NumPy lacks some of its data types."""
+    from polygraphy.domain.tensors.datatype import DataType
+
+    dtype: np.dtype[Any] = DataType.from_dtype(tensor.dtype, "torch").numpy()
+    tensor = tensor.detach().contiguous()
+    raw = tensor.reshape(-1).view(_module_of(tensor).uint8).numpy()
+    array: np.ndarray[Any, Any] = raw.view(dtype).reshape(tuple(tensor.shape))
+    return array
+
+
+def _module_of(array: Any) -> Any:
+    import sys
+
+    return sys.modules[type(array).__module__.partition(".")[0]]
+
+
+def _reader_for(array: Any) -> _Reader:
+    if isinstance(array, np.ndarray):
+        return _on_host
+    if _is_view(array):
+        return _of_view
+    if is_torch(array):
+        return _of_torch
+    if hasattr(type(array), "__cuda_array_interface__"):
+        return _of_interface
+    if hasattr(array, "__dlpack_device__"):
+        return _of_dlpack
+    return _on_host
+
+
+def _on_host(array: Any, stream: DeviceStream) -> None:
+    return None
+
+
+def _of_view(view: Any, stream: DeviceStream) -> Place:
+    return view.ptr, view.shape, view
+
+
+def _of_torch(tensor: Any, stream: DeviceStream) -> Place | None:
+    if not tensor.is_cuda:
+        return None
+    _check_gpu(tensor, tensor.get_device(), stream)
+    tensor = tensor.contiguous()
+    producer = _module_of(tensor).cuda.current_stream(tensor.device).cuda_stream
+    if producer:
+        stream.wait_for(producer)
+    return tensor.data_ptr(), tuple(tensor.shape), tensor
+
+
+def _check_gpu(array: Any, gpu: int, stream: DeviceStream) -> None:
+    """Refuse what the GPU of the stream cannot read: it would end all work of this process."""
+    if gpu != stream.device:
+        raise InputError(
+            f"A {type(array).__name__} lies on GPU {gpu}, but the model runs on GPU"
+            f" {stream.device}.",
+            hint=f"Move it there, or run the model with device={gpu} (in ONNX Runtime, that is the"
+            " provider's option device_id).",
+        )
+
+
+def _of_interface(array: Any, stream: DeviceStream) -> Place:
+    described = array.__cuda_array_interface__
+    if not _is_contiguous(described):
+        array = _contiguous(array)
+        described = array.__cuda_array_interface__
+    producer = described.get("stream")
+    if producer not in _ORDERED_STREAMS:
+        stream.wait_for(producer)
+    return described["data"][0], tuple(described["shape"]), array
+
+
+def _is_contiguous(described: dict[str, Any]) -> bool:
+    strides = described.get("strides")
+    if strides is None or 0 in described["shape"]:
+        return True
+    wanted = int(described["typestr"][2:])
+    for dim, stride in zip(reversed(described["shape"]), reversed(strides)):
+        if dim != 1 and stride != wanted:
+            return False
+        wanted *= dim
+    return True
+
+
+def _contiguous(array: Any) -> Any:
+    """Return a copy in the order of the shape; arrays of CuPy and Numba can make one."""
+    try:
+        copy = array.copy()
+    except AttributeError:
+        copy = None
+    if copy is None or not _is_contiguous(copy.__cuda_array_interface__):
+        raise InputError(
+            f"The elements of a {type(array).__name__} on the GPU do not lie side by side.",
+            hint="Make the array contiguous first.",
+        )
+    return copy
+
+
+class _DLTensor(ctypes.Structure):
+    """The head of what a DLPack capsule points to."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+def _of_dlpack(array: Any, stream: DeviceStream) -> Place | None:
+    kind, gpu = array.__dlpack_device__()
+    if kind not in _DLPACK_DEVICES:
+        return None
+    _check_gpu(array, gpu, stream)
+    # The producer makes the consumer's stream wait for it.
+    capsule = array.__dlpack__(stream=stream.ptr)
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _DLTensor.from_address(pointer(capsule, b"dltensor"))
+    shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
+    described = {
+        "shape": shape,
+        "typestr": f"|V{tensor.bits // 8}",
+        "strides": (
+            tuple(tensor.strides[axis] * tensor.bits // 8 for axis in range(tensor.ndim))
+            if tensor.strides
+            else None
+        ),
+    }
+    if not _is_contiguous(described):
+        raise InputError(
+            f"The elements of a {type(array).__name__} on the GPU do not lie side by side.",
+            hint="Make the array contiguous first.",
+        )
+    # The capsule, which nobody consumes, keeps the memory and releases it when it goes.
+    return int(tensor.data or 0) + int(tensor.byte_offset), shape, capsule

@@ -1,0 +1,182 @@
+"""The base of every runner: its name, its life cycle, and the checks around an inference."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from polygraphy.domain.data.feed import check_feed
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.facts import Facts, ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+
+R = TypeVar("R", bound="BaseRunner")
+
+_runner_counts: Counter[str] = Counter()
+
+
+class BaseRunner:
+    """Runs a model in one backend.
+
+    A runner of your own implements `activate_impl`, `infer_impl` and `get_input_metadata_impl`, and
+    `deactivate_impl` where there is something to release.
+
+    Attributes:
+        name: unique unless the caller chose it: kind, number, date and time.
+        inference_time: seconds of the last inference; set by `infer_impl`.
+        is_active: whether the runner is between `activate` and `deactivate`.
+        outputs_are_fresh: whether each inference returns arrays that no later one overwrites, so
+            that whoever keeps them need not copy them.
+        leaves_inputs_alone: whether an inference never writes to the arrays that it is given, nor
+            keeps them, so that whoever feeds several runners need not copy them. A class derived
+            from one that says so has to say so itself where it infers in another way.
+        rewrites_nothing: whether an output does not depend on which other tensors are outputs, as
+            it may where a backend rewrites graphs.
+    """
+
+    outputs_are_fresh = False
+    RUNNER_COUNTS = _runner_counts
+    leaves_inputs_alone = False
+    rewrites_nothing = False
+
+    def __init__(self, name: str | None = None, prefix: str | None = None) -> None:
+        """Name the runner; nothing is loaded before `activate`."""
+        self.name = _unique_name(prefix or "Runner") if name is None else name
+        self.inference_time: float | None = None
+        self.is_active = False
+        self._metadata: TensorMetadata | None = None
+        self._accepted: tuple[Any, ...] | None = None
+
+    def activate_impl(self) -> None:
+        """Acquire what inference needs."""
+
+    def deactivate_impl(self) -> None:
+        """Release what `activate_impl` acquired."""
+
+    def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Run the model once and set `inference_time`."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement infer_impl")
+
+    def get_input_metadata_impl(self) -> TensorMetadata:
+        """Describe the inputs, with our own data types."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not implement get_input_metadata_impl"
+        )
+
+    def get_model_facts(self) -> Facts:
+        """Return what is known of the model without running it; only while active.
+
+        A runner of your own may say in which data types it computes (`compute_dtypes`), and which
+        values inputs may take (`input_hints`).
+        """
+        return ModelFacts()
+
+    def activate(self) -> None:
+        """Acquire what inference needs: load or build the model, allocate memory."""
+        if self.is_active:
+            G_LOGGER.warning(f"{self.name} | Already active, will not activate it again.")
+            return
+        self.inference_time = None
+        self._forget()
+        self.activate_impl()
+        self.is_active = True
+
+    def deactivate(self) -> None:
+        """Release what `activate` acquired."""
+        if not self.is_active:
+            G_LOGGER.warning(f"{self.name} | Not active, there is nothing to deactivate.")
+            return
+        self.is_active = False
+        self._forget()
+        self.deactivate_impl()
+
+    def _forget(self) -> None:
+        self._metadata = None
+        self._accepted = None
+
+    def __enter__(self: R) -> R:
+        """Activate."""
+        self.activate()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Deactivate."""
+        self.deactivate()
+
+    def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
+        """Describe the inputs, in the model's order.
+
+        Args:
+            use_numpy_dtypes: whether data types are NumPy's (as they were in old releases, and are
+                unless this is False).
+
+        Raises:
+            UsageError: the runner is not active.
+        """
+        if self._metadata is None:
+            self._require_active("its inputs are asked for")
+            self._metadata = self.get_input_metadata_impl()
+        return self._metadata if use_numpy_dtypes is False else self._metadata.with_numpy_dtypes()
+
+    def infer(
+        self, feed_dict: Mapping[str, Any], check_inputs: bool = True, *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Run the model once.
+
+        Args:
+            feed_dict: one array per input.
+            check_inputs: whether names, data types and shapes are checked first.
+            args: handed to the backend, as `kwargs` are; see the runner's own documentation.
+            kwargs: see `args`.
+
+        Returns:
+            One array per output. The arrays may be overwritten by the next call: copy what is to be
+            kept.
+
+        Raises:
+            UsageError: the runner is not active.
+            InputError: the data do not fit the model.
+            BackendError: the backend could not run the model.
+        """
+        if not self.is_active:
+            self._require_active("inference")
+        if check_inputs:
+            self._check(feed_dict)
+        return self.infer_impl(feed_dict, *args, **kwargs)
+
+    def _check(self, feed_dict: Mapping[str, Any]) -> None:
+        """Check the data, unless data of the same description passed in the call before."""
+        try:
+            described = tuple(
+                [(name, array.dtype, array.shape) for name, array in feed_dict.items()]
+            )
+        except AttributeError:
+            described = None
+        if described is not None and described == self._accepted:
+            return
+        check_feed(feed_dict, self.get_input_metadata(use_numpy_dtypes=False))
+        self._accepted = described
+
+    def _require_active(self, purpose: str) -> None:
+        if not self.is_active:
+            raise UsageError(
+                f"{self.name} must be active before {purpose}.",
+                hint="Call activate() or use it in a `with` block.",
+            )
+
+    def last_inference_time(self) -> float | None:
+        """Return how long the last inference took, in seconds; None when the runner did not measure
+        it.
+        """
+        return self.inference_time
+
+
+def _unique_name(prefix: str) -> str:
+    count = _runner_counts[prefix]
+    _runner_counts[prefix] += 1
+    seconds, fraction = divmod(time.time_ns(), 10**9)
+    when = time.strftime("%m/%d/%y-%H:%M:%S", time.localtime(seconds))
+    return f"{prefix}-N{count}-{when}.{fraction // 1000:06}"  # Other processes count from 0, too.

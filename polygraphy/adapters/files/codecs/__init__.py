@@ -1,0 +1,4 @@
+"""How each type of result becomes a document, and back.
+
+May use `formats` and `json`.
+"""

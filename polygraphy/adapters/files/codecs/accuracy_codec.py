@@ -1,0 +1,128 @@
+"""How verdicts are saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy.adapters.files.json.json_codec import Decoder, Encoder, all_of, metric_in
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.accuracy.layer_errors import Failure, LayerError, first_failure, layer_errors
+from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.metric import MetricResult
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.limits.tolerance import Tolerance
+
+_AGGREGATIONS = ("per_sample", "average")
+"""Every iteration is judged by itself, or the average of all."""
+
+
+@Encoder.register(Tolerance, marker="SimpleThreshold")
+def _encode_tolerance(tolerance: Tolerance) -> dict[str, Any]:
+    statistics = tolerance.check_error_stat
+    return {
+        "check_error_stat": statistics[0] if len(statistics) == 1 else statistics,
+        "atol": tolerance.atol,
+        "rtol": tolerance.rtol,
+    }
+
+
+@Decoder.register("SimpleThreshold")
+def _decode_tolerance(fields: dict[str, Any]) -> Tolerance:
+    return Tolerance(
+        check_error_stat=fields["check_error_stat"],
+        atol=fields["atol"],
+        rtol=fields["rtol"],
+        reason="saved with the results",
+    )
+
+
+@Encoder.register(OutputCompareResult)
+def _encode_output(result: OutputCompareResult) -> dict[str, Any]:
+    return dict(result.as_fields())
+
+
+@Decoder.register(OutputCompareResult)
+def _decode_output(fields: dict[str, Any]) -> OutputCompareResult:
+    metrics = {name: metric_in(fields, name) for name in OutputCompareResult().metric_fields()}
+    (thresholds,) = all_of(Tolerance, [fields["thresholds"]])
+    passed = fields["passed"]
+    if not isinstance(passed, (bool, type(None))):
+        raise TypeError(f"'passed' is {passed!r}, not a truth value")
+    return OutputCompareResult(**metrics, thresholds=thresholds, passed=passed)
+
+
+@Encoder.register(UncomparedResult)
+def _encode_uncompared(result: UncomparedResult) -> bool:
+    return False
+
+
+@Encoder.register(AccuracyResult)
+def _encode_result(result: AccuracyResult) -> dict[str, Any]:
+    entries = [(pair, list(iterations)) for pair, iterations in result.read()]
+    fields: dict[str, Any] = {"lst": entries, "aggregation": result.aggregation}
+    judged = [result.judged(position) for position in range(len(entries))]
+    errors = [layer_errors(iterations) for iterations in judged]
+    # Of verdicts that were loaded no more is known than their file says, and it stays as it was.
+    if any(error.dtypes for of_pair in errors for error in of_pair):
+        fields["summary"] = [
+            _summary(pair, first_failure(iterations), of_pair, result)
+            for (pair, _), iterations, of_pair in zip(entries, judged, errors)
+        ]
+    return fields
+
+
+def _summary(
+    pair: tuple[str, str], failed: Failure | None, errors: list[LayerError], result: AccuracyResult
+) -> dict[str, Any]:
+    """Return in plain values, for other readers, how each output fared in the order of the model,
+    and which one is the first that failed; in no iteration where averages are judged.
+    """
+    return {
+        "runners": list(pair),
+        "first_failure": failed
+        and {
+            "iteration": None if result.is_average else failed.iteration,
+            "output": failed.output,
+        },
+        "outputs": [
+            {
+                "name": error.name,
+                "dtypes": list(error.dtypes),
+                "shapes": [list(shape) for shape in error.shapes],
+                "max_absdiff": error.absolute,
+                "max_reldiff": error.relative,
+                "passed": error.passed,
+            }
+            for error in errors
+        ],
+    }
+
+
+@Decoder.register(AccuracyResult)
+def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
+    aggregation = fields.get("aggregation", _AGGREGATIONS[0])
+    if aggregation not in _AGGREGATIONS:
+        raise ValueError(
+            f"its verdicts are by {aggregation!r}, not by {' or '.join(_AGGREGATIONS)}"
+        )
+    result = AccuracyResult(
+        ((str(first), str(second)), all_of(dict, iterations))
+        for (first, second), iterations in fields["lst"]
+    )
+    for _, _, name, answer in result.outputs():  # All are of one function. Files do not name it.
+        if not isinstance(answer, (CompareResult, bool, type(None))):
+            raise TypeError(f"it holds no verdict about {name!r}, but a {type(answer).__name__}")
+        if isinstance(answer, MetricResult):
+            result.label = answer.metric.function
+    result.aggregation = aggregation
+    return result
+
+
+@Encoder.register(AccuracyResults)
+def _encode_results(results: AccuracyResults) -> dict[str, Any]:
+    return {"lst": list(results)}
+
+
+@Decoder.register(AccuracyResults)
+def _decode_results(fields: dict[str, Any]) -> AccuracyResults:
+    return AccuracyResults(all_of(AccuracyResult, fields["lst"]))

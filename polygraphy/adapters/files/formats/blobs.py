@@ -1,0 +1,90 @@
+"""Bare bytes of tensors, in files of their own; implements the port `BlobFiles`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.files.formats.torch_codec import is_tensor
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.domain.errors import FileError
+from polygraphy.logger import G_LOGGER
+
+SUFFIXES = (".bin", ".raw")
+
+
+class DiskBlobFiles:
+    """Reads and writes files ``0000000000/<tensor>.bin``."""
+
+    def holds_blobs(self, source: str | Path) -> bool:
+        """Return whether a path is of a file ``.bin`` or ``.raw``, or of a folder with such
+        files.
+        """
+        path = Path(source)
+        if not path.is_dir():
+            return path.suffix.lower() in SUFFIXES
+        return next(_files(path), None) is not None
+
+    def iterate(self, source: str | Path) -> Iterator[Mapping[str, bytes]]:
+        """Yield per iteration the bytes of each tensor; FileError when a file cannot be read."""
+        path = Path(source)
+        G_LOGGER.info(f"Loading input data from {path}")
+        if not path.is_dir():
+            yield {path.stem: _content(readable_file(path, "File of input data"))}
+            return
+        for folder in _iterations(path):
+            yield {
+                str(PurePosixPath(file.relative_to(folder).with_suffix(""))): _content(file)
+                for file in sorted(_files(folder))
+            }
+
+    @contextmanager
+    def writer(self, folder: str | Path) -> Iterator[_BlobWriter]:
+        """Open a folder to write one feed dictionary per iteration; FileError when that cannot be
+        done.
+        """
+        yield _BlobWriter(Path(folder))
+
+
+class _BlobWriter:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def add(self, item: Mapping[str, Any]) -> None:
+        """Write one feed dictionary."""
+        folder = self._folder / f"{self._count:010}"
+        self._count += 1
+        for name, array in item.items():
+            path = folder / f"{name}.bin"
+            if not path.resolve().is_relative_to(folder.resolve()) or "\0" in name:
+                raise FileError(
+                    f"Input {name!r} cannot be saved as a file: its name leads out of {folder}.",
+                    path=folder,
+                )
+            plain = np.asarray(array.detach().cpu() if is_tensor(array) else array)
+            with atomic_file(path) as stream:
+                stream.write(np.ascontiguousarray(plain).tobytes())
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+
+
+def _iterations(path: Path) -> list[Path]:
+    with translated_os_errors(path, "read the folder"):
+        numbered = [
+            entry
+            for entry in path.iterdir()
+            if entry.is_dir() and len(entry.name) == 10 and entry.name.isdecimal()
+        ]
+    return sorted(numbered) or [path]
+
+
+def _content(file: Path) -> bytes:
+    with translated_os_errors(file, "read"):
+        return file.read_bytes()

@@ -1,0 +1,139 @@
+"""Dictionaries of arrays that are in a file, each of which is read when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.adapters.files.json.content_error import content_errors_named
+from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.domain.results.results import IterationResult
+
+
+class ArrayInFile(Protocol):
+    """An array, not read yet."""
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """Return the array; ContentError when it is damaged."""
+
+
+@frozen(eq=False)
+class Unread:
+    """Stands for an array in a file."""
+
+    array: ArrayInFile
+    path: Path
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """Return the array; FileError when it is damaged, or the file has gone."""
+        with (
+            content_errors_named(f"load {self.path}", self.path),
+            translated_os_errors(self.path, "read"),
+        ):
+            return self.array.read()
+
+
+class StoredArrays(dict[str, Any]):
+    """A dictionary whose values are read, and checked, when they are first asked for: FileError
+    when one is damaged.
+
+    Because iterating is a method of its own here, Python takes the values for ``dict(these)`` and
+    ``**these`` through `__getitem__` as well.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an array."""
+        value = super().__getitem__(name)
+        if isinstance(value, Unread):
+            value = value.read()
+            self[name] = value
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return super().__iter__()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an array, or something else where there is none of that name."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        """Return the arrays, in order; each is read when it is its turn."""
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        """Return names and arrays, in order; each is read when it is its turn."""
+        return ItemsView(self)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Take an array out."""
+        if name in self:
+            _ = self[name]
+        return super().pop(name, *default)
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take the last array out."""
+        name = next(reversed(self), None)
+        return super().popitem() if name is None else (name, self.pop(name))
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """Return an array, which is put in where there was none of that name."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def copy(self) -> dict[str, Any]:
+        """Return a plain dictionary of the arrays."""
+        return dict(self)
+
+    def __or__(self, other: Any) -> Any:
+        """Return a plain dictionary of these arrays and others."""
+        return dict(self) | other
+
+    def __ror__(self, other: Any) -> Any:
+        """Return a plain dictionary of others and these arrays."""
+        return other | dict(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self.keys() == other.keys() and all(
+            np.array_equal(array, other[name]) for name, array in self.items()
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class StoredIteration(StoredArrays, IterationResult):
+    """Outputs of one inference that are in a file."""
+
+    __eq__ = IterationResult.__eq__
+    __hash__ = None
+    __repr__ = IterationResult.__repr__
+
+
+def is_unread(arrays: Mapping[str, Any]) -> bool:
+    """Return whether a dictionary, as it was decoded, holds arrays that are still in a file."""
+    return any(isinstance(value, Unread) for value in arrays.values())
+
+
+def lazily(decoded: Any) -> Any:
+    """Return what was decoded, with lists of dictionaries that hold unread arrays as lists of
+    `StoredArrays`.
+    """
+    if type(decoded) is not list:
+        return decoded
+    return [StoredArrays(one) if type(one) is dict and is_unread(one) else one for one in decoded]

@@ -1,0 +1,210 @@
+"""Arrays as the bytes of an ``.npy`` file, in pieces; nothing is ever pickled or unpickled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from io import BytesIO
+from itertools import chain
+from math import prod
+from typing import Any
+from zipfile import ZipFile
+
+import ml_dtypes
+import numpy as np
+
+from polygraphy import config
+from polygraphy.adapters.files.json.base64_text import (
+    Piece,
+    SlicedText,
+    decoded_length,
+    decoded_pieces,
+)
+from polygraphy.adapters.files.json.content_error import ContentError
+
+_Array = np.ndarray[Any, Any]
+
+_STRIDED_BUFFER_BYTES = 1 << 20
+"""How much of an array that is not contiguous is copied at a time."""
+
+_FIRST_LOOK_CHARACTERS = 512
+"""How much text is decoded to find the header; mostly it has 128 bytes."""
+
+_SHORT = 64 * 1024
+"""Text of at most this many characters is fetched at once."""
+
+_RATIO = 100
+"""How many times its size an archive may be, beside what any may."""
+
+_MAGIC_OF_VERSION_3 = b"\x93NUMPY\x03"
+
+_HEADER_READERS: dict[Any, Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def npy_pieces(array: _Array) -> Iterator[Piece]:
+    """Return an iterator over what `numpy.save` would write; contiguous arrays are not copied.
+
+    Raises:
+        ContentError: at the call, when the array holds Python objects that are no texts.
+    """
+    array = np.asarray(without_objects(array))
+    in_fortran_order = array.flags.f_contiguous and not array.flags.c_contiguous
+    fields = {
+        "descr": np.lib.format.dtype_to_descr(array.dtype),
+        "fortran_order": in_fortran_order,
+        "shape": array.shape,
+    }
+    stream = BytesIO()
+    try:
+        np.lib.format.write_array_header_1_0(stream, fields)
+    except ValueError:  # A structured type, of very many fields or with names beyond Latin-1.
+        np.lib.format.write_array(stream, array, version=(3, 0), allow_pickle=False)
+        return iter([stream.getvalue()])
+    return chain([stream.getvalue()], _data(array.T if in_fortran_order else array))
+
+
+def without_objects(array: _Array) -> _Array:
+    """Return an array that has a form in a file: texts that are Python objects, as the onnx package
+    makes them, become those of NumPy.
+
+    Raises:
+        ContentError: the array holds other Python objects.
+    """
+    if not array.dtype.hasobject:
+        return array
+    texts = [
+        value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+        for value in (array.ravel().tolist() if array.dtype == object else [None])
+    ]
+    if not all(isinstance(text, str) for text in texts):
+        raise ContentError(
+            "an array of Python objects has no form in a file",
+            hint="Convert it, for instance to numbers with array.astype(float).",
+        )
+    made: _Array = np.array(texts, dtype=np.str_).reshape(array.shape)
+    return made
+
+
+def _data(array: _Array) -> Iterator[Piece]:
+    """Yield the bytes of the elements, of which those that differ in the last index are next."""
+    if array.nbytes == 0:
+        return
+    if array.flags.c_contiguous:
+        yield array.reshape(-1).view(np.uint8).data
+        return
+    at_once = max(_STRIDED_BUFFER_BYTES // array.itemsize, 1)
+    chunks: Any = np.nditer(
+        array, flags=["external_loop", "buffered"], buffersize=at_once, order="C"
+    )
+    for chunk in chunks:
+        yield chunk.tobytes()
+
+
+def array_from_npy(text: SlicedText) -> _Array:
+    """Return the array whose ``.npy`` bytes `text` is the base64 text of.
+
+    Raises:
+        ContentError: the text is damaged, or the array holds pickled objects.
+    """
+    if len(text) <= _SHORT:
+        text = text[:]
+    total = decoded_length(text)
+    head = b"".join(decoded_pieces(text[:_FIRST_LOOK_CHARACTERS]))
+    if head[:7] == _MAGIC_OF_VERSION_3:
+        return array_from_bytes(b"".join(decoded_pieces(text)))
+    data_start = _data_start(head)
+    if data_start > len(head):
+        head = b"".join(decoded_pieces(text[: -(-data_start // 3) * 4]))
+    shape, in_fortran_order, dtype = _parsed_header(head[:data_start])
+    nbytes = prod(shape) * dtype.itemsize
+    if nbytes != total - data_start:  # Asked before memory for what the header claims is taken.
+        raise ContentError(
+            f"an array is damaged: its header announces {nbytes} bytes, "
+            f"but there are {total - data_start}"
+        )
+    flat = np.empty(prod(shape), dtype)
+    if nbytes:
+        _fill(flat.view(np.uint8), text, data_start)
+    return flat.reshape(shape[::-1]).T if in_fortran_order else flat.reshape(shape)
+
+
+def _fill(raw: _Array, text: SlicedText, data_start: int) -> None:
+    """Decode text, from the byte `data_start` that it stands for, into an array of bytes."""
+    filled = 0
+    for piece in decoded_pieces(text, data_start):
+        raw[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+        filled += len(piece)
+
+
+def _data_start(head: bytes) -> int:
+    """Return where the header ends; its length follows six bytes of magic and two of version."""
+    size_bytes = 2 if head[6:7] == b"\x01" else 4
+    if head[:6] != b"\x93NUMPY" or len(head) < 8 + size_bytes:
+        raise ContentError("an array is damaged: it does not start as an .npy file does")
+    return 8 + size_bytes + int.from_bytes(head[8 : 8 + size_bytes], "little")
+
+
+@lru_cache(maxsize=256)  # NumPy's parser compiles Python.
+def _parsed_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, whether the array is in Fortran order, and the data type."""
+    stream = BytesIO(head)
+    try:
+        read = _HEADER_READERS[np.lib.format.read_magic(stream)]
+        shape, in_fortran_order, dtype = read(stream)
+    except Exception as error:  # Whatever a parser of Python literals raises.
+        raise ContentError(f"an array is damaged: {error}") from error
+    if dtype.hasobject:
+        raise ContentError("an array holds pickled Python objects, which are never loaded")
+    return shape, in_fortran_order, dtype
+
+
+def check_unpacked(archive: ZipFile, packed: int) -> None:
+    """Refuse an archive that unpacks to many times its size: a few bytes may stand for terabytes.
+
+    Args:
+        archive: the archive.
+        packed: how many bytes it takes.
+
+    Raises:
+        ContentError: it does.
+    """
+    limit = config.EXPANSION_LIMIT_MB
+    if limit < 0:
+        return
+    unpacked = sum(each.file_size for each in archive.infolist())
+    most = limit * 2**20 + _RATIO * packed
+    if unpacked > most:
+        raise ContentError(
+            f"it unpacks from {packed:,} to {unpacked:,} bytes, more than {most:,}",
+            hint="Set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for no limit.",
+        )
+
+
+def array_from_bytes(content: bytes) -> _Array:
+    """Return the array in an ``.npy`` file, or the first one in an ``.npz`` archive.
+
+    Raises:
+        ContentError: the content is damaged, or the array holds pickled objects.
+    """
+    try:
+        loaded = np.load(BytesIO(content), allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        check_unpacked(loaded.zip, len(content))
+        return np.asarray(loaded[loaded.files[0]])
+    except ContentError:
+        raise
+    except Exception as error:  # zipfile, zlib and NumPy each have their own kinds.
+        raise ContentError(f"an array is damaged: {error}") from error
+
+
+def with_narrow_type(array: _Array) -> _Array:
+    """Return an array that NumPy saved without its data type with that, where there is only one
+    that it can have been: bfloat16 is the only one of two bytes that NumPy does not know.
+    """
+    is_bare = array.dtype.kind == "V" and array.dtype.names is None
+    is_narrow = is_bare and array.dtype.subdtype is None and array.dtype.itemsize == 2
+    return array.view(ml_dtypes.bfloat16) if is_narrow else array

@@ -1,0 +1,54 @@
+"""How PyTorch's tensors are saved: as the base64 text of what ``torch.save`` writes.
+
+A tensor can only come from a program that has imported torch, so saving never imports it. Reading
+one does.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from io import BytesIO
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.adapters.files.json.base64_text import Base64Text, decoded_pieces
+from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_codec import Decoder, Encoder
+from polygraphy.domain.errors import MissingDependencyError
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether `value` is a PyTorch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+@Encoder.register("torch.Tensor", marker="Tensor")
+def _encode_tensor(tensor: Any) -> dict[str, Any]:
+    stream = BytesIO()
+    sys.modules["torch"].save(tensor, stream)
+    return {"tensor": Base64Text([stream.getbuffer()])}
+
+
+@Decoder.register("Tensor", takes_deferred_text=True)
+def _decode_tensor(fields: dict[str, Any]) -> Any:
+    try:
+        torch = import_module("torch")
+    except ImportError as error:
+        install = mod.lazy_import("torch").install_command()
+        raise MissingDependencyError(
+            "A PyTorch tensor can only be read where PyTorch is installed. Install it with:"
+            f" {install}",
+            module="torch",
+            install=install,
+        ) from error
+    stream = BytesIO()
+    for piece in decoded_pieces(fields["tensor"]):
+        stream.write(piece)
+    stream.seek(0)
+    try:
+        return torch.load(stream, weights_only=True, map_location="cpu")
+    except Exception as error:  # pickle's, zipfile's and torch's own.
+        message = "a tensor in it is damaged, or holds pickled objects, which are never loaded"
+        raise ContentError(message) from error

@@ -1,0 +1,39 @@
+"""What is wrong with a content, before it is known which file it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from polygraphy.domain.errors import FileError
+
+
+class ContentError(ValueError):
+    """Something cannot be written, or what was read is not what it should be.
+
+    The message is a clause, such as "it is truncated"; `content_errors_named` makes a sentence of
+    it. `hint` says what to do, in a sentence of its own.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+        self._trail: list[str | int] = []
+
+    def inside(self, step: str | int) -> None:
+        """Note that the trouble is in the element `step` of what surrounds it; innermost first."""
+        self._trail.append(step)
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        steps = (f"[{step!r}]" for step in reversed(self._trail))
+        return f"{message} (at {''.join(steps)})" if self._trail else message
+
+
+@contextmanager
+def content_errors_named(doing: str, path: object = None) -> Iterator[None]:
+    """Turn a ContentError inside the block into ``FileError("Could not {doing}: ...")``."""
+    try:
+        yield
+    except ContentError as error:
+        raise FileError(f"Could not {doing}: {error}.", path=path, hint=error.hint) from error

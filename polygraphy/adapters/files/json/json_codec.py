@@ -1,0 +1,249 @@
+"""Which type is saved by which fields: `Encoder` and `Decoder`, and what is done with them.
+
+A saved object is a JSON object whose last key, ``polygraphy_class``, names its type::
+
+    @Encoder.register(Point)
+    def encode(point):
+        return {"x": point.x, "y": point.y}
+
+    @Decoder.register(Point)
+    def decode(fields):
+        return Point(fields["x"], fields["y"])
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.constants import LEGACY_KEY_PREFIX, LEGACY_TYPE_MARKER, TYPE_MARKER
+from polygraphy.domain.errors import MissingDependencyError, UsageError
+
+Fields = dict[str, Any]
+EncodeFunction = TypeVar("EncodeFunction", bound=Callable[[Any], Any])
+DecodeFunction = TypeVar("DecodeFunction", bound=Callable[[Fields], Any])
+T = TypeVar("T")
+
+_Encoding = tuple[str, Callable[[Any], Any]]
+"""A marker, and the function that returns the fields."""
+
+
+class DeferredText:
+    """A long string of a document that stays in the file until somebody asks for it."""
+
+    def __len__(self) -> int:
+        """Return the number of bytes of its text."""
+        raise NotImplementedError
+
+    def __getitem__(self, part: slice, /) -> bytes:
+        """Return some of its text, as it stands in the document."""
+        raise NotImplementedError
+
+
+class Encoder:
+    """Knows for each type the function that turns its objects into fields.
+
+    Attributes:
+        polygraphy_registered: the functions by type, for whoever looks which there are.
+    """
+
+    polygraphy_registered: dict[type | str, Callable[[Any], Any]] = {}
+    _encodings: dict[type | str, _Encoding] = {}
+    _found: dict[type, _Encoding | None] = {}
+
+    @classmethod
+    def register(
+        cls, typ: type | str, alias: str | None = None, *, marker: str | None = None
+    ) -> Callable[[EncodeFunction], EncodeFunction]:
+        """Return a decorator for the function that encodes objects of a type and its subclasses.
+
+        The function takes an object and returns a dictionary of fields, to which the marker is
+        added. Fields may hold anything that can be saved. If the function returns anything but a
+        dictionary, that is saved in the object's place.
+
+        Args:
+            typ: the type; or for one of a module that may not be there its full name, such as
+                "torch.Tensor".
+            alias: another name under which such objects are read; only the Decoder has use for it.
+            marker: what the type is called in files; its name, unless given.
+        """
+        name = marker or (typ if isinstance(typ, str) else typ.__name__)
+
+        def add(function: EncodeFunction) -> EncodeFunction:
+            cls._encodings[typ] = (name, function)
+            cls.polygraphy_registered[typ] = function
+            cls._found.clear()
+            return function
+
+        return add
+
+    @classmethod
+    def find(cls, kind: type) -> _Encoding | None:
+        """Return the encoding of a type, or of its nearest base class that has one, or None."""
+        if kind not in cls._found:
+            keys = (key for base in kind.__mro__ for key in (base, _full_name(base)))
+            known = (cls._encodings[key] for key in keys if key in cls._encodings)
+            cls._found[kind] = next(known, None)
+        return cls._found[kind]
+
+
+class Decoder:
+    """Knows for each marker the function that makes an object of fields.
+
+    Attributes:
+        polygraphy_registered: the functions by marker.
+    """
+
+    polygraphy_registered: dict[str, Callable[[Fields], Any]] = {}
+    _taking_deferred: set[str] = set()
+
+    @classmethod
+    def register(
+        cls, typ: type | str, alias: str | None = None, *, takes_deferred_text: bool = False
+    ) -> Callable[[DecodeFunction], DecodeFunction]:
+        """Return a decorator for the function that makes an object of a dictionary of fields.
+
+        Args:
+            typ: the type, whose name is the marker; or the marker.
+            alias: another marker that is read in the same way.
+            takes_deferred_text: whether the function can do with a `DeferredText` for a string.
+        """
+        name = typ if isinstance(typ, str) else typ.__name__
+
+        def add(function: DecodeFunction) -> DecodeFunction:
+            for marker in filter(None, (name, alias)):
+                cls.polygraphy_registered[marker] = function
+                cls._taking_deferred.discard(marker)
+                if takes_deferred_text:
+                    cls._taking_deferred.add(marker)
+            return function
+
+        return add
+
+    @classmethod
+    def decode(cls, marker: str, fields: Fields) -> Any:
+        """Make the object that `fields` describe.
+
+        Raises:
+            ContentError: the marker is not known, or the fields are not what its function expects.
+        """
+        if marker not in cls.polygraphy_registered:
+            raise ContentError(
+                f"it holds an object of type {marker!r}, which is not known here",
+                hint="It is of another version, or of code that must be imported first.",
+            )
+        if marker not in cls._taking_deferred:
+            fields = {key: _fetched(value) for key, value in fields.items()}
+        damaged = f"an object of type {marker!r} in it is damaged"
+        try:
+            return cls.polygraphy_registered[marker](fields)
+        except (ContentError, MissingDependencyError):
+            raise
+        except KeyError as error:
+            raise ContentError(f"{damaged}: {error} is missing") from error
+        except (AttributeError, IndexError, TypeError, ValueError, UsageError) as error:
+            raise ContentError(f"{damaged}: {error}") from error
+
+
+def encoded(value: Any) -> Any:
+    """Return what is saved in place of `value`: fields with the marker last, or another value.
+
+    Raises:
+        ContentError: objects of its type cannot be saved.
+    """
+    found = Encoder.find(type(value))
+    if found is None:
+        raise ContentError(
+            f"an object of type {type(value).__name__!r} has no form in JSON",
+            hint="Register one with polygraphy.json.Encoder.",
+        )
+    marker, encode = found
+    fields = encode(value)
+    if not isinstance(fields, dict):
+        return fields
+    return {**fields, TYPE_MARKER: fields.get(TYPE_MARKER, marker)}
+
+
+def decoded(tree: Any) -> Any:
+    """Return what a tree of dictionaries, lists and scalars stands for; innermost objects first.
+
+    Raises:
+        ContentError: it holds an object that is not known or damaged; it says where.
+    """
+    if isinstance(tree, dict):
+        key = marker_key(tree)
+        fields = {name: _decoded_at(name, value) for name, value in tree.items() if name != key}
+        if key is None:
+            return {name: _fetched(value) for name, value in fields.items()}
+        return Decoder.decode(_marker(tree, key), fields)
+    if isinstance(tree, list):
+        return [_decoded_at(index, value) for index, value in enumerate(tree)]
+    return tree
+
+
+def _decoded_at(step: str | int, value: Any) -> Any:
+    if not isinstance(value, (dict, list)):
+        return value
+    try:
+        return decoded(value)
+    except ContentError as error:
+        error.inside(step)
+        raise
+
+
+def all_of(kind: type[T], values: Iterable[Any]) -> list[T]:
+    """Return the values as a list; TypeError when one of them is not a `kind`."""
+    listed = list(values)
+    for value in listed:
+        if not isinstance(value, kind):
+            raise TypeError(f"{type(value).__name__} found where {kind.__name__} is expected")
+    return listed
+
+
+def marker_of(tree: Any) -> str | None:
+    """Return the name of the type that a JSON object is of; None for anything else."""
+    key = marker_key(tree) if isinstance(tree, dict) else None
+    return None if key is None else _marker(tree, key)
+
+
+def marker_key(fields: Mapping[Any, Any]) -> str | None:
+    """Return the key by which a JSON object tells its type, today or of old; None if none does."""
+    if TYPE_MARKER in fields:
+        return TYPE_MARKER
+    for key, value in fields.items():
+        is_legacy = isinstance(key, str) and key.startswith(LEGACY_KEY_PREFIX)
+        if is_legacy and isinstance(value, str) and value == LEGACY_TYPE_MARKER:
+            return str(key)
+    return None
+
+
+def _marker(fields: Mapping[str, Any], key: str) -> str:
+    return str(fields[key]) if key == TYPE_MARKER else key[len(LEGACY_KEY_PREFIX) :]
+
+
+def _fetched(value: Any) -> Any:
+    """Return a deferred text as the string that it is."""
+    if not isinstance(value, DeferredText):
+        return value
+    try:
+        return json.loads(b'"' + value[:] + b'"')
+    except ValueError as error:
+        raise ContentError(f"it is damaged: {error}") from error
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def metric_in(fields: Mapping[str, Any], name: str) -> float | None:
+    """Return a number among the fields of an object; None where there is none.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    value = fields.get(name)
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{name!r} is {value!r}, not a number")

@@ -1,0 +1,173 @@
+"""JSON text, written as it comes into being.
+
+It is ASCII, indented by four spaces, with NaN and the infinities as bare words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from json.encoder import encode_basestring_ascii
+from math import inf, isnan
+from typing import Any
+
+from polygraphy.adapters.files.json.base64_text import Base64Text
+from polygraphy.adapters.files.json.content_error import ContentError
+from polygraphy.adapters.files.json.json_codec import Encoder, encoded, marker_key
+
+Write = Callable[[bytes], object]
+
+_INDENT = b"    "
+
+
+def write_json(value: Any, write: Write, depth: int = 0) -> None:
+    """Write `value` as the `json` module would, and objects that have an encoder as their fields.
+
+    Args:
+        value: what to write.
+        write: takes the text, piece by piece; arrays are never in memory as text.
+        depth: how many levels deep in a document the value lies.
+
+    Raises:
+        ContentError: the value, or something in it, has no form in JSON; it says where.
+    """
+    try:
+        _write_value(value, write, depth)
+    except RecursionError as error:
+        raise ContentError("it is nested too deeply, or contains itself") from error
+
+
+class JsonList:
+    """A list in a JSON document, written one element at a time.
+
+    Args:
+        write: takes the text.
+        depth: how many levels deep in the document the list lies.
+    """
+
+    def __init__(self, write: Write, depth: int = 0) -> None:
+        self._write = write
+        self._depth = depth
+        self._is_empty = True
+        write(b"[")
+
+    def begin_element(self) -> None:
+        """Write what stands before an element, for callers that write the element themselves."""
+        self._write((b"\n" if self._is_empty else b",\n") + _INDENT * (self._depth + 1))
+        self._is_empty = False
+
+    def add(self, value: Any) -> None:
+        """Write one element."""
+        self.begin_element()
+        write_json(value, self._write, self._depth + 1)
+
+    def close(self) -> None:
+        """Write the end of the list."""
+        self._write(b"]" if self._is_empty else b"\n" + _INDENT * self._depth + b"]")
+
+
+def _write_value(value: Any, write: Write, depth: int) -> None:
+    kind = type(value)
+    if kind is dict:
+        _write_dictionary(value, write, depth)
+    elif kind in (list, tuple):
+        _write_list(value, write, depth)
+    elif kind is Base64Text:
+        _write_base64(value, write)
+    elif kind in _SCALARS:
+        write(_SCALARS[kind](value).encode("ascii"))
+    else:
+        _write_object(value, write, depth)
+
+
+def _write_object(value: Any, write: Write, depth: int) -> None:
+    """Write an object with an encoder, or else of a subclass of what JSON knows."""
+    if Encoder.find(type(value)) is None:
+        for base, as_base in _BASES:
+            if isinstance(value, base):
+                _write_value(as_base(value), write, depth)
+                return
+    substitute = encoded(value)
+    if isinstance(substitute, dict):
+        _write_members(substitute, write, depth)
+    else:
+        _write_value(substitute, write, depth)
+
+
+def _write_dictionary(members: Mapping[Any, Any], write: Write, depth: int) -> None:
+    key = marker_key(members)
+    if key is not None:
+        raise ContentError(f"a dictionary with the key {key!r} would be read as another type")
+    _write_members(members, write, depth)
+
+
+def _write_members(members: Mapping[Any, Any], write: Write, depth: int) -> None:
+    if not members:
+        write(b"{}")
+        return
+    start = b"\n" + _INDENT * (depth + 1)
+    separator = b"{"
+    for key, value in members.items():
+        write(separator + start + encode_basestring_ascii(_key_text(key)).encode("ascii") + b": ")
+        _write_at(key, value, write, depth + 1)
+        separator = b","
+    write(b"\n" + _INDENT * depth + b"}")
+
+
+def _write_list(elements: Iterable[Any], write: Write, depth: int) -> None:
+    listed = JsonList(write, depth)
+    for index, value in enumerate(elements):
+        listed.begin_element()
+        _write_at(index, value, write, depth + 1)
+    listed.close()
+
+
+def _write_at(step: str | int, value: Any, write: Write, depth: int) -> None:
+    try:
+        _write_value(value, write, depth)
+    except ContentError as error:
+        error.inside(step)
+        raise
+
+
+def _write_base64(text: Base64Text, write: Write) -> None:
+    write(b'"')
+    for chunk in text.chunks():
+        write(chunk)
+    write(b'"')
+
+
+def _key_text(key: Any) -> str:
+    """Return the text of a key; like the `json` module, let scalars pass for strings."""
+    for base in (str, bool, int, float):
+        if isinstance(key, base):
+            return str.__str__(key) if base is str else _SCALARS[base](key)
+    if key is None:
+        return "null"
+    raise ContentError(f"a dictionary with the key {key!r} has no form in JSON")
+
+
+def _float_text(value: float) -> str:
+    if isnan(value):
+        return "NaN"
+    if value in (inf, -inf):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float.__repr__(value)
+
+
+_SCALARS: dict[type, Callable[[Any], str]] = {
+    str: encode_basestring_ascii,
+    bool: lambda value: "true" if value else "false",
+    int: int.__repr__,
+    float: _float_text,
+    type(None): lambda value: "null",
+}
+
+# Subclasses without an encoder are written as what they are derived from.
+_BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (Mapping, dict),
+    (list, list),
+    (tuple, list),
+)

@@ -1,0 +1,54 @@
+"""What the iterations of a search found out, as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
+
+_CLASS = "IterationContext"
+
+
+class JsonDebugReplays:
+    """Implements the port `DebugReplays`; the form is that of NVIDIA's tool."""
+
+    def load(self, path: str) -> DebugReplay:
+        """Read a file."""
+        with translated_os_errors(path, "read"):
+            text = readable_file(path, "Debug replay").read_bytes()
+        try:
+            document = json.loads(text)
+            return DebugReplay({key: _record(each) for key, each in document.items()})
+        except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise FileError(
+                f"{path} is no debug replay.",
+                path=path,
+                hint="Name a file that --save-debug-replay has written.",
+            ) from error
+
+    def save(self, replay: DebugReplay, path: str) -> None:
+        """Write a file."""
+        document = {
+            key: {
+                "state": dict(record.state),
+                "iteration_info": {"iteration": record.iteration},
+                "success": record.success,
+                "polygraphy_class": _CLASS,
+            }
+            for key, record in replay.items()
+        }
+        with atomic_file(path, "w") as stream:
+            json.dump(document, stream, indent=4)
+
+
+def _record(entry: Any) -> IterationRecord:
+    if entry["polygraphy_class"] != _CLASS:
+        raise ValueError
+    return IterationRecord(
+        IterationRecord.outcome_of(entry["success"]),
+        int(entry["iteration_info"]["iteration"]),
+        dict(entry["state"]),
+    )

@@ -1,0 +1,102 @@
+"""Matches of plugins as YAML, one document per plugin, as NVIDIA's Polygraphy 0.53 has them::
+
+name: toyPlugin
+op: CustomToy
+instances:
+- inputs: [X, W]
+  outputs: [Y]
+  attributes:
+    k: 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
+
+_WRITER = "plugin match writes such files."
+
+yaml = mod.lazy_import("yaml")
+
+
+class YamlMatchFiles:
+    """Files with one YAML document per plugin; an empty file holds no plugins."""
+
+    def read(self, path: str) -> list[PluginMatch]:
+        """Return what a file holds.
+
+        Raises:
+            FileError: it does not exist, is no YAML, or a document lacks something.
+        """
+        file = Path(path)
+        if not file.exists():
+            raise FileError(f"{path} does not exist.", path=path, hint=_WRITER)
+        with translated_os_errors(path, "read"):
+            content = file.read_bytes()
+        try:
+            documents = list(yaml.safe_load_all(content))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            reason = " ".join(str(error).split())
+            raise FileError(f"{path} is no YAML file: {reason}.", path=path) from error
+        return [
+            _match(document, f"{path}: plugin {number}")
+            for number, document in enumerate(documents, 1)
+            if document is not None
+        ]
+
+    def write(self, path: str, matches: Sequence[PluginMatch]) -> None:
+        """Write a file, whole or not at all."""
+        documents = [
+            {
+                "name": match.name,
+                "op": match.op,
+                "instances": [
+                    {
+                        "inputs": list(one.inputs),
+                        "outputs": list(one.outputs),
+                        "attributes": dict(one.attributes),
+                    }
+                    for one in match.instances
+                ],
+            }
+            for match in matches
+        ]
+        text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
+        with atomic_file(path) as stream:
+            stream.write((text if documents else "").encode("utf-8", "backslashreplace"))
+
+
+def _match(document: Any, where: str) -> PluginMatch:
+    _expect(isinstance(document, Mapping), f"{where} is no mapping with name, op and instances")
+    for key in ("name", "op"):
+        _expect(isinstance(document.get(key), str), f"{where} has no text under {key!r}")
+    listed = document.get("instances")
+    _expect(isinstance(listed, list), f"{where} has no list under 'instances'")
+    instances = tuple(
+        _instance(one, f"{where}, instance {number}") for number, one in enumerate(listed, 1)
+    )
+    return PluginMatch(document["name"], document["op"], instances)
+
+
+def _instance(document: Any, where: str) -> PluginInstance:
+    _expect(isinstance(document, Mapping), f"{where} is no mapping with inputs and outputs")
+    names = {}
+    for key in ("inputs", "outputs"):
+        listed = document.get(key)
+        is_list = isinstance(listed, list) and all(isinstance(name, str) for name in listed)
+        _expect(is_list, f"{where} has no list of names under {key!r}")
+        names[key] = tuple(listed)
+    attributes = document.get("attributes") or {}
+    _expect(isinstance(attributes, Mapping), f"{where} has no mapping under 'attributes'")
+    return PluginInstance(names["inputs"], names["outputs"], dict(attributes))
+
+
+def _expect(is_right: bool, message: str) -> None:
+    if not is_right:
+        raise FileError(f"{message}.", hint=_WRITER)

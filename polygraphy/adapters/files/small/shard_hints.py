@@ -1,0 +1,154 @@
+"""Hints on how to split a model, as the JSON that NVIDIA's Polygraphy 0.53 has for them: objects
+that name their class under ``polygraphy_class``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.sharding import (
+    CONTEXT,
+    REDUCTIONS,
+    TENSOR,
+    AttentionLayer,
+    Collectives,
+    FusedAttention,
+    ShardHints,
+    ShardTensor,
+)
+
+_CLASSES: dict[str, type] = {
+    "AttentionLayerHint": AttentionLayer,
+    "DistCollective": Collectives,
+    "FusedAttention": FusedAttention,
+    "ShardHints": ShardHints,
+    "ShardTensor": ShardTensor,
+}
+_NAMES = {kind: name for name, kind in _CLASSES.items()}
+_MARKER = "polygraphy_class"
+
+
+class JsonShardHintFiles:
+    """JSON files with one object of the class ``ShardHints``."""
+
+    def read(self, path: str) -> ShardHints:
+        """Return what a file holds.
+
+        Raises:
+            FileError: it does not exist, is no JSON, or holds something else.
+        """
+        file = readable_file(path)
+        with translated_os_errors(path, "read"):
+            content = file.read_bytes()
+        try:
+            hints = _value(json.loads(content))
+        except (ValueError, RecursionError) as error:
+            raise FileError(
+                f"{path} holds no hints on how to split a model: {error}.",
+                path=path,
+                hint="template shard-hints writes such files.",
+            ) from error
+        if not isinstance(hints, ShardHints):
+            raise FileError(
+                f"{path} holds no hints on how to split a model, but {type(hints).__name__}.",
+                path=path,
+                hint="template shard-hints writes such files.",
+            )
+        return hints
+
+    def write(self, path: str, hints: ShardHints) -> None:
+        """Write a file, whole or not at all."""
+        text = json.dumps(_plain(hints), indent=4)
+        with atomic_file(Path(path)) as stream:
+            stream.write(f"{text}\n".encode())
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in _NAMES:
+        fields = attrs.fields(type(value))
+        plain = {field.name: _plain(getattr(value, field.name)) for field in fields}
+        return {**plain, _MARKER: _NAMES[type(value)]}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _value(plain: Any) -> Any:
+    """Return what an object stands for; ValueError where that is nothing."""
+    if isinstance(plain, list):
+        return tuple(map(_value, plain))
+    if not isinstance(plain, Mapping):
+        return plain
+    name = plain.get(_MARKER)
+    if name not in _CLASSES:
+        raise ValueError(f"there is an object of the class {name!r}, and not of any that is known")
+    known = {field.name for field in attrs.fields(_CLASSES[name])}
+    given = {key: _value(one) for key, one in plain.items() if key != _MARKER}
+    for key, one in given.items():
+        if key not in known:
+            raise ValueError(f"{name} has no {key!r}")
+        if not _CHECKS[key](one):
+            raise ValueError(f"{key!r} of {name} cannot be {one!r}")
+    if name in ("AttentionLayerHint", "ShardTensor") and not _NAMED[name] <= given.keys():
+        raise ValueError(f"a {name} names no tensor")
+    return _CLASSES[name](**given)
+
+
+_NAMED = {"AttentionLayerHint": {"q"}, "ShardTensor": {"name"}}
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+def _each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, tuple) and all(map(check, value))
+
+
+def _is_a(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "attention_layers": _each(_is_a(AttentionLayer)),
+    "dist_collectives": _is_a(Collectives),
+    "gather_kv": _is_flag,
+    "gather_q": _is_flag,
+    "group_size": _is_integer,
+    "groups": _each(_is_integer),
+    "inputs": _each(_is_a(ShardTensor)),
+    "is_causal": _is_flag,
+    "k_seq_len_idx": _is_integer,
+    "k_shuffle": _or_none(_each(_is_integer)),
+    "kv_rank": _or_none(_is_integer),
+    "name": _is_text,
+    "nb_rank": _is_integer,
+    "outputs": _each(_is_a(ShardTensor)),
+    "parallelism": lambda value: value in (CONTEXT, TENSOR),
+    "q": _is_text,
+    "q_shuffle": _or_none(_each(_is_integer)),
+    "rank": _or_none(_is_integer),
+    "reduce_op": lambda value: value in REDUCTIONS,
+    "replace": _or_none(_is_a(FusedAttention)),
+    "root": _is_integer,
+    "seq_len_idx": _is_integer,
+    "v_seq_len_idx": _is_integer,
+    "v_shuffle": _or_none(_each(_is_integer)),
+}

@@ -1,0 +1,54 @@
+"""Keeps bytes in a temporary file, which has no name and goes when nobody needs it any more."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.domain.errors import FileError
+
+
+class TemporarySpools:
+    """Implements the port `Spools`."""
+
+    def open(self) -> TemporarySpool:
+        """Return an empty spool; its file is made when something is put into it."""
+        return TemporarySpool()
+
+
+class TemporarySpool:
+    """Implements the port `Spool`."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+        self._places: list[tuple[int, int]] = []
+        self._end = 0
+
+    def put(self, data: bytes) -> int:
+        """Append bytes; FileError when the disk is full."""
+        with translated_os_errors(Path(tempfile.gettempdir()), "write to"):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this
+            self._file.seek(self._end)
+            self._file.write(data)
+            self._file.flush()
+        self._places.append((self._end, len(data)))
+        self._end += len(data)
+        return len(self._places) - 1
+
+    def take(self, ticket: int) -> bytes:
+        """Read bytes back."""
+        start, size = self._places[ticket]
+        assert self._file is not None
+        with translated_os_errors(Path(tempfile.gettempdir()), "read from"):
+            self._file.seek(start)
+            data = self._file.read(size)
+        if len(data) != size:
+            raise FileError(f"A temporary file was cut short: {len(data)} bytes instead of {size}.")
+        return data
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            self._file.close()

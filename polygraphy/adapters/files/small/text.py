@@ -1,0 +1,26 @@
+"""Text files on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polygraphy.adapters.os.paths import atomic_file
+from polygraphy.domain.errors import FileError
+
+_EXECUTE = 0o111
+
+
+class DiskTextFiles:
+    """Writes text files, whole or not at all."""
+
+    def write(self, path: str, text: str, *, executable: bool = False) -> None:
+        """Write a file in UTF-8; whoever may read an executable one may run it."""
+        try:
+            content = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise FileError(f"Could not write {path}: {error}.", path=path) from error
+        with atomic_file(path) as stream:
+            stream.write(content)
+        if executable:
+            mode = Path(path).stat().st_mode
+            Path(path).chmod(mode | (mode >> 2 & _EXECUTE))

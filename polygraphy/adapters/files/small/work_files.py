@@ -1,0 +1,68 @@
+"""Files that come and go, on disk."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from polygraphy.adapters.os.paths import (
+    atomic_file,
+    check_writable,
+    ensure_parent,
+    translated_os_errors,
+)
+
+_STARTED = time.localtime()
+"""When this was first needed: once for all files of a search."""
+
+
+class DiskWorkFiles:
+    """Handles files and folders on disk."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is something, be it a link that leads nowhere."""
+        return Path(path).exists() or Path(path).is_symlink()
+
+    def check_writable(self, path: str) -> None:
+        """Try to write a file beside the place of another."""
+        check_writable(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with what is in it."""
+        with translated_os_errors(path, "remove"):
+            target = Path(path)
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            else:
+                target.unlink(missing_ok=True)
+
+    def copy(self, path: str, target: str) -> None:
+        """Write a copy of a file."""
+        if not Path(path).is_file():
+            return
+        with (
+            translated_os_errors(path, "read"),
+            Path(path).open("rb") as source,
+            atomic_file(target) as stream,
+        ):
+            shutil.copyfileobj(source, stream, 1 << 20)
+
+    def sort(self, path: str, folder: str, label: str) -> str | None:
+        """Move a file or a folder, to another disk if need be."""
+        source = Path(path)
+        if not self.exists(path):
+            return None
+        stem, extension = source.stem, source.suffix
+        target = ensure_parent(Path(folder) / f"{stem}_{label}{extension}")
+        count = 2
+        while self.exists(str(target)):
+            target = Path(folder) / f"{stem}_{label}_{count}{extension}"
+            count += 1
+        with translated_os_errors(path, "move"):
+            shutil.move(str(source), str(target))
+        return str(target)
+
+    def started(self) -> str:
+        """Return the date and the time, as in ``11-21-26_23-05-59``."""
+        return time.strftime("%m-%d-%y_%H-%M-%S", _STARTED)

@@ -1,0 +1,4 @@
+"""Results and inputs in files and folders, whole and streamed.
+
+May use the other rooms but `small`.
+"""

@@ -1,0 +1,182 @@
+"""Which operands and results of a node are narrow when a graph is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from polygraphy.adapters.onnx.cast.cast_selection import CastSelection
+from polygraphy.adapters.onnx.graph.element_types import (
+    TYPE_ATTRIBUTES,
+    GraphTypes,
+    Signature,
+    domain_of,
+    graphs_of,
+    signature_of,
+)
+from polygraphy.adapters.onnx.graph.typed_attributes import CONSTANTS
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto
+
+
+WIDE = "tensor(float)"
+KEPT_OPERATORS = frozenset(
+    {
+        "Bernoulli", "CumSum", "EyeLike", "MeanVarianceNormalization", "NonMaxSuppression",
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range",
+        "RoiAlign", "ScatterElements", "ScatterND", "TopK",
+    }
+)  # fmt: skip
+"""Operators that stay as they are: rounding would change which elements they choose or count, they
+add up many numbers, or the narrow types are declared for them, but backends, or the function that
+the standard defines them by, have none.
+"""
+
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
+
+Forms = tuple[list[bool | None], list[bool | None]]
+"""Whether each operand and each result is narrow; None where a tensor has no such forms."""
+
+
+@frozen(eq=False)
+class Lowering:
+    """What a model is rewritten to.
+
+    Attributes:
+        elem_type: the number of the narrow type in the standard.
+        kind: its name there.
+        suffix: what tensors in that type are named after.
+        selection: which nodes are cast.
+        functions: the functions of the model that are rewritten.
+        convert: converts a tensor; its arguments are the tensor, where the result goes, what to
+            call the tensor, and the nodes that read it.
+        fixed_inputs: whether an input of the graph that has an initialiser cannot be fed, as before
+            version 4 of the format.
+    """
+
+    elem_type: int
+    kind: str
+    suffix: str
+    selection: CastSelection
+    functions: Collection[tuple[str, str, str]]
+    convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None]
+    fixed_inputs: bool = False
+
+    def takes(self, types: frozenset[str]) -> bool:
+        """Return whether a parameter of these types can be narrow."""
+        return self.kind in types
+
+
+class NodeForms:
+    """Chooses the forms of the tensors of one graph's nodes."""
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        types: GraphTypes,
+        versions: dict[str, int],
+        present_form: Callable[[str], bool],
+    ) -> None:
+        """Take what the graph is about.
+
+        Args:
+            lowering: what the model is rewritten to.
+            types: the types of its tensors.
+            versions: of the operators, by domain.
+            present_form: returns the form in which a tensor exists already.
+        """
+        self._lowering = lowering
+        self._types = types
+        self._versions = versions
+        self._present_form = present_form
+
+    def wide(self, node: NodeProto) -> Forms:
+        """Return the forms of operands and results of a node that stays as it is."""
+        takes, gives = (
+            [False if name and self._types[name] == WIDE else None for name in names]
+            for names in (node.input, node.output)
+        )
+        return list(takes), list(gives)
+
+    def chosen(self, node: NodeProto, inner: Sequence[GraphTypes]) -> Forms | None:
+        """Return which operands and results of a node are narrow, None where a tensor has no such
+        forms; None for a node that has to stay as it is.
+        """
+        kinds = [self._types[name] for name in (*node.input, *node.output) if name]
+        if WIDE not in kinds or any(kind is None for kind in kinds):
+            return None
+        domain = domain_of(node.domain)
+        key = (domain, node.op_type, node.overload)
+        is_control_flow = not domain and node.op_type in _CONTROL_FLOW
+        if key in self._lowering.functions or is_control_flow:
+            if is_control_flow and not self._borders_agree(node, inner):
+                return None
+            takes, gives = self.wide(node)
+            return _inverted(takes), _inverted(gives)
+        if domain or any(not str(kind).startswith("tensor(") for kind in kinds):
+            return None
+        signature = signature_of(node.op_type, domain, self._versions.get(domain, 1))
+        return None if signature is None else self._by_signature(node, signature)
+
+    def _by_signature(self, node: NodeProto, signature: Signature) -> Forms | None:
+        parameters = signature.of(len(node.input), len(node.output))
+        if parameters is None or _has_unknown_type(node):
+            return None
+        inputs, outputs = parameters
+        users: dict[str, int] = {}
+        for name, parameter in (*zip(node.input, inputs), *zip(node.output, outputs)):
+            users[parameter.variable] = users.get(parameter.variable, 0) + bool(name)
+        decides = node.op_type in TYPE_ATTRIBUTES or node.op_type in CONSTANTS
+        computes = not decides and any(self._types[name] == WIDE for name in node.output)
+        takes: list[bool | None] = []
+        for name, parameter in zip(node.input, inputs):
+            is_alone = users[parameter.variable] == 1 and not computes
+            if not name or self._types[name] != WIDE:
+                takes.append(None)
+            elif is_alone and self._lowering.takes(parameter.types):
+                takes.append(self._present_form(name))  # Nothing else has to be of this type.
+            else:
+                takes.append(self._lowering.takes(parameter.types))
+        follows = {parameter.variable for parameter in inputs}
+        gives = [
+            (
+                (decides or parameter.variable in follows) and self._lowering.takes(parameter.types)
+                if name and self._types[name] == WIDE
+                else None
+            )
+            for name, parameter in zip(node.output, outputs)
+        ]
+        return takes, gives
+
+    def _borders_agree(self, node: NodeProto, inner: Sequence[GraphTypes]) -> bool:
+        """Return whether what goes into and out of the graphs inside a node is known to be wide
+        there where it is outside.
+        """
+        skipped = 1 if node.op_type == "Loop" else 0
+        for graph, types in zip(graphs_of(node), inner):
+            made = [types[value.name] for value in graph.output][skipped:]
+            pairs = list(zip((self._types[name] for name in node.output), made))
+            if node.op_type != "If":
+                taken = [types[value.name] for value in graph.input]
+                pairs += zip((self._types[name] for name in node.input), taken)
+            if any(
+                inside is None or (inside == WIDE) != (outside == WIDE)
+                for outside, inside in pairs
+                if outside is not None
+            ):
+                return False
+        return True
+
+
+def _inverted(forms: list[bool | None]) -> list[bool | None]:
+    return [None if form is None else True for form in forms]
+
+
+def _has_unknown_type(node: NodeProto) -> bool:
+    """Return whether what a node makes is of a type that its caller, a function's, decides."""
+    return any(attribute.ref_attr_name for attribute in node.attribute) and (
+        node.op_type in TYPE_ATTRIBUTES or node.op_type in CONSTANTS
+    )

@@ -1,0 +1,103 @@
+"""What an ONNX model tells about itself without being run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.describe.compute_dtypes import compute_dtypes
+from polygraphy.adapters.onnx.describe.input_hints import LIMITING, input_hints
+from polygraphy.adapters.onnx.describe.node_inputs import node_inputs
+from polygraphy.adapters.onnx.describe.omissions import first_omission
+from polygraphy.adapters.onnx.storage.ranks import ranked_inputs
+from polygraphy.adapters.onnx.storage.wire import MalformedError, naming, operators
+from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
+
+onnx = mod.lazy_import("onnx")
+
+_RECORD = "pkg.torch.onnx.fx_node"
+_FX_NODE = re.compile(r"%(\w+)\s*:")
+_LARGEST_BYTES = 1 << 28
+"""Models that are larger take too long to be read a second time for what they tell."""
+
+
+def facts_of(model: ModelProto) -> ModelFacts:
+    """Return what a model tells."""
+    return ModelFacts(compute_dtypes(model), input_hints(model.graph), _sources(model.graph))
+
+
+def _sources(graph: GraphProto) -> dict[str, str]:
+    """Return which tensor of a program each tensor was exported from, where the exporter of PyTorch
+    recorded it. Of the nodes that one operation became, the last makes what the operation made.
+    """
+    makers: dict[str, str] = {}
+    for node in graph.node:
+        for entry in node.metadata_props:
+            found = _FX_NODE.match(entry.value) if entry.key == _RECORD else None
+            if found is not None and len(node.output) == 1:
+                makers[found[1]] = node.output[0]
+    return {tensor: source for source, tensor in makers.items()}
+
+
+class OnnxFactFinder:
+    """Looks into ONNX models."""
+
+    def find(self, model: Any) -> Facts:
+        """Return what is known of a model, its bytes or its path; nothing of one that cannot be
+        read, or is too large to be read on the side. A file is read when its facts are asked for.
+        """
+        if isinstance(model, (str, Path)):
+            path = Path(model)
+            return DeferredFacts(partial(_found, path), partial(_may_limit_inputs, path))
+        return _found(model)
+
+    def node_inputs(
+        self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
+    ) -> str:
+        """Return what a node is given; see `polygraphy.adapters.onnx.describe.node_inputs`."""
+        return node_inputs(model, op, name, shapes)
+
+    def ranked_inputs(self, model: Any) -> Collection[str]:
+        """Return the inputs of a model whose rank it tells; see the port."""
+        return ranked_inputs(model)
+
+    def left_out(self, model: str | bytes) -> str:
+        """Return which node of a model, given by its path or its bytes, leaves out a numbered
+        result; empty where none does, or the model cannot be read.
+        """
+        return first_omission(model)
+
+
+def _found(model: Any) -> ModelFacts:
+    try:
+        if isinstance(model, Path):
+            if model.stat().st_size > _LARGEST_BYTES:
+                return ModelFacts()
+            model = onnx.load(str(model), load_external_data=False)
+        elif isinstance(model, (bytes, bytearray)):
+            if len(model) > _LARGEST_BYTES:
+                return ModelFacts()
+            model = onnx.load_model_from_string(bytes(model))
+        return facts_of(model)
+    except Exception as error:  # Facts are an extra: whoever runs the model says what is wrong.
+        G_LOGGER.verbose(f"Nothing is known of the model: {error}")
+        return ModelFacts()
+
+
+def _may_limit_inputs(path: Path) -> bool:
+    """Return whether a file has operators that limit the values of inputs, without the onnx
+    package, which takes longer to import than most models take to run.
+    """
+    try:
+        return any(op in LIMITING for op in operators(path, naming(LIMITING)))
+    except (OSError, ValueError, MalformedError, IndexError):
+        return True

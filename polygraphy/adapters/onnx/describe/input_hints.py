@@ -1,0 +1,167 @@
+"""Which values the inputs of an ONNX graph may take that are indices or masks.
+
+An input that is used as an index may be as large as what it is an index of. One that is used as a
+condition is a mask, and so is one that is taken from one and multiplied with a large number, as in
+``(1 - mask) * -10000``, which is added to scores that are not to count.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.constants import graph_weights
+from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.domain.tensors.facts import InputHint
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, ValueInfoProto
+
+
+onnx = mod.lazy_import("onnx")
+
+_INTEGERS = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64")
+_SAME_VALUES = frozenset(
+    {
+        "Cast",
+        "Expand",
+        "Flatten",
+        "Identity",
+        "Reshape",
+        "Slice",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
+_SHUTS_OUT = 1000
+"""How large a factor is, at least, that makes of what is not masked what does not count."""
+
+_INDEXING = frozenset({"Gather", "GatherElements", "ScatterElements"})
+LIMITING = _INDEXING | {"Cast", "OneHot", "Sub", "Where"}
+"""The operators of which one at least is in every graph with a hint."""
+
+_MASK = InputHint(0, 1, "a mask")
+
+
+def input_hints(graph: GraphProto) -> dict[str, InputHint]:
+    """Return by input which values it may take, where that is known; numbers of any type are masks,
+    but only integers are indices.
+    """
+    known = _Known(graph)
+    initialised = {tensor.name for tensor in graph.initializer}
+    hints = {}
+    for value in graph.input:
+        if value.name in initialised:
+            continue
+        is_integer = _is_integer(value)
+        found = list(known.uses(value.name)) if is_integer else []
+        if known.is_inverted_mask(value.name):
+            found.append(_MASK)
+        if found:
+            hints[value.name] = _intersection(found)
+    return hints
+
+
+def _is_integer(value: ValueInfoProto) -> bool:
+    dtype = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)
+    return dtype in _INTEGERS
+
+
+def _intersection(hints: list[InputHint]) -> InputHint:
+    """Return the hint with the fewest values; all of them must be legal for every use."""
+    return min(hints, key=lambda hint: hint.high)
+
+
+class _Known:
+    """The consumers, the shapes and the constants of a graph."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._consumers: dict[str, list[NodeProto]] = defaultdict(list)
+        self._shapes: dict[str, list[int]] = {}
+        self._constants = graph_weights(graph)
+        for node in graph.node:
+            for name in dict.fromkeys(node.input):
+                self._consumers[name].append(node)
+        for value in (*graph.value_info, *graph.input):
+            if value.type.tensor_type.HasField("shape"):
+                dims = value.type.tensor_type.shape.dim
+                self._shapes[value.name] = [dim.dim_value for dim in dims]
+        for name, tensor in self._constants.items():
+            self._shapes[name] = list(tensor.dims)
+
+    def uses(self, name: str) -> Iterator[InputHint]:
+        """Yield what every use of a tensor, directly or in another shape, says of its values."""
+        for node, at in self._users(name):
+            hint = self._use(node, at)
+            if hint is not None:
+                yield hint
+
+    def is_inverted_mask(self, name: str) -> bool:
+        """Return whether the difference of a tensor and one shuts out what is not masked."""
+        return any(
+            node.op_type == "Sub"
+            and self._number(node.input[1 - at]) == 1
+            and any(self._shuts_out(*user) for user in self._users(node.output[0]))
+            for node, at in self._users(name)
+        )
+
+    def _shuts_out(self, node: NodeProto, at: int) -> bool:
+        """Return whether a node takes what is one at its input for what does not count."""
+        if node.op_type == "Mul":
+            return abs(self._number(node.input[1 - at]) or 0) >= _SHUTS_OUT
+        return _is_condition(node, at)
+
+    def _users(self, name: str) -> Iterator[tuple[NodeProto, int]]:
+        """Yield the nodes that take the values of a tensor, directly or in another shape, each with
+        the place of its input.
+        """
+        seen, pending = {name}, [name]
+        while pending:
+            current = pending.pop()
+            for node in self._consumers[current]:
+                yield node, list(node.input).index(current)
+                is_passed_on = node.op_type in _SAME_VALUES and node.input[0] == current
+                if is_passed_on and not _is_condition(node, 0):
+                    pending += [output for output in node.output if output not in seen]
+                    seen.update(node.output)
+
+    def _use(self, node: NodeProto, at: int) -> InputHint | None:
+        if node.op_type in _INDEXING and at == 1:
+            return self._indices(node)
+        if node.op_type == "OneHot" and at == 0:
+            depth = int(self._number(node.input[1]) or 0)
+            return InputHint(0, depth - 1, f"one-hot of depth {depth}") if depth else None
+        if _is_condition(node, at):
+            return _MASK
+        return None
+
+    def _indices(self, node: NodeProto) -> InputHint | None:
+        table = node.input[0]
+        shape = self._shapes.get(table)
+        axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+        if shape is None or not -len(shape) <= axis < len(shape) or shape[axis] < 1:
+            return None
+        return InputHint(0, shape[axis] - 1, f"indices into {shape[axis]} entries of {table!r}")
+
+    def _number(self, name: str) -> float | None:
+        tensor = self._constants.get(name)
+        if tensor is None or (tensor.HasField("data_location") and tensor.data_location):
+            return None
+        if prod(tensor.dims) != 1:
+            return None
+        values = elements(tensor).ravel()
+        return float(values[0]) if values.size == 1 else None
+
+
+def _is_condition(node: NodeProto, at: int) -> bool:
+    if node.op_type == "Where":
+        return at == 0
+    if node.op_type != "Cast":
+        return False
+    to = next((each.i for each in node.attribute if each.name == "to"), 0)
+    return bool(to == onnx.TensorProto.BOOL)

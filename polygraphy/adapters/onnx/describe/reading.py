@@ -1,0 +1,249 @@
+"""Describes ONNX models, without loading what was not asked for."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from math import ceil, prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy.adapters.onnx.describe.attributes import attribute_of
+from polygraphy.adapters.onnx.graph.shapes import add_shapes
+from polygraphy.adapters.onnx.storage.arrays import WeightArrays
+from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.external import location_of
+from polygraphy.adapters.onnx.storage.mapped import load_structure
+from polygraphy.adapters.onnx.storage.texts import check_texts, text, texts
+from polygraphy.adapters.onnx.storage.weights import byte_size, is_external
+from polygraphy.domain.model import (
+    Attribute,
+    Detail,
+    Function,
+    Graph,
+    Model,
+    ModelSource,
+    Node,
+    Tensor,
+    Weight,
+)
+from polygraphy.domain.tensors.shapes import Dim
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto
+
+
+_TYPES = OnnxDataTypes()
+_EMPTY: Mapping[str, Tensor] = {}
+
+
+class OnnxModelReader:
+    """Reads ONNX files."""
+
+    def read(self, source: ModelSource, detail: Detail) -> Model:
+        """Describe an ONNX model.
+
+        Raises:
+            FileError: the file, or one with weights that are asked for, is missing, or the latter
+                lies outside the model's folder.
+            ModelError: the file is no ONNX model, or a truncated one.
+        """
+        model = load_structure(source.path)
+        if source.infer_shapes:
+            add_shapes(model, allow_onnxruntime=source.allow_onnxruntime)
+        arrays = None
+        if detail.weights:
+            arrays = WeightArrays(source.path, source.external_data_dir)
+        return described(
+            model, source.path, detail, arrays, skips_files=source.ignore_external_data
+        )
+
+
+def described(
+    model: ModelProto,
+    path: str,
+    detail: Detail,
+    arrays: WeightArrays | None = None,
+    *,
+    skips_files: bool = False,
+) -> Model:
+    """Describe a model in memory.
+
+    Args:
+        model: the model; large weights may be in files.
+        path: where it comes from.
+        detail: how much of it is described.
+        arrays: gives the elements of weights; None to leave them out.
+        skips_files: whether those in other files are left out all the same.
+    """
+    describing = _Describing(detail, arrays, Path(path).name, skips_files=skips_files)
+    with _collector_paused():
+        return _model(model, path, describing)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from going through a description again and again as it grows:
+    there are no cycles in it.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
+    return Model(
+        path=path,
+        graph=describing.graph(model.graph),
+        opsets={text(entry.domain): entry.version for entry in model.opset_import},
+        ir_version=model.ir_version,
+        producer=" ".join(filter(None, texts((model.producer_name, model.producer_version)))),
+        functions=tuple(
+            Function(
+                name=text(function.name),
+                domain=text(function.domain),
+                inputs=texts(function.input),
+                outputs=texts(function.output),
+                node_count=len(function.node),
+                nodes=describing.nodes(function.node),
+            )
+            for function in model.functions
+        ),
+        metadata={text(entry.key): text(entry.value) for entry in model.metadata_props},
+    )
+
+
+class _Describing:
+    """Turns messages into values, as far as they were asked for."""
+
+    def __init__(
+        self, detail: Detail, arrays: WeightArrays | None, own_name: str, *, skips_files: bool
+    ) -> None:
+        self._detail = detail
+        self._arrays = arrays
+        self._own_name = own_name
+        self._skips_files = skips_files
+
+    def graph(self, graph: GraphProto) -> Graph:
+        """Describe a graph, and the graphs inside it."""
+        inputs, outputs = _tensors(graph.input), _tensors(graph.output)
+        name, doc = texts((graph.name, graph.doc_string))
+        weights = tuple(self.weight(tensor) for tensor in graph.initializer)
+        weights += tuple(self.sparse(sparse) for sparse in graph.sparse_initializer)
+        listed = {weight.name for weight in weights}
+        known: Mapping[str, Tensor] = _EMPTY
+        if self._detail.layers:
+            stated = _tensors(graph.value_info)
+            known = {tensor.name: tensor for tensor in (*stated, *outputs, *inputs)}
+        return Graph(
+            name=name,
+            doc=doc,
+            # Before version 4 of the format, initialisers had to be listed as inputs, too.
+            inputs=tuple(tensor for tensor in inputs if tensor.name not in listed),
+            outputs=outputs,
+            weights=weights,
+            node_count=len(graph.node),
+            nodes=self.nodes(graph.node),
+            tensors=known,
+            quantization={
+                text(each.tensor_name): tuple(
+                    sorted(
+                        f"{text(entry.key)}={text(entry.value)}"
+                        for entry in each.quant_parameter_tensor_names
+                    )
+                )
+                for each in graph.quantization_annotation
+            },
+        )
+
+    def nodes(self, nodes: Iterable[NodeProto]) -> tuple[Node, ...]:
+        """Describe nodes; none where they were not asked for."""
+        if not self._detail.layers:
+            return ()
+        with_attributes = self._detail.attrs
+        made = []
+        for node in nodes:
+            # Copies of whole lists are several times quicker than going through them.
+            inputs, outputs = node.input[:], node.output[:]
+            own = node.name, node.op_type, node.domain
+            check_texts((*own, *inputs, *outputs))
+            attributes = self._attributes(node) if with_attributes else ()
+            made.append(Node(*own, tuple(inputs), tuple(outputs), attributes))
+        return tuple(made)
+
+    def _attributes(self, node: NodeProto) -> tuple[Attribute, ...]:
+        return tuple(attribute_of(node, attribute, self) for attribute in node.attribute)
+
+    def weight(self, tensor: TensorProto) -> Weight:
+        """Describe a weight."""
+        location = location_of(tensor) if is_external(tensor) else None
+        if location == self._own_name:
+            location = None
+        values = None
+        if self._arrays is not None and not (location is not None and self._skips_files):
+            values = self._arrays.array(tensor)
+        shape = tuple(tensor.dims[:])
+        dtype, itemsize = _dtype_of(tensor.data_type)
+        nbytes = ceil(prod(shape) * itemsize)
+        return Weight(text(tensor.name), dtype, shape, nbytes, location, values)
+
+    def sparse(self, tensor: SparseTensorProto) -> Weight:
+        """Describe a tensor that is mostly zero, without its elements."""
+        stored = tensor.values
+        return Weight(
+            text(stored.name),
+            dtype_name(stored.data_type),
+            tuple(tensor.dims),
+            byte_size(stored),
+        )
+
+
+@cache
+def _dtype_of(number: int) -> tuple[str | None, float]:
+    """Return our name of a data type, and how many bytes an element takes; None and 0 for one that
+    is not known.
+    """
+    entry = _TYPES.from_native(number)
+    return (None, 0.0) if entry is None else (entry.name, entry.itemsize)
+
+
+def dtype_name(number: int) -> str | None:
+    """Return our name of a data type; None for one that is not known."""
+    return _dtype_of(number)[0]
+
+
+def _tensors(values: Any) -> tuple[Tensor, ...]:
+    return tuple(Tensor(text(value.name), *type_of(value.type)) for value in values)
+
+
+def type_of(described: TypeProto) -> tuple[str | None, tuple[Dim, ...] | None]:
+    """Return the name of a type and, of a tensor, the shape; None for what is not stated."""
+    kind = described.WhichOneof("value")
+    if kind == "tensor_type":
+        tensor = described.tensor_type
+        shape = _shape(tensor.shape) if tensor.HasField("shape") else None
+        return dtype_name(tensor.elem_type), shape
+    if kind == "sparse_tensor_type":
+        tensor = described.sparse_tensor_type
+        shape = _shape(tensor.shape) if tensor.HasField("shape") else None
+        return f"sparse({dtype_name(tensor.elem_type)})", shape
+    if kind in ("sequence_type", "optional_type"):
+        inner, _ = type_of(getattr(described, kind).elem_type)
+        return f"{kind.partition('_')[0]}({inner})", None
+    if kind == "map_type":
+        inner, _ = type_of(described.map_type.value_type)
+        return f"map({dtype_name(described.map_type.key_type)}, {inner})", None
+    return None, None
+
+
+def _shape(shape: Any) -> tuple[Dim, ...]:
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else (text(dim.dim_param) or None)
+        for dim in shape.dim
+    )

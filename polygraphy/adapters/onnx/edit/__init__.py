@@ -1,0 +1,4 @@
+"""Edits of models, one per file: extract, insert, remove, prune, strip, mark.
+
+May use `describe`, `graph` and `storage`.
+"""

@@ -1,0 +1,141 @@
+"""Limits tensors whose size depends on data without limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Union
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
+from polygraphy.adapters.onnx.describe.reading import described
+from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.element_types import TypeInference
+from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
+from polygraphy.adapters.onnx.graph.renaming import rename_uses
+from polygraphy.adapters.onnx.graph.shapes import add_shapes
+from polygraphy.adapters.onnx.storage.ownership import own_model
+from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.model import Detail
+from polygraphy.domain.model.unbounded import DRIVING_INPUT, unbounded_tensors
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+
+set_upper_bound: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
+
+Bounds = Union[int, "Mapping[str, int]"]
+
+
+@mod.export(funcify=True)
+class SetUpperBound(BaseLoader):
+    """Puts Min nodes before the operands that decide how large tensors become."""
+
+    makes_new_model = True
+
+    def __init__(
+        self, model: Deferred[ModelProto], upper_bounds: Bounds, copy: bool | None = None
+    ) -> None:
+        """Say how large they may become.
+
+        Args:
+            model: the model, or a loader that makes it. It should have been folded, because a
+                constant needs no limit.
+            upper_bounds: the limit of each element of the operand that decides about the size, for
+                all tensors, or by name, where the empty name stands for all others. The name is
+                that of the tensor that becomes large, or of the operand.
+            copy: False to change a given model in place (default: it stays as it is).
+        """
+        self._model = model
+        self._bounds = upper_bounds
+        self._copy = copy
+
+    def call_impl(self) -> ModelProto:
+        """Return the model.
+
+        Raises:
+            UnknownNameError: the model has no tensor of a name.
+            UsageError: a limit is not positive, or the size of a tensor that is named does not
+                depend on an operand.
+        """
+        return edited(lambda: own_model(self._model, self._copy), self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        bounds = self._bounds if isinstance(self._bounds, Mapping) else {"": self._bounds}
+        for name, bound in bounds.items():
+            if bound < 1:
+                raise UsageError(f"The upper bound {bound} of {name or 'tensors'} is not positive.")
+        limits = _limits(model, bounds)
+        for operand, bound in limits.items():
+            _limit(model, operand, bound)
+        G_LOGGER.info(f"Limited {len(limits)} operands: {limits}")
+        return model
+
+
+def _limits(model: ModelProto, bounds: Mapping[str, int]) -> dict[str, int]:
+    """Return the limit of each operand that is to have one."""
+    makers = {name: node for node in model.graph.node for name in node.output if name}
+    operands = {
+        name: driving for name, node in makers.items() if (driving := _driving_operand(node))
+    }
+    limits = {}
+    unbounded = _unbounded(model)
+    for name, bound in bounds.items():
+        if not name:
+            continue
+        if name in operands:
+            limits[operands[name]] = bound
+        elif name in operands.values():
+            limits[name] = bound
+        elif name not in makers and name not in {value.name for value in model.graph.input}:
+            raise UnknownNameError("Tensor", name, sorted(makers))
+        else:
+            raise UsageError(
+                f"The size of tensor {name!r} does not depend on an operand that could be limited.",
+                hint=f"Those of these do: {', '.join(map(repr, unbounded)) or 'none'}.",
+            )
+    if "" in bounds:
+        for name in unbounded:
+            limits.setdefault(operands[name], bounds[""])
+    return limits
+
+
+def _driving_operand(node: NodeProto) -> str:
+    position = DRIVING_INPUT.get(node.op_type)
+    if position is None or node.domain not in ("", "ai.onnx") or len(node.input) <= position:
+        return ""
+    operand: str = node.input[position]
+    return operand
+
+
+def _unbounded(model: ModelProto) -> list[str]:
+    seen: ModelProto = onnx.ModelProto()
+    seen.CopyFrom(model)
+    add_shapes(seen, allow_onnxruntime=False)
+    return unbounded_tensors(described(seen, "", Detail(layers=True)).graph)
+
+
+def _limit(model: ModelProto, operand: str, bound: int) -> None:
+    """Let everything that takes an operand take the smaller of it and a limit."""
+    graph = model.graph
+    kind = TypeInference(model).of_graph(graph)[operand]
+    dtype = numpy.int32 if kind == "tensor(int32)" else numpy.int64
+    if kind in ("tensor(float)", "tensor(double)"):  # `Range` may also count in fractions.
+        dtype = numpy.float32 if kind == "tensor(float)" else numpy.float64
+    taken = taken_names(graph)
+    limit, limited = (unused_name(f"{operand}_{end}", taken) for end in ("upper_bound", "bounded"))
+    graph.initializer.append(numpy_helper.from_array(numpy.array(bound, dtype), limit))
+    if model.ir_version < 4:
+        number = graph.initializer[-1].data_type
+        graph.input.append(onnx.helper.make_tensor_value_info(limit, number, []))
+    rename_uses(graph, {operand: limited})
+    node = onnx.helper.make_node(
+        "Min", [operand, limit], [limited], name=unused_name(limited, taken)
+    )
+    position = next((i + 1 for i, each in enumerate(graph.node) if operand in each.output), 0)
+    graph.node.insert(position, node)

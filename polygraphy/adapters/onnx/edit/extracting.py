@@ -1,0 +1,84 @@
+"""Cuts a part out of an ONNX model, and runs the model where that takes more than it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
+from polygraphy.adapters.onnx.edit.extraction import completed, cut, undescribed
+from polygraphy.adapters.onnx.edit.observing import observed
+from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+extract: Callable[..., ModelProto]
+
+
+@mod.export(funcify=True)
+class Extract(BaseLoader):
+    """Cuts the part of an ONNX model that lies between some tensors out of it."""
+
+    def __init__(
+        self,
+        model: Deferred[ModelProto],
+        inputs: TensorMetadata | None = None,
+        outputs: TensorMetadata | None = None,
+        data_loader: Any = None,
+    ) -> None:
+        """Say where to cut.
+
+        Args:
+            model: the model, which is changed in place, or a loader that makes it.
+            inputs: the tensors that become inputs, with data types and shapes, which may be None;
+                the inputs of the model unless given.
+            outputs: the tensors that become outputs, likewise.
+            data_loader: where the data come from with which the model is run once if a data type or
+                a shape is neither given nor stated nor inferred; generated unless given.
+        """
+        self._model = model
+        self._inputs = inputs
+        self._outputs = outputs
+        self._data_loader = data_loader
+
+    def call_impl(self) -> ModelProto:
+        """Return the part.
+
+        Raises:
+            UnknownNameError: the model has no tensor of a name.
+            UsageError: an output depends on an input of the model that is not among the inputs.
+            BackendError: the model has to be run, and cannot be.
+        """
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        inputs, outputs = completed(model, self._inputs, self._outputs)
+        missing = undescribed(inputs, outputs, with_rank=True)
+        if missing:
+            G_LOGGER.warning(
+                f"Running the model to find out what it does not say about {missing}: the shapes"
+                " are those of the data."
+            )
+            found = observed(model, missing, self._data_loader)
+            inputs, outputs = (_filled(each, found) for each in (inputs, outputs))
+        cut(model, inputs, outputs)
+        return model
+
+
+def _filled(wanted: TensorMetadata, found: TensorMetadata) -> TensorMetadata:
+    filled = TensorMetadata()
+    for name, meta in wanted.items():
+        filled[name] = meta
+        if name in found:
+            more = found[name]
+            filled.add(
+                name,
+                more.dtype if meta.dtype is None else meta.dtype,
+                more.shape if meta.shape is None else meta.shape,
+            )
+    return filled

@@ -1,0 +1,262 @@
+"""Cuts a part out of an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.graph.editing import faults_of
+from polygraphy.adapters.onnx.graph.graph import (
+    delete_where,
+    drop_unused,
+    producers,
+    taken_names,
+    unused_name,
+    used_by,
+)
+from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
+from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
+from polygraphy.adapters.onnx.graph.value_infos import (
+    described,
+    input_metadata,
+    restate,
+    value_info,
+)
+from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
+from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, ValueInfoProto
+
+
+extract_subgraph: Callable[..., Any]
+
+onnx = mod.lazy_import("onnx")
+
+_NO_TENSOR = "no tensor"
+
+
+@mod.export(funcify=True)
+class ExtractSubgraph(BaseLoader):
+    """Cuts the part of an ONNX model that lies between some tensors out of it."""
+
+    makes_new_model = True
+
+    def __init__(
+        self,
+        model: Deferred[Any],
+        input_metadata: TensorMetadata | None = None,
+        output_metadata: TensorMetadata | None = None,
+        check_meta: bool | None = None,
+    ) -> None:
+        """Say where to cut.
+
+        Args:
+            model: the model, as an `onnx.ModelProto` or an `onnx_graphsurgeon.Graph`, or a loader
+                that makes it.
+            input_metadata: the tensors that become inputs, in order, with data types and shapes;
+                what is None is taken from the model. The inputs of the model unless given.
+            output_metadata: the tensors that become outputs, likewise; shapes may be left out.
+            check_meta: whether data types and shapes of inputs and data types of outputs have to be
+                known, as they have unless this is False.
+        """
+        self._model = model
+        self._inputs = input_metadata
+        self._outputs = output_metadata
+        self._check = check_meta is not False
+
+    def call_impl(self) -> Any:
+        """Return the part, of the kind that was given; what was given stays as it is.
+
+        Raises:
+            UnknownNameError: the model has no tensor of a name.
+            UsageError: an output depends on an input of the model that is not among the inputs, or
+                something is not known about an input or an output.
+        """
+        given = evaluate(self._model)
+        model = as_onnx(given)
+        if model is given and not makes_new_model(self._model):
+            model = own_model(given)
+        with faults_of(model):
+            known = completed(model, self._inputs, self._outputs)
+            if self._check and (missing := undescribed(*known)):
+                raise UsageError(
+                    f"Not everything is known about {', '.join(map(repr, missing))}: inputs take a"
+                    " data type and a shape, outputs a data type.",
+                    hint="Give them, as in name:[1,3]:float32.",
+                )
+            cut(model, *known)
+        return like(given, model)
+
+
+def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:
+    """Reduce a model to what lies between tensors about which `completed` told all there is."""
+    graph = model.graph
+    needed, used = _needed(graph, inputs, outputs)
+    types = value_infos(model)
+    others = [name for each in (inputs, outputs) for name in each if _is_no_tensor(each[name])]
+    if any(name not in types for name in others):
+        types = {**inferred_value_infos(model), **types}
+    positions = iter(range(len(graph.node)))
+    delete_where(graph.node, lambda _: next(positions) not in needed)
+    delete_where(graph.initializer, lambda tensor: tensor.name in inputs)
+    fixed = [
+        value for value in graph.input if model.ir_version < 4 and value.name in used
+    ]  # Weights, which are listed among the inputs in old versions of the format.
+    for values, wanted in ((graph.input, inputs), (graph.output, outputs)):
+        made = [_described(name, meta, types.get(name)) for name, meta in wanted.items()]
+        if values is graph.input:
+            made += [_copied(value) for value in fixed if value.name not in wanted]
+        del values[:]
+        values.extend(made)
+    _hide_outputs(graph, inputs)
+    drop_unused(graph, used)
+    border = {*inputs, *outputs}
+    delete_where(graph.value_info, lambda value: value.name in border)
+
+
+def completed(
+    model: ModelProto,
+    inputs: Mapping[str, MetadataTuple] | None,
+    outputs: Mapping[str, MetadataTuple] | None,
+) -> tuple[TensorMetadata, TensorMetadata]:
+    """Return what is known about the tensors that become inputs and outputs: what was given, then
+    what the model says, then what can be inferred.
+
+    Raises:
+        UnknownNameError: the model has no tensor of a name.
+        UsageError: there is no output, or a data type is not that which the model states.
+    """
+    if inputs is None:
+        inputs = input_metadata(model)
+    if outputs is None:
+        outputs = {value.name: described(value) for value in model.graph.output}
+    _check_names(model.graph, [inputs, outputs])
+    known = value_infos(model)
+    full = _merged(inputs, known), _merged(outputs, known)
+    if undescribed(*full, with_rank=True):
+        known = {**inferred_value_infos(model), **known}
+        full = _merged(inputs, known), _merged(outputs, known)
+    return full
+
+
+def _merged(
+    wanted: Mapping[str, MetadataTuple], types: Mapping[str, ValueInfoProto]
+) -> TensorMetadata:
+    merged = TensorMetadata()
+    for name, meta in wanted.items():
+        found = described(types.get(name))
+        if None not in (meta.dtype, found.dtype) and meta.dtype != found.dtype:
+            raise UsageError(
+                f"Tensor {name!r} is of data type {found.dtype}, not {meta.dtype}.",
+                hint="Leave the data type out: it is known.",
+            )
+        shape = meta.shape
+        if shape is None and found.shape is not None:
+            shape = [None if is_made_up(dim) else dim for dim in found.shape]
+        merged[name] = MetadataTuple(found.dtype if meta.dtype is None else meta.dtype, shape)
+        if name in types and types[name].type.WhichOneof("value") != "tensor_type":
+            merged[name].docstring = _NO_TENSOR
+    return merged
+
+
+def _is_no_tensor(meta: MetadataTuple) -> bool:
+    return meta.docstring == _NO_TENSOR
+
+
+def undescribed(
+    inputs: Mapping[str, MetadataTuple],
+    outputs: Mapping[str, MetadataTuple],
+    *,
+    with_rank: bool = False,
+) -> list[str]:
+    """Return the names of the tensors about which too little is known to be an input or an output.
+
+    Args:
+        inputs: what becomes an input.
+        outputs: what becomes an output.
+        with_rank: whether the rank of outputs has to be known, too.
+    """
+
+    def lacks(meta: MetadataTuple, *, shape: bool) -> bool:
+        if _is_no_tensor(meta):
+            return False
+        return meta.dtype is None or (shape and meta.shape is None)
+
+    missing = [name for name, meta in inputs.items() if lacks(meta, shape=True)]
+    missing += [name for name, meta in outputs.items() if lacks(meta, shape=with_rank)]
+    return list(dict.fromkeys(missing))
+
+
+def _check_names(graph: GraphProto, wanted: list[Mapping[str, MetadataTuple]]) -> None:
+    known = {value.name for value in graph.input} | {value.name for value in graph.output}
+    known.update(name for node in graph.node for name in node.output if name)
+    known.update(tensor.name for tensor in graph.initializer)
+    for names in wanted:
+        for name in names:
+            if name not in known:
+                raise UnknownNameError("Tensor", name, sorted(known))
+    if not wanted[1]:
+        raise UsageError("A model without outputs computes nothing.", hint="Name an output.")
+
+
+def _needed(
+    graph: GraphProto, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> tuple[set[int], set[str]]:
+    """Return which nodes lie between, by index, and which tensors are used there."""
+    made_by = producers(graph)
+    nodes = list(graph.node)
+    weights = {tensor.name for tensor in graph.initializer}
+    weights |= {sparse.values.name for sparse in graph.sparse_initializer}
+    needed: set[int] = set()
+    used = set(outputs)
+    pending = [name for name in outputs if name not in inputs]
+    while pending:
+        name = pending.pop()
+        if name not in made_by:
+            if name not in weights:
+                raise UsageError(
+                    f"The outputs depend on the model's input {name!r}, which is not among the"
+                    f" inputs {list(inputs)}.",
+                    hint=f"Add {name!r} to the inputs, or choose others that lie behind it.",
+                )
+            continue
+        if made_by[name] in needed:
+            continue
+        needed.add(made_by[name])
+        for taken in used_by(nodes[made_by[name]]):
+            if taken not in used:
+                used.add(taken)
+                if taken not in inputs:
+                    pending.append(taken)
+    return needed, used | set(inputs)
+
+
+def _hide_outputs(graph: GraphProto, inputs: Mapping[str, Any]) -> None:
+    """Let nodes that stay for another output no longer make what is an input now."""
+    taken: set[str] = set()
+    for node in graph.node:
+        for position, name in enumerate(node.output):
+            if name in inputs:
+                taken = taken or taken_names(graph) | set(inputs)
+                node.output[position] = unused_name(f"{name}_before", taken)
+
+
+def _described(name: str, meta: MetadataTuple, before: ValueInfoProto | None) -> ValueInfoProto:
+    """Return the description of an input or an output, with what the model says of it in words."""
+    if before is not None and before.type.WhichOneof("value") != "tensor_type":
+        return _copied(before)  # A sequence, say.
+    if before is None:
+        return value_info(name, meta)
+    made = _copied(before)
+    restate(made, meta)
+    return made
+
+
+def _copied(value: ValueInfoProto) -> ValueInfoProto:
+    copied: ValueInfoProto = onnx.ValueInfoProto()
+    copied.CopyFrom(value)
+    return copied

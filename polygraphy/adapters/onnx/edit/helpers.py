@@ -1,0 +1,225 @@
+"""Small questions to ONNX models, and outputs that are marked, for whoever writes scripts.
+
+A shape is a list: a dimension that is not known is -1, or has a name. Of a tensor of unknown rank
+it is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polygraphy.adapters.onnx.describe.reading import described
+from polygraphy.adapters.onnx.edit.outputs import GraphTensors, set_outputs
+from polygraphy.adapters.onnx.graph.graphsurgeon import gs
+from polygraphy.adapters.onnx.graph.shapes import add_shapes
+from polygraphy.adapters.onnx.graph.value_infos import shape_of
+from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.model import Detail
+from polygraphy.domain.model.unbounded import DRIVING_INPUT, unbounded_tensors
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+
+
+_TYPES = OnnxDataTypes()
+
+
+def get_num_nodes(model: ModelProto) -> int:
+    """Return the number of nodes of a model, those of graphs inside nodes included."""
+    return sum(len(graph.node) for graph in all_graphs(model.graph))
+
+
+def all_tensor_names(model: ModelProto, include_inputs: bool | None = None) -> list[str]:
+    """Return the names of what the nodes of a model compute, in the order of the graph, without
+    constants.
+
+    Args:
+        model: the model.
+        include_inputs: whether those of the inputs follow (default: no).
+    """
+    tensors = GraphTensors(model.graph)
+    names = [name for name in tensors.computed if name not in tensors.constants]
+    return names + ([value.name for value in model.graph.input] if include_inputs else [])
+
+
+def get_shape(tensor: ValueInfoProto | TensorProto) -> list[Any] | None:
+    """Return the shape of an input, an output or a weight."""
+    if hasattr(tensor, "dims"):
+        return list(tensor.dims)
+    shape = shape_of(tensor) if tensor.type.WhichOneof("value") == "tensor_type" else None
+    return None if shape is None else [-1 if dim is None else dim for dim in shape]
+
+
+def get_dtype(tensor: ValueInfoProto | TensorProto) -> DataTypeEntry | None:
+    """Return the data type of an input, an output or a weight; None if it is not known."""
+    is_weight = hasattr(tensor, "dims")
+    return _TYPES.from_native(tensor.data_type if is_weight else tensor.type.tensor_type.elem_type)
+
+
+def get_values(tensor: TensorProto) -> np.ndarray[Any, Any]:
+    """Return the elements of a weight.
+
+    Raises:
+        ModelError: the weight is malformed, or its elements are in a file that was not loaded.
+    """
+    return elements(tensor)
+
+
+def get_tensor_metadata(tensors: Iterable[ValueInfoProto | TensorProto]) -> TensorMetadata:
+    """Return the names, data types and shapes of inputs, outputs or weights."""
+    metadata = TensorMetadata()
+    for tensor in tensors:
+        metadata.add(tensor.name, get_dtype(tensor), get_shape(tensor))
+    return metadata
+
+
+def get_input_metadata(graph: GraphProto) -> TensorMetadata:
+    """Return the names, data types and shapes of a graph's inputs; weights that old models list
+    among them are none.
+    """
+    weights = {tensor.name for tensor in graph.initializer}
+    return get_tensor_metadata(value for value in graph.input if value.name not in weights)
+
+
+def get_output_metadata(graph: GraphProto) -> TensorMetadata:
+    """Return the names, data types and shapes of a graph's outputs."""
+    return get_tensor_metadata(graph.output)
+
+
+def mark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
+    """Make some tensors the outputs of a model, in place, and no others.
+
+    Args:
+        model: the model.
+        outputs: names, or patterns as of `fnmatch`, in the order that the outputs are to have.
+
+    Returns:
+        The same model.
+
+    Raises:
+        UnknownNameError: a name or a pattern matches nothing in the model.
+        UsageError: there would be no outputs, or a name is that of a weight.
+    """
+    tensors = GraphTensors(model.graph)
+    chosen = [name for word in outputs for name in _in_order(tensors, [word])]
+    if not chosen:
+        raise UsageError("No outputs were chosen.", hint="Name at least one tensor.")
+    set_outputs(model, list(dict.fromkeys(chosen)))
+    return model
+
+
+def unmark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
+    """Take some outputs away from a model, in place.
+
+    Args:
+        model: the model.
+        outputs: names, or patterns as of `fnmatch`; those of tensors that are no outputs change
+            nothing.
+
+    Returns:
+        The same model.
+
+    Raises:
+        UnknownNameError: a name or a pattern matches nothing in the model.
+    """
+    unmarked = GraphTensors(model.graph).named(outputs)
+    set_outputs(model, [each.name for each in model.graph.output if each.name not in unmarked])
+    return model
+
+
+def mark_layerwise(model: ModelProto) -> ModelProto:
+    """Make everything that the nodes of a model compute an output, in place, and return it."""
+    set_outputs(model, list(dict.fromkeys(all_tensor_names(model))))
+    return model
+
+
+def mark_by_op_type(model: ModelProto, op_types: Iterable[str]) -> ModelProto:
+    """Make what nodes of some types compute the outputs of a model, in place, and no others.
+
+    Args:
+        model: the model, which stays as it is where no node is of these types.
+        op_types: types of operators, in any case.
+
+    Returns:
+        The same model.
+    """
+    present = sorted({node.op_type for node in model.graph.node})
+    wanted = [op_type.lower() for op_type in op_types]
+    absent = set(wanted) - {op_type.lower() for op_type in present}
+    for op_type in sorted(absent):
+        G_LOGGER.error(str(UnknownNameError("Operator type", op_type, present)))
+    tensors = GraphTensors(model.graph)
+    found = tensors.of_types(set(wanted) - absent)
+    if found:
+        set_outputs(model, [name for name in tensors.order if name in found])
+    return model
+
+
+def _in_order(tensors: GraphTensors, words: Sequence[str]) -> list[str]:
+    found = tensors.named(words)
+    return [name for name in tensors.order if name in found]
+
+
+def meta_from_gs_tensors(tensors: Iterable[Any]) -> TensorMetadata:
+    """Return the names, data types and shapes of tensors of an `onnx_graphsurgeon.Graph`."""
+    metadata = TensorMetadata()
+    for tensor in tensors:
+        metadata.add(tensor.name, tensor.dtype, tensor.shape)
+    return metadata
+
+
+def lower_constant_nodes(graph: Any) -> Any:
+    """Make weights of the Constant nodes of an `onnx_graphsurgeon.Graph`, in place, and return it.
+
+    Those of graphs inside nodes become weights, too.
+    """
+    for node in [node for node in graph.nodes if node.op == "Constant" and "value" in node.attrs]:
+        (tensor,) = node.outputs
+        tensor.inputs.clear()
+        tensor.to_constant(_values_of(node.attrs["value"]))
+        graph.nodes.remove(node)
+    for inner in graph.subgraphs():
+        lower_constant_nodes(inner)
+    return graph
+
+
+def _values_of(constant: Any) -> Any:
+    return constant.values if hasattr(constant, "values") else np.asarray(constant)
+
+
+def set_shapes_from_layerwise_meta(graph: Any, layerwise_meta: TensorMetadata) -> None:
+    """Give the tensors of an `onnx_graphsurgeon.Graph` that are no constants the shapes and data
+    types that are known of them.
+    """
+    for tensor in graph.tensors().values():
+        if tensor.name not in layerwise_meta or isinstance(tensor, gs.Constant):
+            continue
+        dtype, shape = layerwise_meta[tensor.name]
+        if shape is not None:
+            tensor.shape = list(shape)
+        if dtype is not None:
+            tensor.dtype = DataType.to_dtype(DataType.from_dtype(dtype), "onnx")
+
+
+def get_unbounded_dds_tensors(graph: Any) -> list[Any]:
+    """Return the tensors of an `onnx_graphsurgeon.Graph` whose elements decide without limit how
+    large others become, as the length of a Range does.
+    """
+    model = gs.export_onnx(graph)
+    add_shapes(model, allow_onnxruntime=False)
+    large = set(unbounded_tensors(described(model, "", Detail(layers=True)).graph))
+    driving = [
+        node.inputs[DRIVING_INPUT[node.op]]
+        for node in graph.nodes
+        if any(tensor.name in large for tensor in node.outputs)
+    ]
+    return list({tensor.name: tensor for tensor in driving}.values())

@@ -1,0 +1,139 @@
+"""Puts a node into an ONNX model, in the place of what lies between its operands and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
+from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.graph import (
+    clean_model,
+    producers,
+    sort,
+    taken_names,
+    unused_name,
+)
+from polygraphy.adapters.onnx.graph.renaming import rename_uses
+from polygraphy.domain.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
+
+insert_node: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+
+_SUFFIX = "_polygraphy_surgeon_insert_output"
+
+
+@mod.export(funcify=True)
+class InsertNode(BaseLoader):
+    """Puts a node into an ONNX model."""
+
+    def __init__(
+        self,
+        model: Deferred[ModelProto],
+        op: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        name: str | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        domain: str | None = None,
+    ) -> None:
+        """Describe the node.
+
+        Args:
+            model: the model, which is changed in place, or a loader that makes it.
+            op: the type of its operator.
+            inputs: the tensors that it takes, in order.
+            outputs: the tensors that it makes, in order. It replaces what made them so far. A
+                tensor that it takes as well gets another name behind the node, unless it is an
+                output of the model: then it gets another name before the node.
+            name: its name.
+            attrs: its attributes.
+            domain: the domain of its operator; the standard's unless given.
+        """
+        self._model = model
+        self._op = op
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
+        self._name = name
+        self._attrs = attrs or {}
+        self._domain = domain or ""
+
+    def call_impl(self) -> ModelProto:
+        """Return the model, without the nodes that were replaced.
+
+        Raises:
+            UnknownNameError: the model has no tensor of a name.
+            UsageError: the node would replace an input of the model or a weight, or what it takes
+                would depend on what it makes.
+        """
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        graph = model.graph
+        self._check_names(graph)
+        taken = taken_names(graph)
+        made_outputs = {value.name for value in graph.output}
+        inputs, outputs = list(self._inputs), []
+        for name in self._outputs:
+            if name not in self._inputs:
+                _release(graph, name, taken)
+                outputs.append(name)
+            elif name in made_outputs:
+                before = unused_name(f"{name}_before", taken)
+                self._rename_producer(graph, name, before)
+                inputs = [before if each == name else each for each in inputs]
+                outputs.append(name)
+            else:
+                outputs.append(unused_name(f"{name}{_SUFFIX}", taken))
+                rename_uses(graph, {name: outputs[-1]})
+        node = onnx.helper.make_node(
+            self._op, inputs, outputs, name=self._name, domain=self._domain, **self._attrs
+        )
+        made_by = producers(graph)
+        position = max((made_by[name] + 1 for name in inputs if name in made_by), default=0)
+        graph.node.insert(position, node)
+        sort(graph)
+        clean_model(model)
+        if self._domain and self._domain not in {entry.domain for entry in model.opset_import}:
+            model.opset_import.add(domain=self._domain, version=1)
+        return model
+
+    def _check_names(self, graph: GraphProto) -> None:
+        inputs = {value.name for value in graph.input}
+        weights = {tensor.name for tensor in graph.initializer}
+        weights |= {sparse.values.name for sparse in graph.sparse_initializer}
+        known = inputs | weights | set(producers(graph))
+        for name in (*self._inputs, *self._outputs):
+            if name and name not in known:
+                raise UnknownNameError("Tensor", name, sorted(known))
+        for name in self._outputs:
+            if name not in self._inputs and name in inputs | weights:
+                raise UsageError(
+                    f"Tensor {name!r} is an input or a weight of the model, which no node can make."
+                )
+
+    def _rename_producer(self, graph: GraphProto, before: str, after: str) -> None:
+        """Let what makes a tensor, and nothing else, call it something else."""
+        for node in graph.node:
+            for position, name in enumerate(node.output):
+                if name == before:
+                    node.output[position] = after
+                    return
+        raise UsageError(
+            f"Tensor {before!r} is both an input and an output of the model: no node can be put"
+            " between."
+        )
+
+
+def _release(graph: GraphProto, name: str, taken: set[str]) -> None:
+    """Let what makes a tensor make another in its place, so that its name is free."""
+    for node in graph.node:
+        for position, made in enumerate(node.output):
+            if made == name:
+                node.output[position] = unused_name(f"{name}_replaced", taken)

@@ -1,0 +1,107 @@
+"""Rewrites an ONNX model for another version of the standard's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred
+from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.storage.foreign import onnx_errors
+from polygraphy.adapters.onnx.storage.ownership import own_model
+from polygraphy.adapters.onnx.storage.stored import load_stored
+from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, is_external, skeleton
+from polygraphy.domain.errors import BackendError, ModelError, UsageError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+
+convert_opset: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+defs = mod.lazy_import("onnx.defs")
+version_converter = mod.lazy_import("onnx.version_converter")
+
+_STANDARD = ("", "ai.onnx")
+_LARGE = 1 << 16  # Bytes; smaller weights may be what an operator's new form is made of.
+
+
+@mod.export(funcify=True)
+class ConvertOpset(BaseLoader):
+    """Rewrites an ONNX model for another opset, with the converter of the `onnx` package."""
+
+    makes_new_model = True
+
+    def __init__(self, model: Deferred[ModelProto], opset: int) -> None:
+        """Say for which.
+
+        Args:
+            model: the model, which stays as it is, or a loader that makes it.
+            opset: the version of the standard's operators; other domains keep theirs.
+        """
+        self._model = model
+        self._opset = opset
+
+    def call_impl(self) -> ModelProto:
+        """Return the model.
+
+        Raises:
+            UsageError: there is no such opset.
+            ModelError: the model has functions, which the converter would lose.
+            BackendError: an operator cannot be converted.
+        """
+        return edited(lambda: own_model(self._model), self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        latest = defs.onnx_opset_version()
+        if not 1 <= self._opset <= latest:
+            raise UsageError(
+                f"There is no opset {self._opset}.", hint=f"The onnx package knows 1 to {latest}."
+            )
+        present = {entry.domain: entry.version for entry in model.opset_import}
+        before = next((present[domain] for domain in _STANDARD if domain in present), None)
+        if before is None or before == self._opset:
+            G_LOGGER.verbose(f"The model stays as it is: its opset is {before}.")
+            return model
+        if model.functions:
+            raise ModelError(
+                "A model with functions cannot be converted to another opset.",
+                hint="Export it with that opset, or inline its functions.",
+            )
+        _convert(model, self._opset)
+        G_LOGGER.info(f"Converted the model from opset {before} to {self._opset}.")
+        return model
+
+
+def _convert(model: ModelProto, opset: int) -> None:
+    """Convert a model in place; its large weights and what is said about it stay as they are."""
+    weights: dict[str, TensorProto] = {}
+
+    def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+        if byte_size(tensor) <= _LARGE:
+            return None
+        location = f"weight-{len(weights)}"
+        weights[location] = tensor
+        return location, 0, byte_size(tensor)
+
+    for graph in all_graphs(model.graph):
+        for tensor in graph.initializer:
+            if byte_size(tensor) <= _LARGE:
+                load_stored(tensor)
+    bare = skeleton(model, place)
+    failed = f"The onnx package cannot convert the model to opset {opset}"
+    with onnx_errors(failed, BackendError):
+        made = version_converter.convert_version(bare, opset)
+    for graph in all_graphs(made.graph):
+        for tensor in graph.initializer:
+            if is_external(tensor):
+                [location] = [one.value for one in tensor.external_data if one.key == "location"]
+                tensor.CopyFrom(weights.get(location, tensor))
+    model.graph.CopyFrom(made.graph)
+    for entry in model.opset_import:
+        if entry.domain in _STANDARD:
+            entry.version = opset
+    model.ir_version = max(model.ir_version, made.ir_version)

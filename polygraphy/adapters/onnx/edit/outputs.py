@@ -1,0 +1,206 @@
+"""Chooses which tensors of an ONNX model are its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from polygraphy import constants, mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
+from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
+from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.tensors.naming import is_pattern, matching
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, ValueInfoProto
+
+
+modify_outputs: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+
+
+@mod.export(funcify=True)
+class ModifyOutputs(BaseLoader):
+    """Makes other tensors of an ONNX model its outputs."""
+
+    @property
+    def makes_new_model(self) -> bool:
+        """Whether nobody but the caller has the model; see `ownership`."""
+        return self._copy or makes_new_model(self._model)
+
+    def __init__(
+        self,
+        model: Deferred[ModelProto],
+        outputs: Sequence[str] | None = None,
+        exclude_outputs: Sequence[str] | None = None,
+        copy: bool | None = None,
+        mark_types: Sequence[str] | None = None,
+    ) -> None:
+        """Say which tensors become outputs; names may be patterns, as of `fnmatch`.
+
+        Args:
+            model: the model, or a loader that makes it.
+            outputs: the tensors that become outputs in place of the present ones, or
+                `constants.MARK_ALL` for every tensor that the graph computes; constants are none.
+            exclude_outputs: tensors that are no outputs, whatever the others say.
+            copy: whether the given model stays as it is; else it is changed in place.
+            mark_types: types of operators, in any case; what nodes of these types compute become
+                outputs, in place of the present ones, or besides `outputs` where both are given.
+        """
+        self._model = model
+        self._outputs = outputs
+        self._exclude = exclude_outputs or ()
+        self._types = mark_types
+        self._copy = bool(copy)
+
+    def call_impl(self) -> ModelProto:
+        """Return the model; its outputs are in the order in which the graph computes them.
+
+        Raises:
+            UnknownNameError: a name, a pattern or a type matches nothing in the model.
+            UsageError: a name is that of a constant or of a tensor in a sub-graph, or no output is
+                left.
+        """
+        model = own_model(self._model) if self._copy else evaluate(self._model)
+        tensors = GraphTensors(model.graph)
+        chosen = self._chosen(tensors)
+        types = _types_of(model, chosen)
+        if self._marks_all:
+            chosen = {name for name in chosen if _is_tensor(name, types.get(name))}
+        chosen -= tensors.named(self._exclude)
+        if not chosen:
+            raise UsageError("No output of the model is left.", hint="Exclude fewer of them.")
+        _set_outputs(model.graph, [name for name in tensors.order if name in chosen], types)
+        G_LOGGER.verbose(f"Outputs of the ONNX model: {[out.name for out in model.graph.output]}")
+        return model
+
+    @property
+    def _marks_all(self) -> bool:
+        return self._outputs == constants.MARK_ALL
+
+    def _chosen(self, tensors: GraphTensors) -> set[str]:
+        if self._outputs is None and self._types is None:
+            return set(tensors.outputs)
+        by_type = tensors.of_types(self._types or ())
+        if self._outputs is None:
+            return by_type
+        if self._marks_all:
+            return by_type | set(tensors.outputs) | (set(tensors.computed) - tensors.constants)
+        return by_type | tensors.named(self._outputs)
+
+
+class GraphTensors:
+    """The tensors of a graph by name, in the order in which they come to be."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self.outputs = [value.name for value in graph.output]
+        self.computed = [name for node in graph.node for name in node.output if name]
+        self.order = list(dict.fromkeys([*(v.name for v in graph.input), *self.computed]))
+        self.weights = {tensor.name for tensor in graph.initializer}
+        self.weights |= {sparse.values.name for sparse in graph.sparse_initializer}
+        # Outputs that are weights are rare, but allowed: they stay what they are.
+        self.order = [
+            name for name in self.order if name not in self.weights or name in self.outputs
+        ]
+        self.order = list(dict.fromkeys([*self.order, *self.outputs]))
+        self.constants = {
+            name for node in graph.node if node.op_type == "Constant" for name in node.output
+        }
+        self._inputs = {value.name for value in graph.input}
+        self._graph = graph
+
+    def named(self, words: Iterable[str]) -> set[str]:
+        """Return the tensors that names and patterns mean; patterns mean what the graph
+        computes.
+        """
+        words = [words] if isinstance(words, str) else list(words)
+        for word in words:
+            if word not in self.order and not is_pattern(word):
+                self._refuse_constant(word)
+        return matching(words, self.order, unless=self.constants | self._inputs)
+
+    def _refuse_constant(self, name: str) -> None:
+        if name in self.weights:
+            raise UsageError(
+                f"Tensor {name!r} is a weight of the model: it is the same in every backend, and"
+                " cannot be an output."
+            )
+        for node in self._graph.node:
+            for attribute in node.attribute:
+                inner = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
+                for graph in (each for outer in inner for each in all_graphs(outer)):
+                    if any(name in part.output for part in graph.node):
+                        raise UsageError(
+                            f"Tensor {name!r} is inside a sub-graph of the {node.op_type} node"
+                            f" {node.name!r}, so it cannot be an output of the model.",
+                            hint=f"Outputs of that node can: {', '.join(map(repr, node.output))}.",
+                        )
+
+    def of_types(self, types: Iterable[str]) -> set[str]:
+        """Return what nodes of some types compute; UnknownNameError for a type without node."""
+        makers: dict[str, list[str]] = {}
+        for node in self._graph.node:
+            makers.setdefault(node.op_type.lower(), []).extend(filter(None, node.output))
+        found: set[str] = set()
+        for wanted in [types] if isinstance(types, str) else types:
+            if wanted.lower() not in makers:
+                known = sorted({node.op_type for node in self._graph.node})
+                raise UnknownNameError("Operator type", wanted, known)
+            found.update(makers[wanted.lower()])
+        return found
+
+
+def set_outputs(model: ModelProto, names: Sequence[str]) -> None:
+    """Give a model its outputs, in this order."""
+    _set_outputs(model.graph, names, _types_of(model, names))
+
+
+def _types_of(model: ModelProto, names: Iterable[str]) -> dict[str, ValueInfoProto]:
+    """Return what is known about the tensors of a model; inferred where that of these is not
+    stated.
+    """
+    types = value_infos(model)
+    if any(name not in types for name in names):
+        types = {**inferred_value_infos(model), **types}
+    return types
+
+
+def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
+    """Return whether something is a tensor, as far as is known; sequences, maps and optionals
+    cannot be compared.
+    """
+    if value is None or value.type.WhichOneof("value") == "tensor_type":
+        return True
+    G_LOGGER.verbose(f"{name!r} is no tensor, and does not become an output.")
+    return False
+
+
+def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, ValueInfoProto]) -> None:
+    """Give a graph its outputs, and keep what it says about tensors that were some."""
+    described = {value.name for value in (*graph.value_info, *graph.input)}
+    former = [_copied(value) for value in graph.output]
+    made = [_copied(types[name]) if name in types else _untyped(name) for name in names]
+    del graph.output[:]
+    graph.output.extend(made)
+    chosen = set(names)
+    known = chosen | described
+    kept = [_copied(value) for value in graph.value_info if value.name not in chosen]
+    kept += [value for value in former if value.name not in known]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+
+
+def _copied(value: ValueInfoProto) -> ValueInfoProto:
+    copied: ValueInfoProto = onnx.ValueInfoProto()
+    copied.CopyFrom(value)
+    return copied
+
+
+def _untyped(name: str) -> ValueInfoProto:
+    """Return an output whose type the backend has to find out."""
+    value: ValueInfoProto = onnx.ValueInfoProto(name=name)
+    return value

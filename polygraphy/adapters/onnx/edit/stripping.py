@@ -1,0 +1,230 @@
+"""Takes the weights out of an ONNX model, and puts others in their place.
+
+A model without its weights is small, and all that it takes to build an engine that is given its
+weights later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.describe.weight_roles import prunable_axes, strippable
+from polygraphy.adapters.onnx.graph.constants import graph_weights, to_initializers
+from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.graph import delete_where
+from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.elements import (
+    STRIPPED,
+    elements,
+    is_stripped,
+    plain_dtype,
+    put,
+)
+from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS, SMALL, all_graphs, byte_size
+from polygraphy.adapters.os.paths import readable_file, translated_os_errors
+from polygraphy.domain.errors import ModelError, UnknownNameError
+from polygraphy.domain.model.pruning import pruned
+from polygraphy.domain.model.sparsity import dense_groups
+from polygraphy.domain.model.substitution import substitute
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+
+reconstruct_weights: Callable[..., ModelProto]
+restore_weights: Callable[..., ModelProto]
+strip_weights: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
+
+_SPARSE = "SPARSE_2_4"
+_DOCUMENTATION = "polygraphy.doc_string"
+_FLOATS = (1, 10, 16)  # float32, float16, bfloat16: what may be sparse
+
+
+@mod.export(funcify=True)
+class StripWeights(BaseLoader):
+    """Takes the weights out of an ONNX model."""
+
+    def __init__(
+        self,
+        model: Deferred[ModelProto],
+        exclude: Collection[str] = (),
+        exclude_list: str | None = None,
+    ) -> None:
+        """Say which weights stay.
+
+        Args:
+            model: the model, which is changed in place, or a loader that makes it.
+            exclude: names of weights that stay: initialisers, or tensors that Constants make.
+            exclude_list: the path of a text file with further such names, one per line.
+        """
+        self._model = model
+        self._exclude = frozenset(exclude)
+        self._exclude_list = exclude_list
+
+    def call_impl(self) -> ModelProto:
+        """Return the model; weights without elements are initialisers, also where they were in
+        Constant nodes, and say so in their documentation, and whether they were sparse.
+
+        Raises:
+            UnknownNameError: no weight has a name that is excluded.
+            FileError: the file with names cannot be read.
+        """
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        names = {name for graph in all_graphs(model.graph) for name in graph_weights(graph)}
+        exclude = self._exclude | _listed(self._exclude_list)
+        for name in sorted(exclude):
+            if name not in names:
+                raise UnknownNameError("Weight", name, sorted(names))
+        chosen = strippable(model) - exclude
+        axes = prunable_axes(model)
+        count = size = 0
+        for graph in all_graphs(model.graph):
+            to_initializers(model, graph, chosen)
+            for tensor in graph.initializer:
+                if tensor.name in chosen and not is_stripped(tensor):
+                    count, size = count + 1, size + byte_size(tensor)
+                    _strip(tensor, axes.get(tensor.name))
+        if count and STRIPPED not in model.doc_string:
+            model.doc_string = "-".join(filter(None, [model.doc_string, STRIPPED]))
+        G_LOGGER.info(f"Left out {count} weights of {size} bytes.")
+        return model
+
+
+def _listed(path: str | None) -> frozenset[str]:
+    """Return the names in a file, one per line."""
+    if path is None:
+        return frozenset()
+    with translated_os_errors(path, "read"):
+        lines = readable_file(path, "List of weights").read_text("utf-8").splitlines()
+    return frozenset(filter(None, map(str.strip, lines)))
+
+
+def _strip(tensor: TensorProto, axis: int | None) -> None:
+    is_sparse = axis is not None and tensor.data_type in _FLOATS and not _dense(tensor, axis)
+    for field in DATA_FIELDS:
+        tensor.ClearField(field)
+    tensor.raw_data = b""
+    if tensor.doc_string:  # What it said before the mark took its place.
+        tensor.metadata_props.add(key=_DOCUMENTATION, value=tensor.doc_string)
+    tensor.doc_string = f"{STRIPPED}/{_SPARSE if is_sparse else ''}"
+
+
+def _dense(tensor: TensorProto, axis: int) -> int:
+    return dense_groups(elements(tensor), axis)
+
+
+@mod.export(funcify=True)
+class RestoreWeights(BaseLoader):
+    """Puts the weights that were taken out of an ONNX model back, from a model that has them."""
+
+    def __init__(self, model: Deferred[ModelProto], original: Deferred[ModelProto]) -> None:
+        """Take the model without weights, which stays as it is, and the model with them; or loaders
+        that make these.
+        """
+        self._model = model
+        self._original = original
+
+    def call_impl(self) -> ModelProto:
+        """Return a new model with all weights.
+
+        Raises:
+            UnknownNameError: the original has no weight of a name.
+        """
+        restored: ModelProto = onnx.ModelProto()
+        restored.CopyFrom(evaluate(self._model))
+        original = evaluate(self._original)
+        pairs = zip(all_graphs(restored.graph), all_graphs(original.graph), strict=True)
+        for graph, before in pairs:
+            known = graph_weights(before)
+            for tensor in graph.initializer:
+                if is_stripped(tensor):
+                    name = tensor.name
+                    if name not in known:
+                        raise UnknownNameError("Weight", name, sorted(known))
+                    tensor.CopyFrom(known[name])
+                    tensor.name = name
+        _unmark(restored)
+        return restored
+
+
+@mod.export(funcify=True)
+class ReconstructWeights(BaseLoader):
+    """Puts random numbers in the place of weights that were taken out of an ONNX model."""
+
+    def __init__(self, model: Deferred[ModelProto], map_weights: bool | None = None) -> None:
+        """Say which weights are made up, and where they are kept.
+
+        Args:
+            model: the model, which is changed in place, or a loader that makes it.
+            map_weights: whether large weights go to a temporary file as soon as they are made, and
+                stay there until something needs their elements: see `OnnxFromPath`.
+        """
+        self._model = model
+        self._map_weights = bool(map_weights)
+
+    def call_impl(self) -> ModelProto:
+        """Return the model; the same model gets the same numbers each time, sparse ones where the
+        weight was sparse.
+
+        Raises:
+            ModelError: there is nothing to reconstruct.
+            FileError: there is no room in the temporary folder.
+        """
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        axes = prunable_axes(model)
+        count = 0
+        for graph in all_graphs(model.graph):
+            for tensor in graph.initializer:
+                if is_stripped(tensor):
+                    _fill(tensor, axes.get(tensor.name), in_file=self._map_weights)
+                    count += 1
+        if not count:
+            raise ModelError(
+                "The model has all its weights.",
+                hint="Only those that weight-strip left out are reconstructed.",
+            )
+        _unmark(model)
+        G_LOGGER.info(f"Put random numbers in the place of {count} weights.")
+        return model
+
+
+def _unmark(model: ModelProto) -> None:
+    """Let a model no longer say that it lacks weights."""
+    parts = [part for part in model.doc_string.split("-") if part != STRIPPED]
+    model.doc_string = "-".join(parts)
+
+
+def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
+    dtype = OnnxDataTypes().from_native(tensor.data_type)
+    if dtype is None:
+        raise ModelError(f"Weight {tensor.name!r} is of an unknown type {tensor.data_type}.")
+    shape = tuple(tensor.dims)
+    try:
+        made: Any = substitute(shape, dtype, seed=crc32(tensor.name.encode()))
+    except (MemoryError, ValueError) as error:
+        raise ModelError(
+            f"Weight {tensor.name!r} of shape {shape} cannot be made: {error}."
+        ) from error
+    if tensor.doc_string.endswith(_SPARSE) and axis is not None:
+        made = pruned(made, axis)
+    tensor.ClearField("doc_string")
+    for entry in tensor.metadata_props:
+        if entry.key == _DOCUMENTATION:
+            tensor.doc_string = entry.value
+    delete_where(tensor.metadata_props, lambda entry: entry.key == _DOCUMENTATION)
+    if in_file and byte_size(tensor) > SMALL and plain_dtype(tensor) is not None:
+        put(tensor, made, in_file=True)
+    else:
+        tensor.raw_data = numpy_helper.from_array(made, tensor.name).raw_data

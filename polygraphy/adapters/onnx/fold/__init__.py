@@ -1,0 +1,4 @@
+"""Constant folding.
+
+May use `graph` and `storage`.
+"""

@@ -1,0 +1,345 @@
+"""The element types of all tensors of a graph, from the schemas of its operators.
+
+Unlike shape inference, this needs no weights, looks into sub-graphs and functions, and also follows
+types backwards: when one operand of an addition is known, so is the other. A type is written as in
+the standard: ``tensor(float)``, ``seq(tensor(int64))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polygraphy import mod
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto
+
+
+onnx = mod.lazy_import("onnx")
+
+FLOAT = 1
+TYPE_ATTRIBUTES: dict[str, tuple[str, int | None]] = {
+    "Bernoulli": ("dtype", None),
+    "BlackmanWindow": ("output_datatype", FLOAT),
+    "Cast": ("to", None),
+    "DequantizeLinear": ("output_dtype", None),
+    "EyeLike": ("dtype", None),
+    "HammingWindow": ("output_datatype", FLOAT),
+    "HannWindow": ("output_datatype", FLOAT),
+    "MelWeightMatrix": ("output_datatype", FLOAT),
+    "RandomNormal": ("dtype", FLOAT),
+    "RandomNormalLike": ("dtype", None),
+    "RandomUniform": ("dtype", FLOAT),
+    "RandomUniformLike": ("dtype", None),
+}
+"""Operators whose output type is an attribute: which, and its default; None is the input's type."""
+
+_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before what is carried.
+
+
+class Parameter(NamedTuple):
+    """One formal input or output of an operator.
+
+    Attributes:
+        variable: the name of its type variable, or the type itself.
+        types: the types that are allowed.
+    """
+
+    variable: str
+    types: frozenset[str]
+
+
+class Signature(NamedTuple):
+    """The formal inputs and outputs of an operator; the last of each repeats if variadic."""
+
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    is_deterministic: bool
+
+    def of(self, inputs: int, outputs: int) -> tuple[list[Parameter], list[Parameter]] | None:
+        """Return the parameters of a node with so many inputs and outputs; None if too many."""
+        if (inputs and not self.inputs) or (outputs and not self.outputs):
+            return None
+        return _repeated(self.inputs, inputs), _repeated(self.outputs, outputs)
+
+
+@cache
+def _parameters_of(
+    signature: Signature, inputs: int, outputs: int
+) -> tuple[list[Parameter], list[Parameter]] | None:
+    return signature.of(inputs, outputs)
+
+
+def _repeated(parameters: Sequence[Parameter], count: int) -> list[Parameter]:
+    return [parameters[min(index, len(parameters) - 1)] for index in range(count)]
+
+
+@cache
+def signature_of(op_type: str, domain: str, version: int) -> Signature | None:
+    """Return how the standard declares an operator; None for one that it does not know."""
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except (onnx.defs.SchemaError, TypeError):  # A name that is no UTF-8 comes as bytes.
+        return None
+    return Signature(
+        tuple(map(_parameter, range(len(schema.inputs)), schema.inputs)),
+        tuple(map(_parameter, range(len(schema.outputs)), schema.outputs)),
+        not op_type.startswith(("Random", "Bernoulli", "Multinomial")),
+    )
+
+
+def _parameter(index: int, declared: Any) -> Parameter:
+    # Operands of a heterogeneous variadic parameter share its name, but not its type.
+    name = declared.type_str if declared.is_homogeneous else f"{declared.type_str}/any"
+    return Parameter(name, frozenset(declared.types))
+
+
+def domain_of(domain: str) -> str:
+    """Return the one spelling of a domain: the standard's has two."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def type_name(kind: TypeProto) -> str | None:
+    """Return a type as the standard writes it; None when it is not stated."""
+    which = kind.WhichOneof("value")
+    if which == "tensor_type":
+        return element_type(kind.tensor_type.elem_type)
+    if which == "sequence_type":
+        inner = type_name(kind.sequence_type.elem_type)
+        return inner and f"seq({inner})"
+    if which == "optional_type":
+        inner = type_name(kind.optional_type.elem_type)
+        return inner and f"optional({inner})"
+    return f"other({which})" if which else None
+
+
+@cache
+def element_type(number: int) -> str | None:
+    """Return the type of a tensor of elements of a type that is given by its number."""
+    names = onnx.TensorProto.DataType
+    return f"tensor({names.Name(number).lower()})" if number in names.values() and number else None
+
+
+def graphs_of(node: NodeProto) -> list[GraphProto]:
+    """Return the graphs directly inside a node."""
+    found: list[GraphProto] = []
+    for attribute in node.attribute[:]:  # A copy: several times quicker than going through it.
+        if attribute.HasField("g"):
+            found.append(attribute.g)
+        else:
+            found.extend(attribute.graphs)
+    return found
+
+
+class GraphTypes:
+    """The types of the tensors that are visible in a graph.
+
+    Attributes:
+        parent: those of the graph around it.
+    """
+
+    def __init__(self, parent: GraphTypes | None = None) -> None:
+        self.parent = parent
+        self._own: dict[str, str] = {}
+        self._inner: dict[int, list[GraphTypes]] = {}
+
+    def __getitem__(self, name: str) -> str | None:
+        scope: GraphTypes | None = self
+        while scope is not None:
+            if name in scope._own:
+                return scope._own[name]
+            scope = scope.parent
+        return None
+
+    def set(self, name: str, kind: str | None) -> None:
+        """Note the type of a tensor; what is known already stays."""
+        if name and kind and self[name] is None:
+            self._own[name] = kind
+
+    def declare(self, name: str, kind: str | None) -> None:
+        """Note the type of a tensor of this very graph, whatever the graphs around it have."""
+        if name and kind:
+            self._own.setdefault(name, kind)
+
+    def inner(self, index: int) -> list[GraphTypes]:
+        """Return the types in the graphs inside the node of that index, in order."""
+        return self._inner.get(index, [])
+
+
+class TypeInference:
+    """Finds the element types of a model.
+
+    Attributes:
+        calls: the types of the inputs of every call of a function that was found, by
+            ``(domain, name, overload)``.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self._functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+        self._versions = {domain_of(i.domain): i.version for i in model.opset_import}
+        self.calls: dict[tuple[str, str, str], set[tuple[str | None, ...]]] = {}
+        self._results: dict[Any, list[str | None]] = {}
+
+    def of_graph(self, graph: GraphProto, parent: GraphTypes | None = None) -> GraphTypes:
+        """Return the types in a graph, and in all graphs inside it."""
+        return self._graph(graph, parent, self._versions, ())
+
+    def of_function(self, function: FunctionProto, inputs: Sequence[str | None]) -> GraphTypes:
+        """Return the types in a function that is called with inputs of some types."""
+        types = GraphTypes()
+        for name, kind in zip(function.input, inputs):
+            types.declare(name, kind)
+        for value in function.value_info:
+            types.declare(value.name, type_name(value.type))
+        versions = {domain_of(i.domain): i.version for i in function.opset_import}
+        self._nodes(function.node, types, versions)
+        return types
+
+    def _graph(
+        self,
+        graph: GraphProto,
+        parent: GraphTypes | None,
+        versions: dict[str, int],
+        inputs: Sequence[str | None],
+    ) -> GraphTypes:
+        types = GraphTypes(parent)
+        for tensor in graph.initializer:
+            types.declare(tensor.name, element_type(tensor.data_type))
+        for sparse in graph.sparse_initializer:
+            types.declare(sparse.values.name, "sparse")
+        for values in (graph.input, graph.output, graph.value_info):
+            for value in values:
+                types.declare(value.name, type_name(value.type))
+        for value, kind in zip(graph.input, inputs):
+            types.declare(value.name, kind)
+        self._nodes(graph.node, types, versions)
+        return types
+
+    def _nodes(
+        self, nodes: Sequence[NodeProto], types: GraphTypes, versions: dict[str, int]
+    ) -> None:
+        for index, node in enumerate(nodes):
+            given = [types[name] for name in node.input[:]]
+            inner = [
+                self._graph(graph, types, versions, _body_inputs(node, given))
+                for graph in graphs_of(node)
+            ]
+            if inner:
+                types._inner[index] = inner
+            made = self._outputs(node, types, given, inner, versions)
+            for name, kind in zip(node.output[:], made):
+                types.set(name, kind)
+
+    def _outputs(
+        self,
+        node: NodeProto,
+        types: GraphTypes,
+        given: Sequence[str | None],
+        inner: Sequence[GraphTypes],
+        versions: dict[str, int],
+    ) -> Sequence[str | None]:
+        domain = domain_of(node.domain)
+        function = self._functions.get((domain, node.op_type, node.overload))
+        if function is not None:
+            return self._called(function, given)
+        signature = signature_of(node.op_type, domain, versions.get(domain, 1))
+        if signature is None:
+            return [None] * len(node.output)
+        if not domain and (special := _special(node, given, inner)) is not None:
+            return special
+        parameters = _parameters_of(signature, len(node.input), len(node.output))
+        return _unified(node, types, parameters) if parameters else [None] * len(node.output)
+
+    def _called(self, function: FunctionProto, given: Sequence[str | None]) -> Sequence[str | None]:
+        key = (domain_of(function.domain), function.name, function.overload)
+        self.calls.setdefault(key, set()).add(tuple(given))
+        slot = (key, tuple(given))
+        if slot not in self._results:
+            self._results[slot] = [None] * len(function.output)  # Functions cannot be recursive.
+            types = self.of_function(function, given)
+            self._results[slot] = [types[name] for name in function.output]
+        return self._results[slot]
+
+
+def _body_inputs(node: NodeProto, given: Sequence[str | None]) -> Sequence[str | None]:
+    if node.op_type == "Loop":
+        return ["tensor(int64)", "tensor(bool)", *given[_INNER_LOOP_ARGUMENTS:]]
+    return given if node.op_type == "Scan" else ()
+
+
+def _special(
+    node: NodeProto, given: Sequence[str | None], inner: Sequence[GraphTypes]
+) -> Sequence[str | None] | None:
+    """Return the output types that no type variable tells; None where one does."""
+    op = node.op_type
+    if op in ("If", "Loop", "Scan") and inner:
+        graph = next(iter(graphs_of(node)))
+        names = [value.name for value in graph.output][1 if op == "Loop" else 0 :]
+        return [inner[0][name] for name in names]
+    if op in ("SequenceAt", "ConcatFromSequence", "OptionalGetElement") and given and given[0]:
+        return [given[0].partition("(")[2][:-1] if "(tensor" in given[0] else given[0]]
+    if op in ("SequenceConstruct", "SplitToSequence") and given and given[0]:
+        return [f"seq({given[0]})"]
+    if op == "Constant":
+        return [_constant_type(node.attribute)]
+    if op == "ConstantOfShape":
+        value = _attribute(node, "value")
+        return [element_type(value.t.data_type) if value else element_type(FLOAT)]
+    return _stated(node, given) if op in TYPE_ATTRIBUTES else None
+
+
+def _stated(node: NodeProto, given: Sequence[str | None]) -> Sequence[str | None] | None:
+    """Return the output types of a node that decides itself of which type its output is."""
+    name, default = TYPE_ATTRIBUTES[node.op_type]
+    stated = _attribute(node, name)
+    if stated is not None and stated.ref_attr_name:
+        return [None] * len(node.output)
+    if stated is not None and stated.i:
+        return [element_type(stated.i)]
+    if default is not None:
+        return [element_type(default)]
+    if node.op_type == "DequantizeLinear":
+        return [given[1]]
+    return [given[0]] if node.op_type.endswith("Like") or node.op_type == "Bernoulli" else None
+
+
+def _attribute(node: NodeProto, name: str) -> AttributeProto | None:
+    return next((each for each in node.attribute if each.name == name), None)
+
+
+def _constant_type(attributes: Iterable[AttributeProto]) -> str | None:
+    for attribute in attributes:
+        if attribute.ref_attr_name:
+            return None
+        if attribute.name == "value":
+            return element_type(attribute.t.data_type)
+        if attribute.name == "sparse_value":
+            return "sparse"
+        for kind in ("float", "int", "string"):
+            if attribute.name.startswith(f"value_{kind}"):
+                return f"tensor({'int64' if kind == 'int' else kind})"
+    return None
+
+
+def _unified(
+    node: NodeProto, types: GraphTypes, parameters: tuple[list[Parameter], list[Parameter]]
+) -> Sequence[str | None]:
+    """Bind the type variables of an operator to the types of a node's tensors, and return those of
+    its outputs.
+    """
+    inputs, outputs = parameters
+    bound: dict[str, str | None] = {}
+    taken = node.input[:]
+    for name, parameter in [*zip(taken, inputs), *zip(node.output[:], outputs)]:
+        free = parameter.variable not in bound and not parameter.variable.endswith("/any")
+        if name and free and (kind := types[name]):
+            bound[parameter.variable] = kind
+    for name, parameter in zip(taken, inputs):
+        types.set(name, bound.get(parameter.variable))
+    return [
+        bound.get(parameter.variable)
+        or (next(iter(parameter.types)) if len(parameter.types) == 1 else None)
+        for parameter in outputs
+    ]

@@ -1,0 +1,95 @@
+"""The border to onnx-graphsurgeon, whose graphs some scripts work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.storage.elements import from_stored
+from polygraphy.adapters.onnx.storage.stored import is_stored, load_stored, stored_bytes
+from polygraphy.adapters.onnx.storage.weights import all_graphs
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, TensorProto
+
+
+gs_from_onnx: Callable[..., Any]
+
+gs = mod.lazy_import("onnx_graphsurgeon>=0.3.21")
+gs_tensor = mod.lazy_import("onnx_graphsurgeon.ir.tensor")
+
+
+@mod.export(funcify=True)
+class GsFromOnnx(BaseLoader):
+    """Makes an onnx-graphsurgeon graph of an ONNX model."""
+
+    def __init__(self, model: Deferred[ModelProto]) -> None:
+        """Take the model, or a loader that makes it."""
+        self._model = model
+
+    def call_impl(self) -> Any:
+        """Return the `onnx_graphsurgeon.Graph`."""
+        return imported(evaluate(self._model))
+
+
+def imported(model: ModelProto) -> Any:
+    """Return the onnx-graphsurgeon graph of a model.
+
+    Stored weights stay in their files: who asks a constant for its values gets them mapped from
+    there, and changes to them go to memory. Those of graphs in nodes are loaded.
+    """
+    graph = gs.import_onnx(model)
+    stored = {tensor.name: tensor for tensor in model.graph.initializer if is_stored(tensor)}
+    for name, constant in graph.tensors().items() if stored else ():
+        if name in stored and isinstance(constant, gs.Constant):
+            constant.values = _stored_values()(stored[name])
+            constant.data_location = None  # Of values that are loaded.
+    for inner in all_graphs(model.graph):
+        if inner is not model.graph:
+            for tensor in inner.initializer:
+                load_stored(tensor)
+    return graph
+
+
+@cache
+def _stored_values() -> Any:
+    """Return the class for values that stay in a file; there is none before the package is
+    imported.
+    """
+
+    class StoredValues(gs_tensor.LazyValues):  # type: ignore[misc, name-defined]
+        """Values of a stored weight."""
+
+        def __init__(self, stored: TensorProto) -> None:
+            facts = vars(gs_tensor.LazyValues(stored))
+            self._stored = facts.pop("tensor")
+            self.__dict__.update(facts)
+
+        @property
+        def tensor(self) -> TensorProto:
+            """The weight with its elements, as other programs take it: for exporting."""
+            made: TensorProto = type(self._stored)()
+            made.CopyFrom(self._stored)
+            load_stored(made)
+            return made
+
+        def load(self) -> np.ndarray[Any, Any]:
+            """Return the elements, mapped from their file."""
+            return from_stored(self._stored, stored_bytes(self._stored, changing=True))
+
+    return StoredValues
+
+
+def as_onnx(model: Any) -> ModelProto:
+    """Return a model as an `onnx.ModelProto`, whether it is one or an onnx-graphsurgeon graph."""
+    made: ModelProto = model if hasattr(model, "SerializeToString") else gs.export_onnx(model)
+    return made
+
+
+def like(given: Any, model: ModelProto) -> Any:
+    """Return a model as what was given was."""
+    return model if hasattr(given, "SerializeToString") else imported(model)

@@ -1,0 +1,241 @@
+"""How large a model becomes when it is computed or its functions are inlined: a file of a kilobyte
+may ask for terabytes. Sizes are estimated before anything is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil, prod
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import config
+from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of
+from polygraphy.adapters.onnx.storage.stored import is_stored
+from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size
+from polygraphy.domain.errors import ModelError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+
+LIFTED_BY = "Set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for no limit."
+
+_BYTES_OF_NODE = 1024  # In a graph that was inlined and has inferred shapes.
+_PER_BYTE = 8  # What is made of large weights: transposed, wider, repeated.
+LONGEST_VECTOR = 1 << 16
+"""More elements than any shape has dimensions: so long vectors are not propagated."""
+_UNKNOWN_RANK = 16
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
+_SOURCES = frozenset({"Constant", "Shape"})
+
+
+def limit_bytes(size: float = 0) -> float:
+    """Return how many bytes may be made of something of a size in bytes."""
+    megabytes = config.EXPANSION_LIMIT_MB
+    return float("inf") if megabytes < 0 else megabytes * 2.0**20 + _PER_BYTE * size
+
+
+def model_bytes(model: ModelProto) -> int:
+    """Return how many bytes a model really takes, weights in files among them, which are as large
+    as they claim to be.
+    """
+    return int(model.ByteSize()) + sum(map(byte_size, filter(is_stored, all_tensors(model))))
+
+
+def expanded_nodes(model: ModelProto) -> int:
+    """Return how many nodes a model has when all its functions are inlined.
+
+    Raises:
+        ModelError: a function calls itself, or two have the same name.
+    """
+    bodies: dict[tuple[str, str, str], Any] = {}
+    for function in model.functions:
+        key = (domain_of(function.domain), function.name, function.overload)
+        if key in bodies:
+            raise ModelError(f"The model has two functions {function.name!r} of domain {key[0]!r}.")
+        bodies[key] = function
+    counts: dict[tuple[str, str, str], int] = {}
+    entered: list[tuple[str, str, str]] = []
+
+    def count(nodes: Iterable[NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            key = (domain_of(node.domain), node.op_type, node.overload)
+            total += of_function(key) if key in bodies else 1
+            total += sum(count(graph.node) for graph in graphs_of(node))
+        return total
+
+    def of_function(key: tuple[str, str, str]) -> int:
+        if key in entered:
+            raise ModelError(f"Function {key[1]!r} of domain {key[0]!r} calls itself.")
+        if key not in counts:
+            entered.append(key)
+            counts[key] = count(bodies[key].node)
+            entered.pop()
+        return counts[key]
+
+    total = count(model.graph.node)
+    for key in bodies:
+        of_function(key)
+    return total
+
+
+def check_expansion(model: ModelProto) -> None:
+    """Refuse a model that would not end when its functions are inlined, as shape inference and
+    ONNX Runtime do.
+
+    Raises:
+        ModelError: it has too many nodes then, or functions that cannot be inlined.
+    """
+    if not model.functions:
+        return
+    nodes, most = expanded_nodes(model), limit_bytes() / _BYTES_OF_NODE
+    if nodes > most:
+        raise ModelError(
+            f"The model has {nodes:,} nodes when its functions are inlined, more than {most:,.0f}.",
+            hint=LIFTED_BY,
+        )
+
+
+def has_long_vectors(model: ModelProto) -> bool:
+    """Return whether lists of integers grow longer than any shape is when their values are
+    propagated: shape inference would make each element a dimension.
+
+    Args:
+        model: a model that `check_expansion` has nothing against.
+    """
+    return max(vector_lengths(model).values(), default=0) > LONGEST_VECTOR
+
+
+def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str, int]:
+    """Return how long the lists of integers may be that nodes of the main graph make, by name, up
+    to the first that is longer than any shape; one that is so inside a node counts as its result.
+
+    Args:
+        model: a model that `check_expansion` has nothing against.
+        with_weights: whether weights are such lists, or only what comes from shapes.
+    """
+    bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+    weights_of = _with_weights if with_weights else lambda _, known: dict(known)
+
+    def lengths_in(nodes: Iterable[NodeProto], known: dict[str, int]) -> int:
+        longest = 0
+        for node in nodes:
+            op = node.op_type
+            taken = [known.get(name, 0) for name in node.input[:]]
+            if op in _CONTROL_FLOW:
+                for graph in graphs_of(node):
+                    inside = lengths_in(graph.node, weights_of(graph, known))
+                    longest, taken = max(longest, inside), [*taken, inside]
+            elif not any(taken) and op not in _SOURCES and not bodies:
+                continue
+            key = (domain_of(node.domain), op, node.overload) if bodies else None
+            if key in bodies:
+                inner = dict(zip(bodies[key].input, taken))
+                longest = max(longest, lengths_in(bodies[key].node, inner))
+                made = [inner.get(name, 0) for name in bodies[key].output]
+            else:
+                made = [_length(node, taken)] * len(node.output)
+            known.update(zip(node.output[:], made))
+            longest = max(longest, *made, 0)
+            if longest > LONGEST_VECTOR:
+                break
+        return longest
+
+    weights = weights_of(model.graph, {})
+    lengths = dict(weights)
+    lengths_in(model.graph.node, lengths)
+    return {name: length for name, length in lengths.items() if name not in weights}
+
+
+def _with_weights(graph: GraphProto, known: Mapping[str, int]) -> dict[str, int]:
+    found = dict(known)
+    for tensor in graph.initializer:
+        if len(tensor.dims) == 1 and tensor.data_type in (6, 7):  # int32 and int64
+            found[tensor.name] = tensor.dims[0]
+    return found
+
+
+def _length(node: NodeProto, taken: Sequence[int]) -> int:
+    """Return how long a list of integers that a node makes may be, 0 for what is none."""
+    op = node.op_type
+    if op == "Concat":
+        return sum(taken)
+    if op == "Shape":
+        return _UNKNOWN_RANK
+    if op in ("Gather", "GatherElements"):
+        return min(taken[1] or 1, LONGEST_VECTOR + 1) if len(taken) > 1 and taken[0] else 0
+    if op == "Constant":
+        for one in node.attribute:
+            if one.name == "value" and len(one.t.dims) == 1 and one.t.data_type in (6, 7):
+                return int(one.t.dims[0])
+            if one.name == "value_ints":
+                return len(one.ints)
+    return max(taken, default=0)
+
+
+def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[[str], Any]) -> Any:
+    """Return how many elements a node makes whose operands say so; None for one where they are not
+    known, or of another kind.
+
+    Args:
+        node: the node.
+        value: returns the elements of a tensor as an array, None where they are not known.
+        size: returns the shape of a tensor, likewise.
+    """
+    rule = None if domain_of(node.domain) else _RULES.get(node.op_type)
+    if rule is None:
+        return None
+    operands = [value(name) if name else None for name in node.input]
+    try:
+        return rule(node, operands, [size(name) for name in node.input])
+    except (IndexError, TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return None  # Not known, or against the standard, which others say better.
+
+
+def _range(_: NodeProto, values: Sequence[Any], __: Sequence[Any]) -> int:
+    start, limit, delta = (each.reshape(-1)[0].item() for each in values[:3])
+    count: int = ceil((limit - start) / delta)
+    return max(0, count)
+
+
+def _expanded(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+    given, wanted = list(shapes[0]), [int(dim) for dim in values[1]]
+    rank = max(len(given), len(wanted))
+    pairs = zip([1] * (rank - len(given)) + given, [1] * (rank - len(wanted)) + wanted)
+    return int(prod(max(pair) for pair in pairs))
+
+
+def _one_hot(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+    return int(prod(shapes[0]) * int(values[1].reshape(-1)[0]))
+
+
+def _padded(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+    pads = [int(each) for each in values[1]]
+    rank = len(pads) // 2
+    if rank != len(shapes[0]):
+        return int(prod(shapes[0]) + sum(map(abs, pads)) ** rank)
+    return int(prod(max(0, dim + pads[i] + pads[i + rank]) for i, dim in enumerate(shapes[0])))
+
+
+def _resized(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+    if len(values) > 3 and values[3] is not None:
+        return int(prod(int(each) for each in values[3]))
+    scales = values[2] if len(values) > 2 else values[1]
+    return int(prod(int(dim * scale) + 1 for dim, scale in zip(shapes[0], scales)))
+
+
+_RULES: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], int]] = {
+    "BlackmanWindow": lambda _, values, __: int(values[0].reshape(-1)[0]),
+    "ConstantOfShape": lambda _, values, __: int(prod(int(dim) for dim in values[0])),
+    "Expand": _expanded,
+    "HammingWindow": lambda _, values, __: int(values[0].reshape(-1)[0]),
+    "HannWindow": lambda _, values, __: int(values[0].reshape(-1)[0]),
+    "OneHot": _one_hot,
+    "Pad": _padded,
+    "Range": _range,
+    "Resize": _resized,
+    "Tile": lambda _, values, shapes: int(prod(shapes[0]) * prod(int(each) for each in values[1])),
+    "Upsample": _resized,
+}
+"""Operators whose operands say how large the result is: these are asked before shape inference."""

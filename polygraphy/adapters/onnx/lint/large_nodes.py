@@ -1,0 +1,90 @@
+"""Which nodes of a model make too much to be tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polygraphy.adapters.onnx.graph.constants import graph_weights
+from polygraphy.adapters.onnx.graph.growth import (
+    LIFTED_BY,
+    LONGEST_VECTOR,
+    grown_elements,
+    limit_bytes,
+    model_bytes,
+    vector_lengths,
+)
+from polygraphy.adapters.onnx.graph.shape_proofs import shapes_of
+from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos
+from polygraphy.adapters.onnx.graph.value_infos import set_shape
+from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx.storage.weights import (
+    SMALL,
+    byte_size,
+    is_external,
+    without_large_weights,
+)
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+_ITEMSIZE = 4  # Of most tensors.
+_RUN = 2
+"""What a run may take, in limits of what a file may become: activations go again."""
+
+
+def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
+    """Return which nodes of the main graph make more than they may with some input data, by index,
+    and a message about each.
+    """
+    weights = graph_weights(model.graph)
+    shapes: dict[str, Any] = {name: tuple(tensor.dims) for name, tensor in weights.items()}
+    shapes.update((name, tuple(np.shape(value))) for name, value in feed.items())
+    shapes.update(shapes_of(inferred_value_infos(_fed(model, feed))))
+    external = sum(map(byte_size, filter(is_external, weights.values())))
+    limit = _RUN * limit_bytes(model_bytes(model) + external)
+    vectors = vector_lengths(model, with_weights=False)
+    lost: set[str] = set()
+    constant, folded = set(weights), 0
+
+    def value(name: str) -> Any:
+        tensor = weights.get(name)
+        if name in feed:
+            return np.asarray(feed[name]) if np.size(feed[name]) <= LONGEST_VECTOR else None
+        is_small = tensor is not None and byte_size(tensor) <= SMALL and not is_external(tensor)
+        return elements(tensor) if tensor is not None and is_small else None
+
+    found: dict[int, str] = {}
+    for index, node in enumerate(model.graph.node):
+        if not lost.isdisjoint(node.input) or any(
+            vectors.get(name, 0) > LONGEST_VECTOR for name in node.output
+        ):
+            lost.update(filter(None, node.output))
+            found[index] = "It was not tried: it needs a list longer than any shape is."
+            continue
+        grown = grown_elements(node, value, shapes.get)
+        sizes = [shapes.get(name) for name in node.output if name]
+        counts = [prod(s) for s in sizes if s and all(isinstance(dim, int) for dim in s)]
+        nbytes = _ITEMSIZE * max([grown or 0, *counts])
+        if constant.issuperset(filter(None, node.input)):  # These stay, and all at once.
+            constant.update(node.output)
+            nbytes += folded
+            folded = nbytes
+        if nbytes > limit:
+            found[index] = (
+                f"It was not tried: it makes {nbytes:,} bytes, more than {limit:,.0f}. {LIFTED_BY}"
+            )
+    return found
+
+
+def _fed(model: ModelProto, feed: Mapping[str, Any]) -> ModelProto:
+    """Return a copy without large weights whose inputs have the shapes of the data."""
+    made = without_large_weights(model)
+    for value in made.graph.input:
+        if value.name in feed and value.type.HasField("tensor_type"):
+            set_shape(value, np.shape(feed[value.name]))
+    return made

@@ -1,0 +1,211 @@
+"""Puts plugins in the place of the parts of ONNX models that they can compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.graph import (
+    clean_model,
+    producers,
+    sort,
+    taken_names,
+    unused_name,
+)
+from polygraphy.adapters.onnx.graph.graphsurgeon import imported
+from polygraphy.adapters.onnx.plugins.plugin_folder import Plugin, plugins_in
+from polygraphy.adapters.onnx.storage.stored import load_stored
+from polygraphy.adapters.onnx.storage.weights import all_tensors
+from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
+
+replace_plugins: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+gs = mod.lazy_import("onnx_graphsurgeon>=0.5")
+gs_logger = mod.lazy_import("onnx_graphsurgeon.logger")
+
+
+def match_plugins(
+    model: Deferred[ModelProto],
+    plugin_dir: str,
+    include: Collection[str] | None = None,
+    exclude: Collection[str] | None = None,
+) -> list[PluginMatch]:
+    """Return which parts of an ONNX model the plugins of a folder could take the place of.
+
+    The model is imported into onnx-graphsurgeon once, for all plugins. Weights that were left in
+    their files stay there, unless a script looks at them.
+
+    Args:
+        model: the model, or a loader that makes it.
+        plugin_dir: a folder with a folder per plugin, each of which has a script ``pattern.py``.
+        include: names of the folders of the plugins to try; all unless given.
+        exclude: names of those that are not tried.
+
+    Returns:
+        The plugins that match, in the order of their folders' names.
+
+    Raises:
+        FileError: there is no such folder, or no plugin in it.
+        UnknownNameError: there is no plugin of a name.
+        BackendError: a script fails.
+        UsageError: both `include` and `exclude` are given.
+    """
+    if include is not None and exclude is not None:
+        raise UsageError("include and exclude exclude each other.", hint="Give one of them.")
+    plugins = plugins_in(plugin_dir, include, exclude)
+    with _quiet_matching():
+        graph = imported(evaluate(model))
+        matches = [plugin.match(graph) for plugin in plugins]
+    matches = [match for match in matches if match.instances]
+    counts = {match.name: len(match.instances) for match in matches}
+    G_LOGGER.info(f"the following plugins matched:\n{counts}" if counts else "No plugin matched.")
+    return matches
+
+
+@mod.export(funcify=True)
+class ReplacePlugins(BaseLoader):
+    """Puts plugins in the place of parts of an ONNX model."""
+
+    def __init__(
+        self, model: Deferred[ModelProto], plugin_dir: str, matches: Sequence[PluginMatch]
+    ) -> None:
+        """Say what is replaced.
+
+        Args:
+            model: the model, which is changed in place, or a loader that makes it.
+            plugin_dir: the folder of the plugins.
+            matches: which parts they take the place of.
+        """
+        self._model = model
+        self._plugin_dir = plugin_dir
+        self._matches = list(matches)
+
+    def call_impl(self) -> ModelProto:
+        """Return the model, without what the plugins compute.
+
+        Raises:
+            UnknownNameError: the model has no tensor of a name, or the folder no such plugin.
+            UsageError: a plugin would replace an input of the model or a weight.
+            ModelError: a plugin would depend on what it makes.
+            BackendError: a script fails.
+        """
+        return edited(self._model, self._edit)
+
+    def _edit(self, model: ModelProto) -> ModelProto:
+        plugins = self._plugins()
+        parts = _Parts(model.graph)
+        for match in self._matches:
+            plugin = plugins[match.name]
+            for instance in match.instances:
+                if plugin.replaces:
+                    _replace_by_script(model, plugin, match.op, instance)
+                else:
+                    parts.replace(match.op, instance)
+            if plugin.replaces:
+                parts = _Parts(model.graph)
+        sort(model.graph)
+        clean_model(model)
+        self._report(model.graph)
+        return model
+
+    def _plugins(self) -> dict[str, Plugin]:
+        """Return the plugins of the folder, by the names that they give themselves."""
+        plugins = plugins_in(self._plugin_dir) if self._matches else []
+        found = {plugin.identity()[0]: plugin for plugin in plugins}
+        for match in self._matches:
+            if match.name not in found:
+                raise UnknownNameError("Plugin", match.name, sorted(found))
+        return found
+
+    def _report(self, graph: GraphProto) -> None:
+        for match in self._matches:
+            wanted = len(match.instances)
+            left = sum(node.op_type == match.op for node in graph.node)
+            if left < wanted:
+                G_LOGGER.warning(
+                    f"Plugin {match.name}: {wanted} parts were to be replaced, and the model has"
+                    f" {left} {match.op} nodes: the others overlap, or nothing depends on them."
+                )
+            else:
+                G_LOGGER.info(f"Plugin {match.name}: replaced {wanted} parts by {match.op} nodes.")
+
+
+class _Parts:
+    """The tensors of a graph, parts of which plugins take the place of one after the other."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._graph = graph
+        self._made_by = producers(graph)
+        self._given = {value.name for value in graph.input}
+        self._given |= {tensor.name for tensor in graph.initializer}
+        self._given |= {sparse.values.name for sparse in graph.sparse_initializer}
+        self._taken = taken_names(graph)
+
+    def replace(self, op: str, instance: PluginInstance) -> None:
+        """Add a node that makes the outputs of a part; what made them is left without consumers."""
+        graph = self._graph
+        for name in (*instance.inputs, *instance.outputs):
+            if name and name not in self._made_by and name not in self._given:
+                raise UnknownNameError("Tensor", name, sorted(self._given | self._made_by.keys()))
+        for name in instance.outputs:
+            if name in self._given:
+                raise UsageError(
+                    f"Tensor {name!r} is an input or a weight of the model, which no node can make."
+                )
+            outputs = graph.node[self._made_by[name]].output
+            before = unused_name(f"{name}_replaced", self._taken)
+            outputs[list(outputs).index(name)] = before
+            self._made_by[before] = self._made_by[name]
+        node = onnx.helper.make_node(
+            op,
+            list(instance.inputs),
+            list(instance.outputs),
+            name=unused_name(f"{op}_{len(graph.node)}", self._taken),
+            **instance.attributes,
+        )
+        self._made_by.update(dict.fromkeys(instance.outputs, len(graph.node)))
+        graph.node.append(node)
+
+
+def _replace_by_script(
+    model: ModelProto, plugin: Plugin, op: str, instance: PluginInstance
+) -> None:
+    """Let a script change the graph; everything else about the model stays as it is."""
+    for tensor in all_tensors(model):  # It may look at any weight.
+        load_stored(tensor)
+    with _quiet_matching():
+        graph = gs.import_onnx(model)
+        if not plugin.replace(graph, op, instance):
+            G_LOGGER.warning(
+                f"Plugin {plugin.folder} did not replace the part that makes"
+                f" {', '.join(instance.outputs)}."
+            )
+            return
+        changed = gs.export_onnx(graph)
+    model.graph.CopyFrom(changed.graph)
+    known = {entry.domain for entry in model.opset_import}
+    model.opset_import.extend(entry for entry in changed.opset_import if entry.domain not in known)
+
+
+@contextmanager
+def _quiet_matching() -> Iterator[None]:
+    """Keep onnx-graphsurgeon from telling about each node that does not match."""
+    logger: Any = gs_logger.G_LOGGER
+    before = logger.severity
+    if not G_LOGGER.is_enabled_for(G_LOGGER.EXTRA_VERBOSE):
+        logger.severity = logger.WARNING
+    try:
+        yield
+    finally:
+        logger.severity = before

@@ -1,0 +1,84 @@
+"""Runs ONNX models in the reference evaluator that the `onnx` package carries: slow, in NumPy, and
+true to the standard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
+from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, translated_errors
+from polygraphy.domain.data.model_io import check_has_outputs
+from polygraphy.domain.tensors.facts import Facts, ModelFacts
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto
+
+
+numpy = mod.lazy_import("numpy")
+
+_translated_errors = partial(
+    translated_errors,
+    who="The ONNX reference evaluator",
+    backend="onnx",
+    remedy="the reference evaluator has none for it.",
+)
+
+
+@mod.export()
+class OnnxReferenceRunner(EvaluatedRunner):
+    """Runs an ONNX model in the reference evaluator."""
+
+    outputs_are_fresh = True
+    leaves_inputs_alone = True
+    rewrites_nothing = True
+
+    def __init__(self, model: Deferred[ModelProto], name: str | None = None) -> None:
+        """Wrap a model, or a loader that makes one when the runner is activated."""
+        super().__init__(name=name, prefix="onnx-runner")
+        self._model = model
+        self._facts: Facts = ModelFacts()
+
+    def activate_impl(self) -> None:
+        """Load the model and look up the implementation of every node."""
+        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
+        model = evaluate(self._model)
+        _check_weights(model)
+        check_has_outputs(model.graph.output)
+        with _translated_errors("load"):
+            self._evaluator = evaluator_of(model)
+        self._facts = OnnxFactFinder().find(self._evaluator.proto_)
+
+    def get_model_facts(self) -> Facts:
+        """Return what the model tells: the evaluator computes in the data types of its tensors."""
+        return self._facts
+
+    def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Evaluate the graph once; see `EvaluatedRunner`."""
+        with _translated_errors("run"):
+            return super().infer_impl(feed_dict)
+
+
+def _check_weights(model: ModelProto) -> None:
+    for tensor in model.graph.initializer:
+        if is_stripped(tensor):
+            elements(tensor)  # Raises, and says what to do.
+
+
+class ReferenceConstantEvaluator:
+    """Computes tensors of an ONNX model without inputs."""
+
+    def evaluate(self, model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+        """Compute `outputs`; BackendError when the reference evaluator has no implementation."""
+        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
+        with _translated_errors("evaluate"):
+            values = evaluator_of(model).run(list(outputs), {})
+        return {name: numpy.asarray(value) for name, value in zip(outputs, values)}

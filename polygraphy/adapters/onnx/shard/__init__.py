@@ -1,0 +1,4 @@
+"""Models that are split over several devices.
+
+May use `graph` and `storage`.
+"""

@@ -1,0 +1,93 @@
+"""The elements of a tensor in memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.foreign import onnx_errors
+from polygraphy.adapters.onnx.storage.stored import is_stored, keep, stored_bytes
+from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS
+from polygraphy.domain.errors import ModelError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import TensorProto
+
+
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
+
+STRIPPED = "TRT_WEIGHTLESS"
+"""What the documentation of a weight begins with, and a slash, when its elements were left out."""
+
+_TYPES = OnnxDataTypes()
+
+
+def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
+    """Return the elements of a tensor; those of a stored weight are mapped from its file where
+    their type allows it.
+
+    Raises:
+        ModelError: they are of no known type, or not as many as its shape asks for.
+        FileError: the file of a stored weight has changed, or cannot be read any more.
+    """
+    if is_stripped(tensor):
+        raise ModelError(
+            f"Weight {tensor.name!r} was left out of the model by `surgeon weight-strip`.",
+            hint="Take the model that has its weights, or run `surgeon weight-reconstruct`.",
+        )
+    if is_stored(tensor):
+        return from_stored(tensor, stored_bytes(tensor))
+    with onnx_errors(f"Weight {tensor.name!r} cannot be read"):
+        made: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
+    return made
+
+
+def from_stored(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the elements of a tensor whose bytes are mapped, as an array on them where the type
+    allows it.
+    """
+    dtype = plain_dtype(tensor)
+    if dtype is not None:
+        return stored.view(dtype).reshape(tuple(tensor.dims))
+    made = type(tensor)(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    made.raw_data = stored.tobytes()
+    return elements(made)
+
+
+def put(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> None:
+    """Give a tensor other elements, of the shape and the type that it states.
+
+    Args:
+        tensor: the tensor.
+        array: the elements, which take whole bytes.
+        in_file: whether they are kept in a temporary file, as they should be where those of the
+            tensor were stored.
+
+    Raises:
+        FileError: there is no room in the temporary folder.
+    """
+    for field in DATA_FIELDS:
+        tensor.ClearField(field)
+    if in_file:
+        keep(tensor, array)
+    else:
+        tensor.raw_data = (array if sys.byteorder == "little" else array.byteswap()).tobytes()
+
+
+def plain_dtype(tensor: TensorProto) -> np.dtype[Any] | None:
+    """Return the data type of elements that take whole bytes; None for packed ones and texts."""
+    entry = _TYPES.from_native(tensor.data_type)
+    if entry is None or entry.itemsize < 1:
+        return None
+    dtype: np.dtype[Any] = entry.numpy().newbyteorder("<")
+    return dtype
+
+
+def is_stripped(tensor: TensorProto) -> bool:
+    """Return whether the elements of a weight were left out on purpose."""
+    if not tensor.doc_string.startswith(f"{STRIPPED}/"):
+        return False
+    return not tensor.raw_data and not is_stored(tensor)

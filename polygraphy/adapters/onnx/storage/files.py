@@ -1,0 +1,55 @@
+"""ONNX models for libraries that read them themselves, and drawings in the form of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.storage.model import OnnxFromBytes, OnnxFromPath
+from polygraphy.ports.models import LayerSketch
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+
+onnx = mod.lazy_import("onnx")
+helper = mod.lazy_import("onnx.helper")
+
+
+class OnnxFilesAdapter:
+    """Implements the port `OnnxFiles`."""
+
+    def load(self, path: str) -> ModelProto:
+        """Return the model in a file, with its weights."""
+        return OnnxFromPath(path).call_impl()
+
+    def parse(self, content: bytes) -> ModelProto:
+        """Return a serialised model."""
+        return OnnxFromBytes(content).call_impl()
+
+    def sketch(
+        self,
+        name: str,
+        layers: list[LayerSketch],
+        inputs: dict[str, tuple[Any, tuple[int, ...]]],
+        outputs: dict[str, tuple[Any, tuple[int, ...]]],
+    ) -> ModelProto:
+        """Return a model to look at, not to run."""
+        nodes = [
+            helper.make_node(op_type, list(takes), list(gives), name=node_name, **attributes)
+            for node_name, op_type, attributes, takes, gives in layers
+        ]
+        graph = helper.make_graph(
+            nodes,
+            name or "network",
+            [_value(key, *described) for key, described in inputs.items()],
+            [_value(key, *described) for key, described in outputs.items()],
+        )
+        made: ModelProto = helper.make_model(graph)
+        return made
+
+
+def _value(name: str, dtype: Any, shape: tuple[int, ...]) -> ValueInfoProto:
+    dims = [None if dim < 0 else dim for dim in shape]
+    value: ValueInfoProto = helper.make_tensor_value_info(name, dtype.onnx(), dims)
+    return value

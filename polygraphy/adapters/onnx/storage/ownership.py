@@ -1,0 +1,45 @@
+"""Who else has a model: one that somebody else has is copied before it is changed.
+
+A comparison of a model with what was made of it would otherwise compare the latter with itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import Deferred, evaluate
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+onnx = mod.lazy_import("onnx")
+
+_OWN_PACKAGE = f"{__name__.partition('.')[0]}."
+
+
+def makes_new_model(source: Any) -> bool:
+    """Return whether nobody but the caller has the model that `source` makes.
+
+    That is known of this package's loaders, by their attribute `makes_new_model`. Any other
+    callable, a subclass of one of them included, may return a model that it keeps.
+    """
+    is_ours = type(source).__module__.startswith(_OWN_PACKAGE)
+    return is_ours and bool(getattr(source, "makes_new_model", False))
+
+
+def own_model(source: Deferred[ModelProto], copy: bool | None = None) -> ModelProto:
+    """Return a model that may be changed.
+
+    Args:
+        source: the model, or a loader that makes it.
+        copy: False to change the model in place whoever has it (default: a model that nobody else
+            has is not copied, any other is).
+    """
+    model = evaluate(source)
+    if copy is False or makes_new_model(source):
+        return model
+    copied: ModelProto = onnx.ModelProto()
+    copied.CopyFrom(model)
+    return copied

@@ -1,0 +1,226 @@
+"""Writes ONNX models, with large weights in files beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
+from polygraphy.adapters.onnx.storage.external import external_files
+from polygraphy.adapters.onnx.storage.mapped import load_structure
+from polygraphy.adapters.onnx.storage.ownership import makes_new_model
+from polygraphy.adapters.onnx.storage.replacing import replace_together, with_former
+from polygraphy.adapters.onnx.storage.stored import copy_stored, is_stored
+from polygraphy.adapters.onnx.storage.weights import (
+    Place,
+    all_tensors,
+    byte_size,
+    is_external,
+    skeleton,
+)
+from polygraphy.adapters.onnx.storage.writing import write_model
+from polygraphy.adapters.os.paths import StagedFile, atomic_file, staged_file
+from polygraphy.domain.errors import FileError, ModelError, UsageError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+
+save_onnx: Callable[..., ModelProto]
+
+numpy_helper = mod.lazy_import("onnx.numpy_helper")
+
+_LIMIT = 2_000_000_000  # Bytes; protobuf ends at 2 GiB, of which nodes and names take a part.
+_DEFAULT_THRESHOLD = 1024
+_LARGE = 1 << 20
+_PAGE = 1 << 16  # Weights that start at a multiple of this can be mapped into memory everywhere.
+_WORD = 64
+
+
+@mod.export(funcify=True)
+class SaveOnnx(BaseLoader):
+    """Writes an ONNX model to a file and passes it on."""
+
+    @property
+    def makes_new_model(self) -> bool:
+        """Whether nobody but the caller has the model; see `ownership`."""
+        return makes_new_model(self._model)
+
+    def __init__(
+        self,
+        model: Deferred[ModelProto],
+        path: str,
+        external_data_path: str | None = None,
+        size_threshold: int | None = None,
+        all_tensors_to_one_file: bool | None = None,
+    ) -> None:
+        """Say what is written, and where.
+
+        Args:
+            model: the model, or a loader that makes it.
+            path: the file.
+            external_data_path: the file for weights, relative to the model's folder; the empty
+                text stands for the model's file name with ``.data`` appended. Weights stay in the
+                model unless this is given, or they take 2 GB.
+            size_threshold: weights of more bytes than this go to that file; 1024 unless given.
+            all_tensors_to_one_file: whether all go to one file, as they do unless this is False;
+                otherwise each gets one of its own, with the name of the weight appended.
+        """
+        self._model = model
+        self._path = path
+        self._external_data_path = external_data_path
+        self._threshold = _DEFAULT_THRESHOLD if size_threshold is None else size_threshold
+        self._one_file = all_tensors_to_one_file is not False
+
+    def call_impl(self) -> ModelProto:
+        """Write the model, whole or not at all, and return it as it was.
+
+        Raises:
+            FileError: a file cannot be written.
+            UsageError: the file for weights is the model itself, lies outside its folder, holds
+                weights that the model still needs, or exists and may be another model's.
+            ModelError: the model is too large although its weights are elsewhere.
+        """
+        model = evaluate(self._model)
+        path = Path(self._path)
+        G_LOGGER.info(f"Saving ONNX model to: {path.absolute()}")
+        external = self._external_data_path
+        if external is None and _saved_size(model) >= _LIMIT:
+            external = ""
+            G_LOGGER.warning(
+                f"The weights of the model take 2 GB or more: they are saved beside it, in"
+                f" {path.name}.data."
+            )
+        if external is None:
+            with atomic_file(path) as stream:
+                write_model(model, stream)
+            return model
+        location = external or f"{path.name}.data"
+        _check_location(model, path, location)
+        with ExitStack() as files:
+            staged = files.enter_context(staged_file(path))
+            weights = _WeightFiles(path, location, files, one_file=self._one_file)
+            bare = skeleton(
+                model,
+                lambda tensor: weights.add(tensor) if self._goes_out(tensor) else None,
+            )
+            write_model(bare, staged.stream)
+            replace_together(path, bare, staged, weights.staged, weights.replaceable)
+        return model
+
+    def _goes_out(self, tensor: TensorProto) -> bool:
+        """Return whether a weight goes to a file of its own, or to that of all."""
+        return byte_size(tensor) > self._threshold and not is_stripped(tensor)
+
+
+class OnnxModelWriter:
+    """Writes an ONNX model for whoever takes models from files only."""
+
+    def write(self, model: ModelProto, path: str) -> None:
+        """Write the model and, beside it, its weights."""
+        SaveOnnx(model, path, external_data_path="").call_impl()
+
+
+class _WeightFiles:
+    """The files that weights go to; each is opened in `files` when its first weight comes.
+
+    Attributes:
+        staged: the files, as the model names them.
+        replaceable: the files in which the model that is replaced keeps its weights.
+    """
+
+    def __init__(self, model: Path, location: str, files: ExitStack, *, one_file: bool) -> None:
+        self._model = model
+        self._folder = model.parent
+        self.replaceable = _files_of(model)
+        self._location = location
+        self._files = files
+        self._one_file = one_file
+        self.staged: dict[str, StagedFile] = {}
+
+    def add(self, tensor: TensorProto) -> Place:
+        """Append the elements of a tensor to its file, and return where they are."""
+        location = self._location if self._one_file else self._own_location(tensor.name)
+        if location not in self.staged:
+            path = self._folder / location
+            if path.exists() and path.resolve() not in with_former(self.replaceable):
+                raise UsageError(
+                    f"The weights cannot be saved in {path}: it exists, and {self._model} does not"
+                    " keep its weights there. It may belong to another model.",
+                    hint="Choose another file, or remove that one.",
+                )
+            self.staged[location] = self._files.enter_context(staged_file(path))
+        stream = self.staged[location].stream
+        content = None if is_stored(tensor) else _content(tensor)
+        length = byte_size(tensor) if content is None else len(content)
+        stream.write(bytes(-stream.tell() % (_PAGE if length >= _LARGE else _WORD)))
+        place = (location, stream.tell(), length)
+        if content is None:
+            copy_stored(tensor, stream)
+        else:
+            stream.write(content)
+        return place
+
+    def _own_location(self, name: str) -> str:
+        plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
+        location, count = f"{self._location}.{plain}", 1
+        while location.lower() in map(str.lower, self.staged):
+            location, count = f"{self._location}.{plain}.{count}", count + 1
+        return location
+
+
+def _saved_size(model: ModelProto) -> int:
+    """Return how many bytes the constant tensors take that are saved with the model: those in
+    memory, and those that stay where they are stored while it is edited.
+    """
+    return sum(
+        byte_size(tensor)
+        for tensor in all_tensors(model)
+        if not is_stripped(tensor) and (not is_external(tensor) or is_stored(tensor))
+    )
+
+
+def _files_of(path: Path) -> set[Path]:
+    """Return the files that hold weights of the model that is saved in `path` now, if there is
+    one.
+    """
+    if not path.exists():
+        return set()
+    try:
+        named = external_files(load_structure(path))
+    except (FileError, ModelError):  # What is replaced need not be a model.
+        return set()
+    return {(path.parent / location).resolve() for location in named}
+
+
+def _content(tensor: TensorProto) -> bytes:
+    """Return the elements of a tensor as the format lays them out in a file."""
+    if tensor.HasField("raw_data"):
+        return tensor.raw_data
+    raw: bytes = numpy_helper.from_array(elements(tensor)).raw_data
+    return raw
+
+
+def _check_location(model: ModelProto, path: Path, location: str) -> None:
+    folder = path.parent.resolve()
+    target = (folder / location).resolve()
+    if target == path.resolve():
+        raise UsageError(f"The weights cannot be saved in the model file {path} itself.")
+    if Path(location).is_absolute() or not target.is_relative_to(folder):
+        raise UsageError(
+            f"The weights cannot be saved in {location}: that is not in the folder of the model,"
+            f" {folder}.",
+            hint="Name a file relative to that folder.",
+        )
+    if location in external_files(model):
+        raise UsageError(
+            f"Saving weights in {location} would lose those that the model keeps there and has not"
+            " loaded.",
+            hint="Load the external data, or choose another file.",
+        )

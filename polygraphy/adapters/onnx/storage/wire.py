@@ -1,0 +1,126 @@
+"""The bytes of protobuf messages: going through the fields of one, and making fields.
+
+The numbers of `PARTS` are those of the fields in onnx.proto.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from re import Pattern
+from typing import Union
+
+BYTES = 2
+"""The wire type of what has a length in front of it."""
+DEEPEST = 100  # As deep as protobuf goes.
+FIXED = {1: 8, 5: 4}
+"""How many bytes the other wire types have that know it in advance."""
+_GRAPH, NODE, _ATTRIBUTE, TENSOR, _SPARSE, _FUNCTION, MODEL = range(7)
+PARTS: Mapping[int, Mapping[int, int]] = {
+    _GRAPH: {1: NODE, 5: TENSOR, 15: _SPARSE},
+    NODE: {5: _ATTRIBUTE},
+    _ATTRIBUTE: {5: TENSOR, 6: _GRAPH, 10: TENSOR, 11: _GRAPH},
+    TENSOR: {},
+    _SPARSE: {1: TENSOR, 2: TENSOR},
+    _FUNCTION: {7: NODE},
+    MODEL: {7: _GRAPH, 25: _FUNCTION},
+}
+"""Which fields of which kind of message hold, or are, tensors: the kind of each."""
+RAW_DATA = 9
+
+_OP_TYPE = 4
+
+Content = Union[mmap.mmap, bytes]
+
+
+class MalformedError(Exception):
+    """The bytes are no message."""
+
+
+def fields(content: Content, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield number, wire type, and where the field, its content and the next field start."""
+    at = start
+    while at < end:
+        begin = at
+        tag, at = _varint(content, at)
+        number, wire = tag >> 3, tag & 7
+        inner = at
+        if wire == 0:
+            _, at = _varint(content, at)
+        elif wire == BYTES:
+            length, inner = _varint(content, at)
+            at = inner + length
+        elif wire in FIXED:
+            at += FIXED[wire]
+        else:
+            raise MalformedError
+        if at > end or number == 0:
+            raise MalformedError
+        yield number, wire, begin, inner, at
+
+
+def _varint(content: Content, at: int) -> tuple[int, int]:
+    """Return a number and where it ends."""
+    byte = content[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = content[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+        if shift > 63:
+            raise MalformedError
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return a field that holds bytes."""
+    return as_varint(number << 3 | BYTES) + as_varint(len(content)) + content
+
+
+def as_varint(value: int) -> bytes:
+    """Return a number as the format writes it."""
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def naming(names: Iterable[str]) -> Pattern[bytes]:
+    """Return what finds any of some names in bytes, quicker than going through their fields."""
+    return re.compile(b"|".join(re.escape(name.encode()) for name in sorted(names)))
+
+
+def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
+    """Yield the types of nodes of the graph of a model file, without those inside of nodes.
+
+    Args:
+        path: the file.
+        named: what occurs in the bytes of a node, such as in its type; others are passed over.
+
+    Raises:
+        MalformedError, IndexError: the file is no message.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
+        for number, wire, _, start, end in fields(file, 0, len(file)):
+            if wire == BYTES and PARTS[MODEL].get(number) == _GRAPH:
+                yield from _types(file, start, end, named)
+
+
+def _types(file: mmap.mmap, start: int, end: int, named: Pattern[bytes]) -> Iterator[str]:
+    for number, wire, _, begin, after in fields(file, start, end):
+        if wire != BYTES or PARTS[_GRAPH].get(number) != NODE:
+            continue
+        if not named.search(file, begin, after):
+            continue
+        for part, kind, _, inner, close in fields(file, begin, after):
+            if part == _OP_TYPE and kind == BYTES:
+                yield file[inner:close].decode("utf-8", "replace")

@@ -1,0 +1,124 @@
+"""What runners have in common whose model is an ONNX graph that is evaluated in NumPy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.runner import BaseRunner
+from polygraphy.domain.data.feed import own_copy
+from polygraphy.domain.data.model_io import check_is_tensor
+from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
+
+numpy = mod.lazy_import("numpy")
+
+_now = time.perf_counter
+
+
+class NodeError(Exception):
+    """What went wrong at one node of a graph."""
+
+    def __init__(self, node: str, error: BaseException) -> None:
+        """Keep which node it is, in words, and what its implementation raised."""
+        super().__init__(node, error)
+        self.node = node
+        self.error = error
+
+
+def failure_of(error: BaseException) -> str:
+    """Return what went wrong, in one line: at which node, if that is known, and what it raised."""
+    at, cause = (f"{error.node}: ", error.error) if isinstance(error, NodeError) else ("", error)
+    text = " ".join(str(cause).split())
+    return f"{at}{type(cause).__name__}{': ' if text else ''}{text}"
+
+
+@contextmanager
+def translated_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iterator[None]:
+    """Turn whatever an implementation of an operator raises into a BackendError: they are plain
+    NumPy code, of anybody.
+
+    Args:
+        doing: what is done with the model meanwhile, as in ``run``.
+        who: evaluates it.
+        backend: name of the backend.
+        remedy: what helps where an operator has no implementation.
+    """
+    try:
+        yield
+    except (PolygraphyException, MemoryError):
+        raise
+    except Exception as error:
+        cause = error.error if isinstance(error, NodeError) else error
+        is_missing = isinstance(cause, NotImplementedError) or "implementation" in str(cause)
+        raise BackendError(
+            f"{who} could not {doing} the model: {failure_of(error)}",
+            backend=backend,
+            hint=f"Unsupported operator: {remedy}" if is_missing else "",
+        ) from error
+
+
+class EvaluatedRunner(BaseRunner):
+    """Runs what evaluates an ONNX graph: `_evaluator` has the model (`proto_`), the names of its
+    outputs (`output_names`), and computes them (`run`). Whoever derives from this makes it when the
+    runner is activated.
+    """
+
+    outputs_are_fresh = True
+    leaves_inputs_alone = True
+
+    def __init__(self, name: str | None, prefix: str) -> None:
+        """Name the runner; see `BaseRunner`."""
+        super().__init__(name=name, prefix=prefix)
+        self._evaluator: Any = None
+
+    def deactivate_impl(self) -> None:
+        """Let go of the model."""
+        self._evaluator = None
+
+    def get_input_metadata_impl(self) -> TensorMetadata:
+        """Describe the inputs of the graph; initialisers that older models list there are none."""
+        graph = self._evaluator.proto_.graph
+        initialised = {tensor.name for tensor in graph.initializer}
+        metadata = TensorMetadata()
+        for value in graph.input:
+            if value.name not in initialised:
+                kind = (value.type.WhichOneof("value") or "").removesuffix("_type")
+                check_is_tensor(value.name, kind)
+                tensor = value.type.tensor_type
+                dtype = DataType.from_dtype(tensor.elem_type, "onnx")
+                metadata.add(value.name, dtype, _shape(tensor))
+        return metadata
+
+    def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Evaluate the graph once.
+
+        Returns:
+            One NumPy array per output; they belong to the caller.
+        """
+        feed = {name: own_copy(data) for name, data in feed_dict.items()}  # Operators may write.
+        start = _now()
+        with numpy.errstate(all="ignore"):
+            outputs = self._evaluator.run(None, feed)
+        self.inference_time = _now() - start
+        results = dict(zip(self._evaluator.output_names, outputs))
+        del outputs
+        # Implementations hand out views of the feed and of the weights. They are copied one after
+        # the other, so that no more than one output is there twice.
+        for name, output in results.items():
+            is_sequence = isinstance(output, list)
+            results[name] = own_copy(output) if is_sequence else numpy.array(output)
+        return results
+
+
+def _shape(tensor: Any) -> list[Any] | None:
+    if not tensor.HasField("shape"):
+        return None
+    return [
+        dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
+        for dim in tensor.shape.dim
+    ]

@@ -1,0 +1,198 @@
+"""Files that are read with a clear complaint, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from polygraphy.adapters.os.parts import STAYS_OPEN, make_part
+from polygraphy.domain.errors import FileError
+
+
+def readable_file(path: str | Path, what: str = "File") -> Path:
+    """Return the path of an existing, readable, non-empty file.
+
+    Raises:
+        FileError: it is missing, a folder, unreadable or empty.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise FileError(f"{what} {path} is a folder.", path=path, hint="Name the file itself.")
+    if not path.exists():
+        if path.is_symlink():
+            target = path.readlink()
+            raise FileError(
+                f"{what} {path} is a link to {target}, which does not exist.",
+                path=path,
+                hint="Mend the link, or name the file itself.",
+            )
+        raise FileError(f"{what} {path} does not exist.", path=path, hint=_nearby(path))
+    if not os.access(path, os.R_OK):
+        raise FileError(f"{what} {path} cannot be read.", path=path, hint="Check its permissions.")
+    if path.stat().st_size == 0:
+        raise FileError(f"{what} {path} is empty.", path=path)
+    return path
+
+
+def _nearby(path: Path) -> str:
+    from polygraphy.domain.errors import close_matches
+
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return f"The folder {path.parent} does not exist either."
+    matches = close_matches(path.name, names, limit=1, cutoff=0.8)
+    return f"Did you mean {path.parent / matches[0]}?" if matches else ""
+
+
+@contextmanager
+def translated_os_errors(
+    path: str | Path, doing: str, *, unless_of_others: bool = False
+) -> Iterator[None]:
+    """Turn an operating-system error inside the block into a FileError that says what was being
+    done to which file.
+
+    Args:
+        path: the file.
+        doing: what is being done to it, a verb.
+        unless_of_others: whether errors that name a file in another folder go on as they are: the
+            block does other things, too.
+    """
+    try:
+        yield
+    except OSError as error:
+        if unless_of_others and not _is_beside(error.filename, path):
+            raise
+        reason = error.strerror or str(error)
+        raise FileError(f"Could not {doing} {path}: {reason}.", path=path) from error
+
+
+def _is_beside(name: object, path: str | Path) -> bool:
+    """Return whether an error is about a file in the folder of `path`, or does not say; the disk is
+    full, for example.
+    """
+    if not isinstance(name, str):
+        return True
+    folders = (os.path.realpath(each) for each in (Path(name).parent, Path(path).parent))
+    targets = (os.path.realpath(each) for each in (name, path))
+    return len(set(folders)) == 1 or len(set(targets)) == 1
+
+
+def ensure_parent(path: str | Path) -> Path:
+    """Make the folder that `path` lies in, and return `path`."""
+    path = Path(path)
+    with translated_os_errors(path.parent, "make the folder"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def check_writable(path: str | Path) -> None:
+    """Find out whether a file can be written, before the work whose result it will hold.
+
+    Nothing is left there: the file would be written beside its place, so that is tried, in the
+    folder or in the nearest one that exists.
+
+    Raises:
+        FileError: it cannot be.
+    """
+    given = Path(path)
+    with translated_os_errors(path, "write"):
+        if given.is_dir():
+            raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
+        if given.exists() and not given.is_file():
+            return  # A device or a pipe.
+        folder = next(each for each in Path(os.path.realpath(given)).parents if each.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
+@contextmanager
+def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file that takes the place of `path` when the block ends without an error.
+
+    The text goes to a temporary file in the same folder, is synced to disk and then renamed, so
+    that a crash, an interrupt or a full disk leaves what was there before as it was. A symbolic
+    link stays one: what it points to is replaced.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    with staged_file(path, mode) as staged:
+        yield staged.stream
+        staged.finish()
+        staged.place()
+
+
+class StagedFile:
+    """A file that is complete before it takes its place.
+
+    Attributes:
+        stream: what it is written to.
+        target: where it belongs, links followed.
+        part: where it is until then; None for a device or a pipe, which is written at once.
+    """
+
+    def __init__(self, stream: IO[Any], target: Path, part: Path | None) -> None:
+        self.stream = stream
+        self.target = target
+        self.part = part
+
+    def finish(self) -> None:
+        """Sync what was written to the disk; nothing is written after that."""
+        self.stream.flush()
+        if self.part is not None:
+            os.fsync(self.stream.fileno())
+            self.part.chmod(_mode_for(self.target))
+            if not STAYS_OPEN:
+                self.stream.close()
+
+    def place(self) -> None:
+        """Put it in its place."""
+        if self.part is not None:
+            self.part.replace(self.target)
+            self.part = None
+
+
+@contextmanager
+def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
+    """Open a file that takes its place when it is told to; otherwise nothing is left of it.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    given = ensure_parent(path)
+    # What /dev/stdout leads to may have no path of its own.
+    is_special = given.exists() and not given.is_file()
+    target = given if is_special else Path(os.path.realpath(given))
+    if target.is_dir():
+        raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
+    encoding = None if "b" in mode else "utf-8"
+    with translated_os_errors(path, "write", unless_of_others=True):
+        if is_special:  # A device or a pipe has no content to protect.
+            with target.open(mode, encoding=encoding) as stream:
+                yield StagedFile(stream, target, None)
+            return
+        descriptor, temporary = make_part(target)
+        staged: StagedFile | None = None
+        try:
+            with os.fdopen(descriptor, mode, encoding=encoding) as stream:
+                staged = StagedFile(stream, target, Path(temporary))
+                yield staged
+        finally:
+            if staged is None or staged.part is not None:
+                with suppress(OSError):
+                    Path(temporary).unlink()
+
+
+def _mode_for(target: Path) -> int:
+    """Return the permissions of the file that is replaced, or those that a new file gets."""
+    try:
+        return target.stat().st_mode & 0o7777
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

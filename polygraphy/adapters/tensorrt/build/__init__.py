@@ -1,0 +1,4 @@
+"""Builds: configuration, profiles, timing caches, tactics and progress.
+
+May use all rooms but `runtime`.
+"""

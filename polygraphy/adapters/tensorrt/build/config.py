@@ -1,0 +1,287 @@
+"""Builder configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.tensorrt.build.config_settings import (
+    CommonSettings,
+    common_settings,
+    set_flag,
+)
+from polygraphy.adapters.tensorrt.build.profile import Profile
+from polygraphy.adapters.tensorrt.build.timing_cache import load_timing_cache
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities, require
+from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
+from polygraphy.adapters.tensorrt.library.given import given
+from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.network.origins import origin_of
+from polygraphy.adapters.tensorrt.precision.casting import PrecisionWish
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.running import FactFinder
+
+create_config: Callable[..., Any]
+postprocess_config: Callable[..., Any]
+
+_QUANTIZE_OPS = ("QUANTIZE", "DEQUANTIZE", "DYNAMIC_QUANTIZE")
+
+# What was asked for that no flag of the configuration can hold.
+_wishes: WeakKeyDictionary[Any, PrecisionWish] = WeakKeyDictionary()
+
+
+def wish_of(source: Any) -> PrecisionWish:
+    """Return the precision that a configuration, or a loader of one, asks for without a flag; of
+    another callable it is known when the configuration is there.
+    """
+    if isinstance(source, CreateConfig):
+        return source.wish()
+    if isinstance(source, PostprocessConfig):
+        return wish_of(source.inner)
+    return PrecisionWish() if callable(source) else _wishes.get(source, PrecisionWish())
+
+
+@mod.export(funcify=True)
+class CreateConfig(BaseLoader):
+    """Makes a TensorRT builder configuration."""
+
+    def __init__(
+        self,
+        tf32: bool | None = None,
+        fp16: bool | None = None,
+        int8: bool | None = None,
+        fp8: bool | None = None,
+        bf16: bool | None = None,
+        calibrator: Any = None,
+        use_dla: bool | None = None,
+        allow_gpu_fallback: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Describe the configuration.
+
+        Where networks are strongly typed (TensorRT 11, TensorRT-RTX), `fp16`, `bf16`, `fp8` and
+        `int8` have no flag: the ONNX model is cast or quantised before it is built; see
+        `EngineFromNetwork`.
+
+        Args:
+            tf32: whether matrices may be multiplied in TF32; off unless this is true.
+            fp16: whether layers may compute in float16.
+            int8: whether layers may compute in int8.
+            fp8: whether layers may compute in float8.
+            bf16: whether layers may compute in bfloat16.
+            calibrator: finds the ranges of values for `int8`, and for `fp8` where the model is
+                quantised; unused if the network has Q/DQ layers.
+            use_dla: whether layers run on the DLA where they can.
+            allow_gpu_fallback: whether they run on the GPU where they cannot.
+            **kwargs: see `CommonSettings`: `profiles`, `memory_pool_limits`, and so on.
+
+        Raises:
+            TypeError: there is no setting of that name.
+            UsageError: two settings contradict each other.
+        """
+        self._tf32 = bool(tf32)
+        self._precisions = {
+            name: bool(wanted)
+            for name, wanted in (("fp16", fp16), ("int8", int8), ("fp8", fp8), ("bf16", bf16))
+        }
+        self._calibrator = calibrator
+        self._use_dla = bool(use_dla)
+        self._allow_gpu_fallback = bool(allow_gpu_fallback)
+        self._settings = common_settings(type(self).__name__, kwargs)
+
+    def wish(self) -> PrecisionWish:
+        """Return what is asked for that this TensorRT has no flag for."""
+        wants = self._precisions
+        if not any(wants.values()) or capabilities().has("weak_typing"):
+            return PrecisionWish()
+        if wants["fp16"] and wants["bf16"]:
+            G_LOGGER.warning(
+                "Both fp16 and bf16 are asked for, and this TensorRT does not choose between them:"
+                " using fp16."
+            )
+        floats = DataType.FLOAT16 if wants["fp16"] else DataType.BFLOAT16
+        quantized = DataType.FLOAT8E4M3FN if wants["fp8"] else DataType.INT8
+        return PrecisionWish(
+            floats=floats if wants["fp16"] or wants["bf16"] else None,
+            quantized=quantized if wants["fp8"] or wants["int8"] else None,
+            calibration=self._calibrator,
+        )
+
+    def call_impl(self, builder: Any, network: Any) -> Any:
+        """Return the `tensorrt.IBuilderConfig`.
+
+        Args:
+            builder: the `tensorrt.Builder`.
+            network: the network that is to be built; None for a configuration that only tells a
+                parser, which has no profiles.
+
+        Raises:
+            BackendError: this TensorRT lacks something that is asked for, or refuses a value.
+            UsageError: a profile does not fit the network.
+        """
+        config = _new_config(builder)
+        self._set_precisions(config)
+        if self._use_dla:
+            self._set_dla(builder, config)
+        if self._allow_gpu_fallback:
+            set_flag(config, "GPU_FALLBACK", given("allow_gpu_fallback"))
+        self._settings.apply(config)
+        if network is not None:
+            profiles = _add_profiles(builder, network, config, self._settings)
+            self._set_calibrator(network, config, profiles)
+        load_timing_cache(config, self._settings.load_timing_cache)
+        return config
+
+    def _set_precisions(self, config: Any) -> None:
+        if self._tf32:
+            set_flag(config, "TF32", given("tf32"))
+        else:
+            config.clear_flag(trt.BuilderFlag.TF32)
+        wish = self.wish()
+        if wish:
+            _wishes[config] = wish
+            return
+        for name, wanted in self._precisions.items():
+            if wanted:
+                set_flag(config, name, given(name))
+
+    def _set_dla(self, builder: Any, config: Any) -> None:
+        if builder.num_DLA_cores == 0:
+            message = f"{given('use_dla')}: this machine has no DLA"
+            if not self._allow_gpu_fallback:
+                raise BackendError(
+                    f"{message}.",
+                    backend="tensorrt",
+                    hint=f"Add {given('allow_gpu_fallback')}.",
+                )
+            G_LOGGER.warning(f"{message}; every layer will run on the GPU.")
+            return
+        config.default_device_type = trt.DeviceType.DLA
+        config.DLA_core = 0
+        caps = capabilities()
+        if caps.has("weak_typing") and self._settings.precision_constraints is None:
+            set_flag(config, "PREFER_PRECISION_CONSTRAINTS", given("use_dla"))
+        if caps.has("weak_typing") and not self._allow_gpu_fallback:
+            set_flag(config, "DIRECT_IO", given("use_dla"))
+
+    def _set_calibrator(self, network: Any, config: Any, profiles: list[Any]) -> None:
+        calibrator = self._calibrator
+        if calibrator is None or self.wish():
+            return
+        if not self._precisions["int8"]:
+            if self._precisions["fp8"]:  # Some would quantise the model with it; here is a flag.
+                G_LOGGER.verbose("The calibrator is not used: it is for int8.")
+                return
+            G_LOGGER.warning("There is a calibrator, but int8 is off: it will not be used.")
+            return
+        require("calibrators", "calibrator")
+        if _has_quantization(network):
+            G_LOGGER.verbose("The network has Q/DQ layers: the calibrator is not used.")
+            return
+        ranges = Profile(_last(self._settings)).fill_defaults(network)
+        if hasattr(calibrator, "set_input_metadata"):
+            calibrator.set_input_metadata(_calibrated_inputs(network, ranges))
+        facts = _model_facts(network)
+        if facts is not None and hasattr(calibrator, "set_model_facts"):
+            calibrator.set_model_facts(facts)
+        config.int8_calibrator = calibrator
+        if not config.set_calibration_profile(profiles[-1]):
+            raise BackendError("TensorRT refuses the profile for calibration.", backend="tensorrt")
+
+
+def _new_config(builder: Any) -> Any:
+    """Return an empty `tensorrt.IBuilderConfig`."""
+    with watching() as reasons:
+        config = builder.create_builder_config()
+    if config is None:
+        raise reasons.failed("make a builder configuration")
+    return config
+
+
+def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSettings) -> list[Any]:
+    """Add the profiles of the settings, or one of defaults, and return what TensorRT made of them.
+
+    Raises:
+        UsageError: a profile does not fit the network.
+        BackendError: TensorRT refuses a profile.
+    """
+    made, used = [], []
+    with G_LOGGER.indent():
+        for profile in settings.profiles or [Profile()]:
+            filled = Profile(profile).fill_defaults(network)
+            native = filled.to_trt(builder, network)
+            with watching() as reasons:
+                index = config.add_optimization_profile(native)
+            if index < 0:
+                raise reasons.failed(f"use the profile {filled}")
+            made.append(native)
+            used.append(str(filled))
+    if settings.profiles:
+        G_LOGGER.info(f"Configuring with profiles: [{', '.join(used)}]")
+    return made
+
+
+def _last(settings: CommonSettings) -> Any:
+    return settings.profiles[-1] if settings.profiles else Profile()
+
+
+def _has_quantization(network: Any) -> bool:
+    kinds = (network.get_layer(index).type.name for index in range(network.num_layers))
+    return any(kind in _QUANTIZE_OPS for kind in kinds)
+
+
+def _calibrated_inputs(network: Any, ranges: Profile) -> TensorMetadata:
+    """Return what calibration data have to look like: of the usual shapes."""
+    metadata = TensorMetadata()
+    for index in range(network.num_inputs):
+        tensor = network.get_input(index)
+        dtype = TensorrtDataTypes().from_native(tensor.dtype)
+        shape = tuple(tensor.shape) if tensor.is_shape_tensor else ranges[tensor.name].opt
+        metadata.add(tensor.name, dtype=dtype, shape=shape)
+    return metadata
+
+
+def _model_facts(network: Any) -> Facts | None:
+    """Return what is known of the file that a network was parsed from, such as which indices are
+    legal; None of a network that comes from elsewhere: its data loader may know more.
+    """
+    origin = origin_of(network)
+    if origin is None or not origin.model:
+        return None
+    try:
+        return resolve(FactFinder).find(origin.model)
+    except Unbound:
+        return None
+
+
+@mod.export(funcify=True)
+class PostprocessConfig(BaseLoader):
+    """Has a function of the user's change a configuration."""
+
+    def __init__(self, config: Any, func: Callable[..., Any]) -> None:
+        """Take the configuration, or a loader of it, and the function.
+
+        Args:
+            config: an `IBuilderConfig`, or something that takes a builder and a network and
+                returns one.
+            func: is called with the keyword arguments `builder`, `network` and `config`; what it
+                returns is ignored.
+        """
+        self.inner = config
+        self._func = func
+
+    def call_impl(self, builder: Any, network: Any) -> Any:
+        """Return the `tensorrt.IBuilderConfig`; the function is not called without a network."""
+        config = self.inner(builder, network) if callable(self.inner) else self.inner
+        if network is not None:
+            self._func(builder=builder, network=network, config=config)
+        return config

@@ -1,0 +1,271 @@
+"""The settings of a builder configuration that TensorRT and TensorRT-RTX share, as values; and how
+each becomes a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Union
+
+from attrs import field, fields_dict, frozen
+
+from polygraphy import mod
+from polygraphy.adapters.tensorrt.build.cached_tactics import CachedTactics
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
+from polygraphy.adapters.tensorrt.library.given import given
+from polygraphy.adapters.tensorrt.library.logger import asking, watching
+from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.logger import G_LOGGER
+
+PathOrFile = Union[str, "Path", IO[bytes]]
+
+# Settings that are builder flags: what the flag is called, and the feature behind it if not every
+# TensorRT has it.
+FLAGS = {
+    "version_compatible": ("VERSION_COMPATIBLE", ""),  # First: others mean nothing without it.
+    "direct_io": ("DIRECT_IO", ""),
+    "disable_compilation_cache": ("DISABLE_COMPILATION_CACHE", "disable_compilation_cache"),
+    "error_on_timing_cache_miss": ("ERROR_ON_TIMING_CACHE_MISS", "error_on_timing_cache_miss"),
+    "exclude_lean_runtime": ("EXCLUDE_LEAN_RUNTIME", ""),
+    "refittable": ("REFIT", ""),
+    "restricted": ("SAFETY_SCOPE", ""),
+    "sparse_weights": ("SPARSE_WEIGHTS", ""),
+    "strip_plan": ("STRIP_PLAN", "strip_plan"),
+    "weight_streaming": ("WEIGHT_STREAMING", "weight_streaming"),
+}
+
+# Settings that are attributes of the configuration: the enum of their values, empty for numbers,
+# and the feature behind it.
+ATTRIBUTES = {
+    "builder_optimization_level": ("", ""),
+    "engine_capability": ("EngineCapability", ""),
+    "hardware_compatibility_level": ("HardwareCompatibilityLevel", "hardware_compatibility"),
+    "max_aux_streams": ("", ""),
+    "runtime_platform": ("RuntimePlatform", "runtime_platform"),
+    "tiling_optimization_level": ("TilingOptimizationLevel", "tiling_optimization_level"),
+}
+
+
+@frozen
+class CommonSettings:
+    """Settings of a builder configuration; None stands for TensorRT's default everywhere. Members
+    of enums may be given by name.
+
+    Attributes:
+        profiles: one `Profile` per optimisation profile; one of defaults unless given.
+        precision_constraints: ``obey``, ``prefer`` or ``none``: what the precisions of layers mean.
+        load_timing_cache: a file, by path or opened, with the times of earlier builds.
+        algorithm_selector: chooses, or records, tactics.
+        sparse_weights: whether weights of 2:4 sparsity are used as such.
+        tactic_sources: the `TacticSource` members that may be used, and no others.
+        restricted: whether only what the safety runtime has may be used.
+        profiling_verbosity: how much the engine says about its layers; DETAILED unless given.
+        memory_pool_limits: bytes per `MemoryPoolType`.
+        refittable: whether weights can be exchanged later.
+        strip_plan: whether refittable weights are left out.
+        preview_features: the `PreviewFeature` members that are on; all others are off.
+        engine_capability: what kind of engine is built.
+        direct_io: whether inputs and outputs may not be reformatted.
+        builder_optimization_level: how long the builder searches, 0 to 5.
+        hardware_compatibility_level: which other GPUs the engine runs on.
+        max_aux_streams: how many further streams the engine may use.
+        version_compatible: whether later versions can run the engine.
+        exclude_lean_runtime: whether the runtime for that is left out of the plan.
+        quantization_flags: the `QuantizationFlag` members that are on; all others are off.
+        error_on_timing_cache_miss: whether a tactic that the timing cache lacks is an error.
+        disable_compilation_cache: whether compiled code is not kept in the timing cache.
+        progress_monitor: a `tensorrt.IProgressMonitor`.
+        weight_streaming: whether weights can be streamed from the host.
+        runtime_platform: the platform on which the engine will run.
+        tiling_optimization_level: how long the builder searches for tilings.
+    """
+
+    profiles: Sequence[Any] | None = None
+    precision_constraints: str | None = None
+    load_timing_cache: PathOrFile | None = None
+    algorithm_selector: Any = None
+    sparse_weights: bool | None = None
+    tactic_sources: Sequence[Any] | None = None
+    restricted: bool | None = None
+    profiling_verbosity: Any = None
+    memory_pool_limits: Mapping[Any, int] | None = None
+    refittable: bool | None = None
+    strip_plan: bool | None = None
+    preview_features: Sequence[Any] | None = None
+    engine_capability: Any = None
+    direct_io: bool | None = None
+    builder_optimization_level: int | None = None
+    hardware_compatibility_level: Any = None
+    max_aux_streams: int | None = None
+    version_compatible: bool | None = None
+    exclude_lean_runtime: bool | None = field(default=None)
+    quantization_flags: Sequence[Any] | None = None
+    error_on_timing_cache_miss: bool | None = None
+    disable_compilation_cache: bool | None = None
+    progress_monitor: Any = None
+    weight_streaming: bool | None = None
+    runtime_platform: Any = None
+    tiling_optimization_level: Any = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.exclude_lean_runtime and not self.version_compatible:
+            raise UsageError(
+                "exclude_lean_runtime has no meaning without version_compatible: only version"
+                " compatible engines hold a lean runtime.",
+                hint="Ask for both, or for neither.",
+            )
+        known = (None, "obey", "prefer", "none")
+        if self.precision_constraints not in known:
+            raise UsageError(
+                f"precision_constraints={self.precision_constraints!r} is not known.",
+                hint="There is: obey, prefer, none.",
+            )
+
+    def apply(self, config: Any) -> None:
+        """Set everything but profiles and caches on an `IBuilderConfig`.
+
+        Raises:
+            BackendError: this TensorRT lacks something, or refuses a value.
+        """
+        for name, (flag, feature) in FLAGS.items():
+            if getattr(self, name):
+                if feature:
+                    require(feature, given(name))
+                set_flag(config, flag, given(name))
+        for name, (enum, feature) in ATTRIBUTES.items():
+            value = getattr(self, name)
+            if value is not None:
+                if feature:
+                    require(feature, given(name, _spelt(value)))
+                wanted = _member(enum, value, name) if enum else value
+                with watching() as reasons:  # TensorRT only logs what it does not take.
+                    setattr(config, name, wanted)
+                if str(reasons):
+                    raise reasons.failed(f"take {given(name, _spelt(value))}")
+        config.profiling_verbosity = _member(
+            "ProfilingVerbosity", self.profiling_verbosity or "DETAILED", "profiling_verbosity"
+        )
+        self._apply_constraints(config)
+        self._apply_sets(config)
+        self._apply_pools(config)
+        self._apply_objects(config)
+
+    def _apply_constraints(self, config: Any) -> None:
+        constraint = self.precision_constraints
+        if constraint in (None, "none"):
+            return
+        if not capabilities().has("precision_constraints"):
+            G_LOGGER.verbose(
+                f"precision_constraints={constraint!r}: networks are strongly typed here, so that"
+                " precisions are always obeyed."
+            )
+            return
+        set_flag(
+            config,
+            f"{str(constraint).upper()}_PRECISION_CONSTRAINTS",
+            given("precision_constraints", constraint),
+        )
+
+    def _apply_sets(self, config: Any) -> None:
+        """Apply settings that say which members of an enum are on, and that all others are off."""
+        if self.tactic_sources is not None:
+            mask = 0
+            for item in self.tactic_sources:
+                mask |= 1 << int(_member("TacticSource", item, "tactic_sources"))
+            if not config.set_tactic_sources(mask):
+                raise BackendError(
+                    f"TensorRT refuses the tactic sources {_all_spelt(self.tactic_sources)}.",
+                    backend="tensorrt",
+                )
+        if self.preview_features is not None:
+            wanted = [
+                _member("PreviewFeature", it, "preview_features") for it in self.preview_features
+            ]
+            for feature in trt.PreviewFeature.__members__.values():
+                config.set_preview_feature(feature, feature in wanted)
+        if self.quantization_flags is not None:
+            self._apply_quantization_flags(config, self.quantization_flags)
+
+    def _apply_quantization_flags(self, config: Any, flags: Sequence[Any]) -> None:
+        if not flags and not capabilities().has("quantization_flags"):
+            return
+        require("quantization_flags", given("quantization_flags", _all_spelt(flags)))
+        wanted = [_member("QuantizationFlag", item, "quantization_flags") for item in flags]
+        for flag in trt.QuantizationFlag.__members__.values():
+            (config.set_quantization_flag if flag in wanted else config.clear_quantization_flag)(
+                flag
+            )
+
+    def _apply_pools(self, config: Any) -> None:
+        for pool, size in (self.memory_pool_limits or {}).items():
+            member = _member("MemoryPoolType", pool, "memory_pool_limits")
+            with watching() as reasons, asking():
+                config.set_memory_pool_limit(member, int(size))
+            if str(reasons):  # A command may name pools that this machine has no use for.
+                G_LOGGER.warning(
+                    f"{given('memory_pool_limits', f'{_spelt(pool)}:{size}')} has no effect"
+                    f" here: {reasons}"
+                )
+
+    def _apply_objects(self, config: Any) -> None:
+        if self.progress_monitor is not None:
+            require("progress_monitor", "progress_monitor")
+            config.progress_monitor = self.progress_monitor
+        if isinstance(self.algorithm_selector, CachedTactics):
+            self.algorithm_selector.attach(config)
+        elif self.algorithm_selector is not None:
+            require("algorithm_selector", "algorithm_selector")
+            config.algorithm_selector = self.algorithm_selector
+            if self.load_timing_cache is None:
+                # What a cache of the builder's holds would never come before the selector.
+                set_flag(config, "DISABLE_TIMING_CACHE", "algorithm_selector")
+
+
+def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:
+    """Return keyword arguments as settings.
+
+    Raises:
+        TypeError: there is no setting of that name.
+    """
+    settings = _as_named_now(settings)
+    known = fields_dict(CommonSettings)
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}")
+    return CommonSettings(**settings)
+
+
+def _as_named_now(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings with those of older versions under the names that they have now."""
+    made = dict(settings)
+    for name in ("strict_types", "obey_precision_constraints"):
+        if made.pop(name, None):
+            mod.warn_deprecated(name, "precision_constraints='obey'", "2.0")
+            made["precision_constraints"] = "obey"
+    workspace = made.pop("max_workspace_size", None)
+    if workspace is not None:
+        mod.warn_deprecated("max_workspace_size", "memory_pool_limits", "2.0")
+        limits = made.get("memory_pool_limits") or {}
+        if not any(_spelt(pool) == "WORKSPACE" for pool in limits):
+            made["memory_pool_limits"] = {**limits, "WORKSPACE": workspace}
+    return made
+
+
+def set_flag(config: Any, name: str, asked: str) -> None:
+    """Set a builder flag by name; BackendError where this TensorRT has none of that name."""
+    config.set_flag(enum_value("BuilderFlag", name, asked))
+
+
+def _member(enum: str, value: Any, setting: str) -> Any:
+    """Return a member of an enum, which may be given by name."""
+    return enum_value(enum, _spelt(value), given(setting, _spelt(value)))
+
+
+def _spelt(value: Any) -> str:
+    return value if isinstance(value, str) else str(getattr(value, "name", value))
+
+
+def _all_spelt(values: Sequence[Any]) -> str:
+    return ", ".join(_spelt(value) for value in values) or "none"

@@ -1,0 +1,173 @@
+"""Optimisation profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.constants import DEFAULT_SHAPE_VALUE
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.domain.tensors.profile import Profile as DomainProfile
+from polygraphy.domain.tensors.profile import ShapeTuple
+from polygraphy.logger import G_LOGGER, LogMode
+
+__all__ = ["Profile", "ShapeTuple"]
+
+
+@pickled_as("polygraphy.backend.trt.profile")
+class Profile(DomainProfile):
+    """Maps inputs, by name or by a pattern such as ``input_*``, to the range of shapes that they
+    may take; for a shape tensor, to the range of its values.
+    """
+
+    def __init__(self, *ranges: Any) -> None:
+        """Hold no range, or those of another profile."""
+        super().__init__(*ranges)
+        self._open: set[str] = set()
+        for profile in ranges:
+            self._open |= getattr(profile, "_open", set())
+
+    def add(
+        self,
+        name: str,
+        min: Sequence[int] | None = None,
+        opt: Sequence[int] | None = None,
+        max: Sequence[int] | None = None,
+    ) -> Profile:
+        """Add or replace the range of one input and return this object, so that calls can be
+        chained; see `polygraphy.domain.tensors.profile.Profile.add`.
+
+        A smallest shape that is left out is that of the network, with 1 for each dynamic dimension;
+        `fill_defaults` finds it. A usual shape that is left out is the largest, and the other way
+        round.
+
+        Raises:
+            UsageError: there is no shape, or they differ in rank or are not in ascending order.
+        """
+        usual, largest = opt if opt is not None else max, max if max is not None else opt
+        if usual is None or largest is None:
+            raise UsageError(f"The profile gives the input {name!r} neither opt nor max.")
+        self._open.discard(name)
+        if min is None:
+            self._open.add(name)
+        super().add(name, usual if min is None else min, usual, largest)
+        return self
+
+    def fill_defaults(self, network: Any, default_shape_value: int | None = None) -> Profile:
+        """Give every input of a network that has no range one, and return this object.
+
+        An input of fixed shape gets that shape. A dynamic dimension becomes `default_shape_value`,
+        with a warning, because the engine takes no other extent then. Patterns are replaced by the
+        inputs that they match.
+
+        Args:
+            network: the `tensorrt.INetworkDefinition`.
+            default_shape_value: the extent of dynamic dimensions, 1 unless given.
+        """
+        fill = DEFAULT_SHAPE_VALUE if default_shape_value is None else default_shape_value
+        self._resolve_patterns(network)
+        for tensor in _inputs(network):
+            if tensor.name in self:
+                self._complete(tensor, fill)
+                continue
+            shape = _default_shape(tensor, fill)
+            if tensor.is_shape_tensor or -1 in tuple(tensor.shape):
+                _warn(tensor, shape)
+            self.add(tensor.name, shape, shape, shape)
+        return self
+
+    def to_trt(self, builder: Any, network: Any) -> Any:
+        """Return the `tensorrt.IOptimizationProfile`.
+
+        Raises:
+            UsageError: a name is no input of the network, or a range contradicts its shape.
+            BackendError: TensorRT refuses a range.
+        """
+        filled = Profile(self).fill_defaults(network)
+        profile = builder.create_optimization_profile()
+        for tensor in _inputs(network):
+            ranged = filled[tensor.name]
+            _check(tensor, ranged)
+            setter = profile.set_shape_input if tensor.is_shape_tensor else profile.set_shape
+            with watching() as reasons:
+                try:
+                    setter(tensor.name, *ranged)
+                except (RuntimeError, TypeError, ValueError) as error:
+                    reasons.add(str(error))
+                    raise reasons.failed(f"use {ranged} for the input {tensor.name!r}") from error
+        return profile
+
+    def _complete(self, tensor: Any, fill: int) -> None:
+        """Give an input the smallest shape that was left out."""
+        if tensor.name not in self._open:
+            return
+        ranged = self[tensor.name]
+        smallest = _default_shape(tensor, fill)
+        if len(smallest) == len(ranged.opt):  # Else `to_trt` says what is wrong.
+            self.add(tensor.name, smallest, ranged.opt, ranged.max)
+
+    def _resolve_patterns(self, network: Any) -> None:
+        names = [tensor.name for tensor in _inputs(network)]
+        for key in [key for key in self if key not in names]:
+            ranged, is_open = self.pop(key), key in self._open
+            self._open.discard(key)
+            for name in sorted(matching([key], names, what="Network input")):
+                if name not in self:
+                    self[name] = ranged
+                    self._open |= {name} if is_open else set()
+
+
+def _inputs(network: Any) -> list[Any]:
+    return [network.get_input(index) for index in range(network.num_inputs)]
+
+
+def _default_shape(tensor: Any, fill: int) -> tuple[int, ...]:
+    """Return the shape of an input, or the values of a shape tensor, without unknown ones."""
+    if tensor.is_shape_tensor:
+        length = 1
+        for dim in tuple(tensor.shape):
+            length *= dim
+        return (fill,) * max(length, 0)
+    return tuple(fill if dim < 0 else dim for dim in tuple(tensor.shape))
+
+
+def _warn(tensor: Any, shape: tuple[int, ...]) -> None:
+    described = f"{tensor.name} (dtype={tensor.dtype}, shape={tuple(tensor.shape)})"
+    if tensor.is_shape_tensor:
+        G_LOGGER.warning(
+            f"Input shape-tensor: {described} | No values provided; Will use values: {list(shape)} "
+            "for min/opt/max in profile.\nThis will cause the shape-tensor to have static values. "
+            "If this is incorrect, please set the range of values for this input shape-tensor.",
+            mode=LogMode.ONCE,
+        )
+        return
+    G_LOGGER.warning(
+        f"Input tensor: {described} | No shapes provided; Will use shape: {list(shape)} for "
+        "min/opt/max in profile.",
+        mode=LogMode.ONCE,
+    )
+    G_LOGGER.warning(
+        "This will cause the tensor to have a static shape. If this is incorrect, please set the "
+        "range of shapes for this input tensor.",
+        mode=LogMode.ONCE,
+    )
+
+
+def _check(tensor: Any, ranged: ShapeTuple) -> None:
+    """Refuse a range that contradicts what the network says about an input."""
+    if tensor.is_shape_tensor:
+        return
+    known = tuple(tensor.shape)
+    fits = len(known) == len(ranged.min) and all(
+        dim in (-1, low) and dim in (-1, high)
+        for dim, low, high in zip(known, ranged.min, ranged.max)
+    )
+    if not fits:
+        raise UsageError(
+            f"The profile gives the input {tensor.name!r} {ranged}, but in the network its shape is"
+            f" {list(known)}.",
+            hint="Only dimensions that are -1 there can have a range.",
+        )

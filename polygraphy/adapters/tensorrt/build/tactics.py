@@ -1,0 +1,203 @@
+"""Records which tactics a build chooses, and makes another build choose the same, or others.
+
+That is done with algorithm selectors where TensorRT has them, else with a timing cache that can be
+edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Union
+
+from polygraphy.adapters.tensorrt.build.cached_tactics import CachedTactics, cache_beside
+from polygraphy.adapters.tensorrt.library.callbacks import guarded
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.module import is_rtx, trt
+from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.tactics.tactics import Algorithm, PathOrFile, TacticReplay, TensorInfo
+from polygraphy.logger import G_LOGGER
+
+__all__ = [
+    "Algorithm",
+    "TacticRecorder",
+    "TacticReplayData",
+    "TacticReplayer",
+    "TensorInfo",
+]
+
+TacticReplayData = TacticReplay
+Replay = Union[TacticReplay, PathOrFile]
+Exclusions = Union[Replay, "Sequence[Replay]", None]
+
+
+def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
+    """Return what notes which tactic TensorRT chooses for each layer, as `algorithm_selector` of
+    `CreateConfig`.
+
+    Args:
+        record: where to put the choices: a replay, or the path of a file, or an open file, which is
+            written when the build is over.
+        exclude: replays (or files of such) whose tactics must not be chosen.
+
+    Raises:
+        BackendError: this TensorRT can neither select tactics nor edit timing caches.
+    """
+    edits_cache = _edits_cache("Recording tactics", exclude)
+    replay = record if isinstance(record, TacticReplay) else TacticReplay()
+
+    def finish(chosen: TacticReplay) -> None:
+        replay.update(chosen)
+        if not isinstance(record, TacticReplay):
+            replay.save(record)
+
+    if edits_cache:
+        return CachedTactics(cache_beside(record), finish=finish)
+    return _selector_class()(_Rules(exclude=_excluded(exclude)), finish)
+
+
+def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> Any:
+    """Return what makes TensorRT choose the tactics of an earlier build, as `algorithm_selector` of
+    `CreateConfig`.
+
+    Layers that the replay does not hold are left to TensorRT.
+
+    Args:
+        replay: the tactics to choose: a replay, or the path of a file, or an open file.
+        exclude: replays (or files of such) whose tactics must not be chosen.
+
+    Raises:
+        BackendError: this TensorRT can neither select tactics nor edit timing caches. A build
+            raises it when TensorRT does not offer the tactic of a layer, or nothing but excluded
+            ones, or when no layer of the replay is in the network.
+        FileError: a file is missing, or is no replay.
+        UsageError: neither is given.
+    """
+    edits_cache = _edits_cache("Replaying tactics", exclude)
+    if replay is None and exclude is None:
+        raise UsageError("There is nothing to replay or to exclude.", hint="Give a tactic replay.")
+    wanted = None if replay is None else _loaded(replay)
+    if edits_cache:
+        return CachedTactics(cache_beside(replay), wanted=wanted)
+    rules = _Rules(wanted, _excluded(exclude))
+    return _selector_class()(rules, rules.check_all_met)
+
+
+def _edits_cache(doing: str, exclude: Exclusions) -> bool:
+    """Return whether tactics are kept by editing a timing cache.
+
+    Raises:
+        BackendError: nothing can be done about tactics; or they are to be excluded, which takes
+            a choice that only selectors have.
+    """
+    caps = capabilities()
+    if caps.has("algorithm_selector"):
+        return False
+    if is_rtx() or not caps.has("editable_timing_cache"):
+        caps.require("algorithm_selector", doing)
+    if exclude is not None:
+        caps.require("algorithm_selector", "Excluding tactics")
+    return True
+
+
+class _Rules:
+    """Which of the offered tactics may be chosen."""
+
+    def __init__(
+        self, wanted: TacticReplay | None = None, exclude: Sequence[TacticReplay] = ()
+    ) -> None:
+        self._wanted = wanted
+        self._exclude = exclude
+
+    def allowed(self, layer: str, offered: Sequence[Algorithm]) -> list[int]:
+        """Return the positions of the tactics that may be chosen for a layer.
+
+        Raises:
+            BackendError: there is none.
+        """
+        wanted = None if self._wanted is None else self._wanted.get(layer)
+        if wanted is not None:
+            if wanted not in offered:
+                raise BackendError(
+                    f"Layer {layer!r}: TensorRT does not offer the tactic of the replay, {wanted}."
+                    f" It offers {len(offered)} others.",
+                    backend="tensorrt",
+                    hint="Replays only fit the same network, TensorRT and GPU: record a new one.",
+                )
+            return [offered.index(wanted)]
+        if self._wanted is not None:
+            G_LOGGER.verbose(f"Layer {layer!r} is not in the tactic replay: TensorRT chooses.")
+        excluded = [replay[layer] for replay in self._exclude if layer in replay]
+        allowed = [index for index, choice in enumerate(offered) if choice not in excluded]
+        if offered and not allowed:
+            raise BackendError(
+                f"Layer {layer!r}: all {len(offered)} tactics that TensorRT offers are excluded.",
+                backend="tensorrt",
+                hint="Exclude fewer of them.",
+            )
+        return allowed
+
+    def check_all_met(self, chosen: TacticReplay) -> None:
+        """Compare what was chosen in the end with what should have been.
+
+        Raises:
+            BackendError: a layer got another tactic, or none of the layers was met.
+        """
+        wanted = self._wanted or TacticReplay()
+        absent = [layer for layer in wanted if layer not in chosen]
+        if wanted and len(absent) == len(wanted):
+            raise BackendError(
+                "None of the layers of the tactic replay is in the network.",
+                backend="tensorrt",
+                hint="Record a replay of this network.",
+            )
+        if absent:
+            G_LOGGER.warning(
+                "The network does not have these layers of the tactic replay:"
+                f" {', '.join(map(repr, absent))}"
+            )
+        for layer, algorithm in wanted.items():
+            if layer in chosen and chosen[layer] != algorithm:
+                raise BackendError(
+                    f"Layer {layer!r}: TensorRT chose {chosen[layer]}, not the tactic of the"
+                    f" replay, {algorithm}.",
+                    backend="tensorrt",
+                )
+
+
+def _loaded(replay: Replay) -> TacticReplay:
+    return replay if isinstance(replay, TacticReplay) else TacticReplay.load(replay)
+
+
+def _excluded(exclude: Exclusions) -> list[TacticReplay]:
+    if exclude is None:
+        return []
+    several: Any = exclude if isinstance(exclude, (list, tuple)) else [exclude]
+    return [_loaded(one) for one in several]
+
+
+def _selector_class() -> Any:
+    """Return the class of selectors, which derives from one of the module in use."""
+
+    class Selector(trt.IAlgorithmSelector):  # type: ignore[misc]
+        """Lets TensorRT choose among the tactics that some rules allow."""
+
+        def __init__(self, rules: _Rules, finish: Callable[[TacticReplay], None]) -> None:
+            trt.IAlgorithmSelector.__init__(self)
+            self._rules = rules
+            self._finish = finish
+
+        @guarded([])
+        def select_algorithms(self, context: Any, choices: Any) -> list[int]:
+            """Return which of the offered tactics may be chosen; called by TensorRT."""
+            offered = [Algorithm.from_trt(context, choice) for choice in choices]
+            return self._rules.allowed(context.name, offered)
+
+        @guarded(None)
+        def report_algorithms(self, contexts: Any, choices: Any) -> None:
+            """Take note of what was chosen; called by TensorRT when the build is over."""
+            chosen = TacticReplay()
+            for context, choice in zip(contexts, choices):
+                chosen.add(context.name, Algorithm.from_trt(context, choice))
+            self._finish(chosen)
+
+    return Selector

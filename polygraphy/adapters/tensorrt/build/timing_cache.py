@@ -1,0 +1,172 @@
+"""Timing caches: what a build measured, for the next one.
+
+Several processes may build at once and share one file: it is changed under a lock, what others
+added meanwhile is kept, and it is replaced whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Union
+
+from polygraphy import mod
+from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
+from polygraphy.adapters.tensorrt.library.logger import asking, watching
+from polygraphy.domain.errors import FileError
+from polygraphy.logger import G_LOGGER
+
+filelock = mod.lazy_import("filelock")
+
+PathOrFile = Union[str, "Path", IO[bytes]]
+_SECONDS_TO_WAIT = 600.0
+
+
+def load_timing_cache(config: Any, source: PathOrFile | None) -> None:
+    """Give a configuration the timing cache in a file; without a file, nothing.
+
+    A file that is missing or empty is only warned about, because the first build of several has
+    none; so is one that TensorRT passes over.
+
+    Raises:
+        BackendError: TensorRT refuses the cache.
+        FileError: the file cannot be read.
+    """
+    if source is None:
+        return
+    _set(config, _read(source), source)
+
+
+def ensure_timing_cache(config: Any) -> None:
+    """Give a configuration that has none an empty timing cache, so that a build fills it."""
+    if config.get_timing_cache() is None:
+        _set(config, b"", None)
+
+
+def save_timing_cache(config: Any, dest: PathOrFile) -> None:
+    """Add what a build measured to a file.
+
+    Args:
+        config: the configuration that was built with.
+        dest: the file, by path or opened; an opened one is written as it is, from its start.
+
+    Raises:
+        BackendError: TensorRT has no cache to save, or cannot write it.
+        FileError: the file cannot be written.
+    """
+    cache = config.get_timing_cache()
+    with watching() as reasons:
+        if cache is None:
+            raise reasons.failed("save a timing cache: the configuration has none")
+        if not isinstance(dest, (str, Path)):
+            _write_stream(dest, _serialized(cache))
+            return
+        with _locked(dest):
+            known = _existing(dest)
+            if known:
+                _merge(config, cache, known, dest)
+            with atomic_file(dest) as stream:
+                stream.write(_serialized(cache))
+    G_LOGGER.info(f"Saved the timing cache to {Path(dest).absolute()}")
+
+
+def _set(config: Any, content: bytes, source: PathOrFile | None) -> None:
+    name = source if isinstance(source, (str, Path)) else "that was given"
+    with watching() as reasons:
+        cache, complaint = _made(config, content)
+        if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
+            raise reasons.failed(
+                f"use the timing cache {name}",
+                hint="It is damaged, or of another version or GPU. Remove it, or name another.",
+            )
+    if complaint:
+        G_LOGGER.warning(f"The timing cache {name} is not used: {complaint}")
+    elif content and isinstance(source, (str, Path)):
+        G_LOGGER.info(f"Loaded the timing cache {Path(source).absolute()}")
+
+
+def _made(config: Any, content: bytes) -> tuple[Any, str]:
+    """Make a timing cache of bytes.
+
+    Returns:
+        The cache, None if TensorRT makes none; and why it is an empty one in place of what the
+        bytes hold: TensorRT says so in its log only.
+    """
+    with asking(), watching() as reasons:
+        cache = config.create_timing_cache(content)
+    return cache, reasons.warnings[-1] if content and reasons.warnings else ""
+
+
+def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
+    """Add what a file holds to a cache; a file of another version or GPU is replaced."""
+    other, complaint = _made(config, known)
+    if other is None or complaint or not cache.combine(other, ignore_mismatch=False):
+        G_LOGGER.warning(
+            f"The timing cache {dest} cannot be merged, because it is damaged or of another version"
+            " or GPU: it is replaced."
+        )
+
+
+def _serialized(cache: Any) -> memoryview:
+    with asking(), watching() as reasons:
+        content = cache.serialize()
+        if content is None:
+            raise reasons.failed("serialise the timing cache")
+    return memoryview(content)
+
+
+def _read(source: PathOrFile) -> bytes:
+    if not isinstance(source, (str, Path)):
+        source.seek(0)
+        return source.read()
+    if not Path(source).exists():
+        G_LOGGER.warning(f"Timing cache {source} does not exist: starting with an empty one.")
+        return b""
+    content = _existing(source)  # It is only ever replaced whole: reading takes no lock.
+    if not content:
+        G_LOGGER.warning(f"Timing cache {source} is empty: starting with an empty one.")
+    return content
+
+
+def _existing(path: str | Path) -> bytes:
+    """Return the content of a file; nothing if there is none."""
+    try:
+        with translated_os_errors(path, "read"):
+            return Path(path).read_bytes()
+    except FileError:
+        if Path(path).exists():
+            raise
+        return b""
+
+
+def _write_stream(dest: IO[bytes], content: memoryview) -> None:
+    dest.seek(0)
+    dest.write(content)
+    dest.truncate()
+    dest.flush()
+
+
+@contextmanager
+def _locked(path: str | Path) -> Iterator[None]:
+    """Keep other processes from the file inside the block.
+
+    Raises:
+        FileError: somebody else keeps it for ten minutes.
+    """
+    lock = filelock.FileLock(f"{ensure_parent(path)}.lock", timeout=_SECONDS_TO_WAIT)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:  # It is an OSError as well.
+        raise FileError(
+            f"The timing cache {path} has been locked by another process for"
+            f" {_SECONDS_TO_WAIT:.0f} seconds.",
+            path=path,
+            hint=f"If that process is gone, remove {path}.lock.",
+        ) from error
+    except OSError as error:
+        raise FileError(f"Could not lock {path}: {error.strerror or error}.", path=path) from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,190 @@
+"""Describes networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
+from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
+from polygraphy.adapters.tensorrt.network.network import layers_of
+from polygraphy.domain.model.engine import Layer, NetworkDescription
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+
+_FIRST_OF_PAIRS = "if"  # ``CONDITIONAL_INPUT`` is of the class ``IIfConditionalInputLayer``.
+
+
+def describe_network(
+    network: Any,
+    *,
+    layers: bool = False,
+    attrs: bool = False,
+    weights: bool = False,
+    sizes: bool = False,
+) -> NetworkDescription:
+    """Describe an ``INetworkDefinition``.
+
+    Args:
+        network: stays as it is.
+        layers: whether its layers are described.
+        attrs: whether their attributes are.
+        weights: whether the attributes that are weights are, too.
+        sizes: whether it is found out how large all weights are.
+    """
+    described: list[Layer] = []
+    if layers:
+        described = [
+            describe_layer(layer, attrs=attrs, weights=weights) for layer in layers_of(network)
+        ]
+    held = [_weights(layer) for layer in layers_of(network)] if sizes else None
+    return NetworkDescription(
+        name=network.name,
+        is_strongly_typed=_is_strongly_typed(network),
+        inputs=metadata_of(network.get_input(index) for index in range(network.num_inputs)),
+        outputs=metadata_of(network.get_output(index) for index in range(network.num_outputs)),
+        layer_count=network.num_layers,
+        layers=tuple(described),
+        parameters=None if held is None else sum(count for count, _ in held),
+        weight_bytes=None if held is None else sum(nbytes for _, nbytes in held),
+    )
+
+
+def tensor_dtype(dtype: Any) -> Any:
+    """Return our name for a data type of TensorRT; one that has none stays as it is."""
+    ours = TensorrtDataTypes().from_native(dtype)
+    return dtype if ours is None else ours
+
+
+def _is_strongly_typed(network: Any) -> bool:
+    caps = capabilities()
+    if not caps.has("weak_typing"):
+        return True
+    flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
+    return flag is not None and bool(network.get_flag(flag))
+
+
+def metadata_of(tensors: Iterable[Any]) -> TensorMetadata:
+    """Return the names, data types and shapes of tensors of a network."""
+    metadata = TensorMetadata()
+    for tensor in tensors:
+        if tensor is not None:  # An operand may be left out.
+            metadata.add(tensor.name, tensor_dtype(tensor.dtype), _shape(tensor.shape))
+    return metadata
+
+
+def _shape(dims: Any) -> tuple[int, ...] | None:
+    try:
+        return tuple(dims)
+    except ValueError:  # The rank is not known.
+        return None
+
+
+def describe_layer(layer: Any, *, attrs: bool = False, weights: bool = False) -> Layer:
+    """Describe an ``ILayer``; see `describe_network`."""
+    inputs = metadata_of(layer.get_input(index) for index in range(layer.num_inputs))
+    outputs = metadata_of(layer.get_output(index) for index in range(layer.num_outputs))
+    with _as_special(layer) as generic:
+        op = str(layer.type)
+        attributes = dict(_attributes(layer, generic, weights=weights)) if attrs else {}
+    return Layer(layer.name, op, inputs, outputs, attributes)
+
+
+def _weights(layer: Any) -> tuple[int, int]:
+    """Return how many elements the weights of a layer have, and how many bytes they take."""
+    count = nbytes = 0
+    with _as_special(layer) as generic:
+        for _, value in _raw_attributes(layer, generic):
+            if isinstance(value, (np.ndarray, trt.Weights)):
+                count, nbytes = count + value.size, nbytes + value.nbytes
+    return count, nbytes
+
+
+@contextmanager
+def _as_special(layer: Any) -> Iterator[type]:
+    """Have a layer show what only layers of its type have: a network hands out layers of the base
+    class.
+
+    Returns:
+        That base class.
+    """
+    generic = type(layer)
+    layer.__class__ = _layer_classes(tensorrt_module()).get(_plain(layer.type.name), generic)
+    try:
+        with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It warns of what it cannot tell.
+            yield generic
+    finally:
+        layer.__class__ = generic
+
+
+def _attributes(layer: Any, generic: type, *, weights: bool) -> Iterator[tuple[str, Any]]:
+    for name, value in _raw_attributes(layer, generic):
+        if isinstance(value, (np.ndarray, trt.Weights)):
+            array = value if isinstance(value, np.ndarray) else value.numpy()
+            if weights and array.size:
+                yield name, array
+            continue
+        plain = _value(value)
+        if plain is not None:
+            yield name, plain
+
+
+def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
+    """Yield what a layer has that one of the base class has not, as TensorRT gives it."""
+    for name in sorted(set(dir(type(layer))) - set(dir(generic))):
+        if name.startswith("_"):
+            continue
+        try:
+            value = getattr(layer, name)
+        except Exception:  # what TensorRT cannot say, for whichever reason, is left out
+            continue
+        if not callable(value) and value is not None:
+            yield name, value
+
+
+def layer_attribute_names(layer: Any) -> list[str]:
+    """Return the names of what a layer has that one of the base class has not, in order."""
+    with _as_special(layer) as generic:
+        return [name for name, _ in _raw_attributes(layer, generic)]
+
+
+def layer_classes(module: Any) -> dict[Any, type]:
+    """Return the class of each type of layers, as far as there is one."""
+    known = _layer_classes(module)
+    types = module.LayerType.__members__
+    return {each: known[_plain(name)] for name, each in types.items() if _plain(name) in known}
+
+
+def _value(value: Any) -> Any:
+    """Return plain values as they are, dimensions and permutations as tuples, and anything else,
+    such as members of enums, as text; None for dimensions that are not set.
+    """
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (trt.Dims, trt.Permutation, list, tuple)):
+        try:
+            return tuple(value)
+        except ValueError:
+            return None
+    return str(value)
+
+
+@lru_cache(maxsize=4)
+def _layer_classes(module: Any) -> Mapping[str, type]:
+    """Return the classes of layers by the names of their types, without underscores."""
+    classes: dict[str, type] = {}
+    for name in dir(module):
+        if name.startswith("I") and name.endswith("Layer") and name != "ILayer":
+            plain = _plain(name[1 : -len("Layer")])
+            classes[plain] = getattr(module, name)
+            classes.setdefault(plain.removeprefix(_FIRST_OF_PAIRS), getattr(module, name))
+    return classes
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

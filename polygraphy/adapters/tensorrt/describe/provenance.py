@@ -1,0 +1,204 @@
+"""What an engine was built with, kept as JSON beside the plan: ``model.engine.build.json``.
+
+A plan runs on one kind of GPU, in one version of TensorRT, and computes what the model was when it
+was built. The plan itself does not say so before it fails, or never.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from attrs import asdict, evolve, field, fields_dict, frozen
+
+from polygraphy.adapters.os.paths import atomic_file
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.gpu import gpu_name
+from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.logger import G_LOGGER
+
+_CHUNK = 1 << 22
+
+
+@frozen
+class ModelFile:
+    """A model file, as it was when an engine was built from it.
+
+    Attributes:
+        path: where it was, absolute.
+        size: in bytes.
+        modified: in nanoseconds since 1970.
+        sha256: of its content; that of external weights is not part of it.
+    """
+
+    path: str
+    size: int
+    modified: int
+    sha256: str
+
+    @staticmethod
+    def of(path: str) -> ModelFile:
+        """Return what the file is now."""
+        status = Path(path).stat()
+        return ModelFile(
+            str(Path(path).absolute()), status.st_size, status.st_mtime_ns, _sha256(path)
+        )
+
+    def has_changed(self) -> bool:
+        """Return whether the file is another one now; one that is gone has not changed."""
+        try:
+            status = Path(self.path).stat()
+            if status.st_size == self.size and status.st_mtime_ns == self.modified:
+                return False
+            return _sha256(self.path) != self.sha256
+        except OSError:
+            return False
+
+
+def _as_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(names)  # JSON has lists.
+
+
+def _as_texts(told: Mapping[str, str]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in dict(told).items()}
+
+
+@frozen
+class BuildRecord:
+    """What an engine was built with.
+
+    Attributes:
+        library: ``TensorRT`` or ``TensorRT-RTX``.
+        version: its version.
+        gpu: name and compute capability of the GPU, empty where there was none.
+        flags: the builder flags that were on.
+        precision: what the model was cast to, empty if it was not.
+        hardware_compatibility: the `HardwareCompatibilityLevel`.
+        model: the file that it was built from, None if it was not built from one.
+        plan_size: the size of the plan, in bytes.
+        compute_dtypes: by output the coarsest data type in which it is computed.
+    """
+
+    library: str
+    version: str
+    gpu: str = ""
+    flags: tuple[str, ...] = field(default=(), converter=_as_names)
+    precision: str = ""
+    hardware_compatibility: str = "NONE"
+    model: ModelFile | None = None
+    plan_size: int = 0
+    compute_dtypes: Mapping[str, str] = field(factory=dict, converter=_as_texts)
+
+
+_records: WeakKeyDictionary[Any, BuildRecord] = WeakKeyDictionary()
+
+
+def record_build(config: Any, *, model: str, precision: str, plan_size: int) -> BuildRecord:
+    """Return what an engine was just built with."""
+    caps = capabilities()
+    return BuildRecord(
+        library=caps.name,
+        version=caps.version,
+        gpu=gpu_name(),
+        flags=_flags_of(config),
+        precision=precision,
+        hardware_compatibility=_compatibility_of(config),
+        model=ModelFile.of(model) if model and Path(model).is_file() else None,
+        plan_size=plan_size,
+    )
+
+
+def remember_record(made: Any, record: BuildRecord) -> None:
+    """Keep what an engine or a plan in memory was built with, as long as it lives."""
+    with suppress(TypeError):  # Bytes, say, have no weak references.
+        _records[made] = record
+
+
+def record_of(made: Any) -> BuildRecord | None:
+    """Return what an engine or a plan in memory was built with; None if it was not built here."""
+    try:
+        return _records.get(made)
+    except TypeError:
+        return None
+
+
+def record_path(plan: str | Path) -> Path:
+    """Return the file in which the record of a plan is kept."""
+    return Path(f"{plan}.build.json")
+
+
+def save_record(plan: str | Path, record: BuildRecord | None, plan_size: int) -> None:
+    """Write a record beside a plan; without one, remove that of the plan that was there before."""
+    path = record_path(plan)
+    if record is None:
+        path.unlink(missing_ok=True)
+        return
+    with atomic_file(path, "w") as stream:
+        json.dump(asdict(evolve(record, plan_size=plan_size)), stream, indent=2)
+        stream.write("\n")
+
+
+def check_record(plan: str | Path) -> BuildRecord | None:
+    """Warn if the plan was built with something other than what is here now, or if the model has
+    changed since. Without a record, or with one of another plan, nothing is said.
+
+    Returns:
+        The record, if it belongs to the plan.
+    """
+    record = _loaded(record_path(plan))
+    if record is None or record.plan_size != Path(plan).stat().st_size:
+        return None
+    for difference in _differences(record):
+        G_LOGGER.warning(f"Engine {plan}: {difference}")
+    return record
+
+
+def _differences(record: BuildRecord) -> Iterable[str]:
+    caps = capabilities()
+    here = f"{caps.name} {caps.version}"
+    built = f"{record.library} {record.version}"
+    if built != here and "VERSION_COMPATIBLE" not in record.flags:
+        yield f"it was built with {built}, but this is {here}; it may not load. Build it anew."
+    gpu = gpu_name()
+    if record.gpu and gpu and record.gpu != gpu and record.hardware_compatibility == "NONE":
+        yield f"it was built for {record.gpu}, but this is {gpu}; build it anew."
+    if record.model is not None and record.model.has_changed():
+        yield f"the model {record.model.path} has changed since it was built; build it anew."
+
+
+def _loaded(path: Path) -> BuildRecord | None:
+    """Return the record in a file; None if there is none, or it cannot be understood."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        known = {name: content[name] for name in fields_dict(BuildRecord) if name in content}
+        if known.get("model") is not None:
+            known["model"] = ModelFile(**known["model"])
+        return BuildRecord(**known)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        if not isinstance(error, FileNotFoundError):
+            G_LOGGER.verbose(f"The build record {path} is ignored: {error}")
+        return None
+
+
+def _flags_of(config: Any) -> tuple[str, ...]:
+    members = trt.BuilderFlag.__members__
+    return tuple(sorted(name for name, flag in members.items() if config.get_flag(flag)))
+
+
+def _compatibility_of(config: Any) -> str:
+    if capabilities().has("compute_capability"):  # TensorRT-RTX logs an error when it is asked.
+        return "NONE"
+    return str(config.hardware_compatibility_level.name)
+
+
+def _sha256(path: str) -> str:
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

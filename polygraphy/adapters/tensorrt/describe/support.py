@@ -1,0 +1,117 @@
+"""Asks TensorRT's ONNX parser which nodes of a model it supports."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, watching
+from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.network.network import new_builder
+from polygraphy.domain.checks.capability import Problem
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.models import ModelWriter
+
+
+class TensorrtSupportChecker:
+    """Implements the port `SupportChecker`.
+
+    A model goes through a temporary folder, with its large weights beside it, so that its size does
+    not matter. The builder is made once: its first one in a process takes seconds.
+    """
+
+    def __init__(self) -> None:
+        self._builder: Any = None
+
+    def problems(self, model: Any) -> list[Problem]:
+        """Return what the parser says against a model."""
+        untyped = _untyped_inputs(model)
+        if untyped:
+            listed = ", ".join(map(repr, untyped))
+            return [Problem(f"The data types of its inputs {listed} are unknown.")]
+        with self._parsing(model) as (parser, content, path):
+            parsed = parser.parse(content, path)
+            found = problems_of(parser)
+        if not parsed and not found:
+            found = [Problem("The parser refuses the model without a reason.")]
+        return found if not parsed else []
+
+    def groups(self, model: Any) -> list[tuple[list[int], bool]]:
+        """Return groups of nodes, and whether each is supported."""
+        if _untyped_inputs(model):
+            return []
+        with self._parsing(model) as (parser, content, path):
+            if not capabilities().has("parser_subgraph_query"):
+                _, listed = parser.supports_model(content, path)
+                return [([int(node) for node in nodes], bool(ok)) for nodes, ok in listed]
+            parser.supports_model_v2(content, path)
+            return [
+                (
+                    [int(node) for node in parser.get_subgraph_nodes(index)],
+                    bool(parser.is_subgraph_supported(index)),
+                )
+                for index in range(parser.num_subgraphs)
+            ]
+
+    @contextmanager
+    def _parsing(self, model: Any) -> Iterator[tuple[Any, bytes, str]]:
+        """Give a new parser, the content of a model file, and where that is."""
+        if self._builder is None:
+            self._builder = new_builder()
+        network = self._builder.create_network(_network_flags())
+        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+            path = Path(folder, "model.onnx")
+            with G_LOGGER.verbosity(G_LOGGER.WARNING):
+                resolve(ModelWriter).write(model, str(path))
+            # What the parser logs is what it answers: an error in the log would be one of ours.
+            with watching(), G_LOGGER.verbosity(G_LOGGER.CRITICAL):
+                yield trt.OnnxParser(network, get_trt_logger()), path.read_bytes(), str(path)
+
+
+def problems_of(parser: Any) -> list[Problem]:
+    """Return the errors that a parser holds."""
+    return [_problem(parser.get_error(index)) for index in range(parser.num_errors)]
+
+
+def _problem(error: Any) -> Problem:
+    stack = error.local_function_stack() if hasattr(error, "local_function_stack") else ()
+    name = error.node_name() if hasattr(error, "node_name") else ""
+    operator = error.node_operator() if hasattr(error, "node_operator") else ""
+    code = getattr(error.code(), "name", error.code())
+    node = int(error.node())
+    where = f"In node {node}" if node >= 0 else "In the model"
+    if name:
+        where += f" with name: {name}"
+    if operator:
+        where += f"{' and' if name else ' with'} operator: {operator}"
+    return Problem(
+        reason=f"{where} ({error.func()}): {code}: {error.desc()}",
+        node=node if node >= 0 and not stack else None,
+        operator=operator,
+        name=name,
+        stack=tuple(stack),
+    )
+
+
+def _untyped_inputs(model: Any) -> list[str]:
+    """Return the inputs whose data type is unknown, as it is of what custom operators make: the
+    parser does not take such a model at all.
+    """
+    return [value.name for value in model.graph.input if not _is_typed(value.type)]
+
+
+def _is_typed(type_: Any) -> bool:
+    kind = type_.WhichOneof("value")
+    return kind is not None and (kind != "tensor_type" or bool(type_.tensor_type.elem_type))
+
+
+def _network_flags() -> int:
+    if not capabilities().has("implicit_batch"):
+        return 0
+    flag: int = 1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH)
+    return flag

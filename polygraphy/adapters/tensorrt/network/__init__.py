@@ -1,0 +1,4 @@
+"""Networks: parsed from ONNX, and edited.
+
+May use `library` and `precision`.
+"""

@@ -1,0 +1,4 @@
+"""Plans of engines: read, deserialised, saved.
+
+May use `library`, `network` and `describe`.
+"""

@@ -1,0 +1,199 @@
+"""Loads engines, and turns them into bytes and files."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.os.paths import (
+    atomic_file,
+    check_writable,
+    readable_file,
+    translated_os_errors,
+)
+from polygraphy.adapters.tensorrt.describe.provenance import (
+    check_record,
+    record_of,
+    remember_record,
+    save_record,
+)
+from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.plan.deserialize import deserialized, loaded_runtime
+from polygraphy.adapters.tensorrt.plan.plan_header import HEADER_SIZE, check_plan
+from polygraphy.logger import G_LOGGER
+
+buffer_from_engine: Callable[..., Any]
+bytes_from_engine: Callable[..., bytes]
+engine_from_bytes: Callable[..., Any]
+engine_from_path: Callable[..., Any]
+load_runtime: Callable[..., Any]
+save_engine: Callable[..., Any]
+
+
+@mod.export(funcify=True)
+class LoadRuntime(BaseLoader):
+    """Loads the TensorRT runtime in a library, such as the lean runtime of another version."""
+
+    def __init__(self, path: str) -> None:
+        """Name the library."""
+        self._path = path
+
+    def call_impl(self) -> Any:
+        """Return the `tensorrt.Runtime`.
+
+        Raises:
+            FileError: there is no such file.
+            BackendError: it holds no runtime that this TensorRT can use.
+        """
+        return loaded_runtime(str(readable_file(self._path, "Runtime library")))
+
+
+@mod.export(funcify=True)
+class EngineFromBytes(BaseLoader):
+    """Makes an engine of a plan in memory."""
+
+    def __init__(
+        self,
+        serialized_engine: Deferred[Any],
+        runtime: Any = None,
+        dla_workspace_allocation_strategy: Any = None,
+    ) -> None:
+        """Take the plan.
+
+        Args:
+            serialized_engine: bytes, anything else that has a buffer, a `FileReader`, or a loader
+                of any.
+            runtime: the `tensorrt.Runtime`, or a loader of it; a new one unless given.
+            dla_workspace_allocation_strategy: the strategy of that runtime.
+        """
+        self._serialized = serialized_engine
+        self._runtime = runtime
+        self._strategy = dla_workspace_allocation_strategy
+
+    def call_impl(self) -> Any:
+        """Return the `tensorrt.ICudaEngine`.
+
+        Raises:
+            ModelError: it is plain from the beginning that this is no plan, or not all of one.
+            BackendError: TensorRT refuses the plan.
+        """
+        plan = evaluate(self._serialized)
+        if isinstance(plan, (bytes, bytearray)):
+            check_plan(bytes(plan[:HEADER_SIZE]), len(plan))
+        engine = deserialized(plan, self._runtime, self._strategy)
+        record = record_of(plan)
+        if record is not None:
+            remember_record(engine, record)
+        return engine
+
+
+@mod.export(funcify=True)
+class EngineFromPath(BaseLoader):
+    """Makes an engine of a plan in a file, which is mapped, not read: no second copy of the plan is
+    in memory.
+    """
+
+    def __init__(
+        self, path: str, runtime: Any = None, dla_workspace_allocation_strategy: Any = None
+    ) -> None:
+        """Name the file.
+
+        Args:
+            path: the plan.
+            runtime: the `tensorrt.Runtime`, or a loader of it; a new one unless given.
+            dla_workspace_allocation_strategy: the strategy of that runtime.
+        """
+        self._path = path
+        self._runtime = runtime
+        self._strategy = dla_workspace_allocation_strategy
+
+    def call_impl(self) -> Any:
+        """Return the `tensorrt.ICudaEngine`; warn if it was built for something else.
+
+        Raises:
+            FileError: the file is missing or empty.
+            ModelError: it is plain from its beginning that it is no plan, or not all of one.
+            BackendError: TensorRT refuses the plan.
+        """
+        path = readable_file(self._path, "Engine")
+        G_LOGGER.info(f"Loading bytes from {path.absolute()}")
+        record = check_record(path)
+        with (
+            translated_os_errors(path, "read"),
+            path.open("rb") as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as plan,
+        ):
+            check_plan(plan[:HEADER_SIZE], len(plan), path)
+            engine = deserialized(plan, self._runtime, self._strategy)
+        if record is not None:
+            remember_record(engine, record)
+        return engine
+
+
+@mod.export(funcify=True)
+class BufferFromEngine(BaseLoader):
+    """Serialises an engine into memory of TensorRT's, without a copy of it in Python."""
+
+    def __init__(self, engine: Deferred[Any]) -> None:
+        """Take the engine, or a loader of it."""
+        self._engine = engine
+
+    def call_impl(self) -> Any:
+        """Return the plan, a `tensorrt.IHostMemory`; BackendError when TensorRT cannot."""
+        return _serialized(evaluate(self._engine))
+
+
+@mod.export(funcify=True)
+class BytesFromEngine(BaseLoader):
+    """Serialises an engine into bytes."""
+
+    def __init__(self, engine: Deferred[Any]) -> None:
+        """Take the engine, or a loader of it."""
+        self._engine = engine
+
+    def call_impl(self) -> bytes:
+        """Return the plan; BackendError when TensorRT cannot serialise the engine."""
+        return bytes(_serialized(evaluate(self._engine)))
+
+
+@mod.export(funcify=True)
+class SaveEngine(BaseLoader):
+    """Writes an engine to a file and passes it on. What it was built with, if that is known, goes
+    into ``<path>.build.json`` beside it.
+    """
+
+    def __init__(self, engine: Deferred[Any], path: str) -> None:
+        """Take the engine, or a loader of it, and name the file."""
+        self._engine = engine
+        self._path = path
+
+    def call_impl(self) -> Any:
+        """Write the file, whole or not at all, and return the engine.
+
+        Raises:
+            BackendError: TensorRT cannot serialise the engine.
+            FileError: the file cannot be written, which is found out before a loader builds what
+                would be lost.
+        """
+        check_writable(self._path)
+        engine = evaluate(self._engine)
+        content = memoryview(_serialized(engine))
+        G_LOGGER.info(f"Saving engine to: {Path(self._path).absolute()}")
+        with atomic_file(self._path) as stream:
+            stream.write(content)
+        save_record(self._path, record_of(engine), content.nbytes)
+        return engine
+
+
+def _serialized(engine: Any) -> Any:
+    if not hasattr(engine, "serialize"):  # It is a plan already.
+        return engine
+    with watching() as reasons:
+        plan = engine.serialize()
+        if plan is None:
+            raise reasons.failed("serialise the engine")
+    return plan

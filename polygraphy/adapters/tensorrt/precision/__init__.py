@@ -1,0 +1,4 @@
+"""Precisions of layers, and INT8 calibration.
+
+May use `library`.
+"""

@@ -1,0 +1,325 @@
+"""Feeds a TensorRT build that calibrates for INT8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.adapters.arrays.foreign import host_array, place
+from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.adapters.tensorrt.library.callbacks import guarded
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.domain.data.feed import fit_feed
+from polygraphy.domain.errors import InputError, UnknownNameError
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.editing import CalibrationCache
+from polygraphy.ports.machine import Device, DeviceMemory, DeviceStream
+
+_METHODS = {
+    "IInt8Calibrator": "entropy",
+    "IInt8EntropyCalibrator": "entropy",
+    "IInt8EntropyCalibrator2": "entropy",
+    "IInt8LegacyCalibrator": "percentile",
+    "IInt8MinMaxCalibrator": "minmax",
+}
+_LOWERED = (DataType.FLOAT16, DataType.BFLOAT16, DataType.INT8, DataType.UINT8)
+
+
+def Calibrator(
+    data_loader: Any,
+    cache: CalibrationCache = None,
+    BaseClass: Any = None,
+    batch_size: int | None = None,
+    quantile: float | None = None,
+    regression_cutoff: float | None = None,
+    algo: Any = None,
+) -> Any:
+    """Return a calibrator, for ``CreateConfig(int8=True, calibrator=...)`` or for TensorRT itself.
+
+    Args:
+        data_loader: yields feed dictionaries: of arrays (NumPy or torch), of memory on the GPU
+            (`DeviceView`, torch, CuPy), or of addresses of such memory as integers. A function
+            that returns such is called when the data are needed. Nothing is asked of it where the
+            cache suffices.
+        cache: a file for what calibration finds out: it is read if it is there, else written when
+            calibration is done. A path, or a file that is open for reading and writing bytes.
+        BaseClass: the class of TensorRT to derive from, or its name; ``IInt8EntropyCalibrator2``
+            unless given.
+        batch_size: for networks with an implicit batch, which there are no more; 1 unless given.
+        quantile: of ``IInt8LegacyCalibrator``; 0.5 unless given.
+        regression_cutoff: of ``IInt8LegacyCalibrator``; 0.5 unless given.
+        algo: a ``CalibrationAlgoType``; follows from the base class unless given.
+
+    Where TensorRT has no calibrators (11.x, TensorRT-RTX), what is returned only keeps the data for
+    ``CreateConfig(int8=True, calibrator=...)``, for which the ONNX model is quantised then: it
+    cannot be given to TensorRT itself.
+
+    Raises:
+        UsageError: TensorRT has no such base class.
+    """
+    if not capabilities().has("calibrators"):
+        return CalibrationData(data_loader, cache, _method(BaseClass, algo))
+    base = _base_class(BaseClass)
+    if algo is None and base is trt.IInt8Calibrator:
+        algo = trt.CalibrationAlgoType.ENTROPY_CALIBRATION_2
+    feed = _Feed(data_loader)
+
+    class Calibrating(base):  # type: ignore[misc, valid-type]
+        """What TensorRT calls: see `Calibrator`."""
+
+        def __init__(self) -> None:
+            base.__init__(self)
+
+        def set_input_metadata(self, input_metadata: TensorMetadata | None) -> None:
+            """Say what the network asks for: data are then checked, and cast where nothing is
+            lost.
+            """
+            feed.set_metadata(input_metadata)
+
+        def set_model_facts(self, facts: Facts) -> None:
+            """Say what else is known of the model, for a data loader that wants to know."""
+            feed.set_facts(facts)
+
+        def reset(self) -> None:
+            """Begin with the data anew."""
+            feed.reset()
+
+        def free(self) -> None:
+            """Give back the memory on the GPU."""
+            feed.free()
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *exc_info: object) -> None:
+            feed.free()
+
+        @guarded(None)
+        def get_batch(self, names: Any) -> list[int] | None:
+            """Return the addresses of the next data on the GPU; None when there are no more."""
+            return feed.next_batch(list(names))
+
+        def get_batch_size(self) -> int:
+            """Return the size of a batch."""
+            return 1 if batch_size is None else batch_size
+
+        @guarded(None)
+        def read_calibration_cache(self) -> bytes | None:
+            """Return what an earlier calibration found out; None if there is none."""
+            feed.reset()  # TensorRT asks for the cache first, once per build.
+            return _read(cache)
+
+        @guarded(None)
+        def write_calibration_cache(self, content: Any) -> None:
+            """Keep what calibration found out."""
+            if cache is not None:
+                _write(cache, bytes(content))
+
+        def get_quantile(self) -> float:
+            """Return the quantile of the legacy calibrator."""
+            return 0.5 if quantile is None else quantile
+
+        def get_regression_cutoff(self) -> float:
+            """Return the cutoff of the legacy calibrator."""
+            return 0.5 if regression_cutoff is None else regression_cutoff
+
+        def read_histogram_cache(self, length: int) -> None:
+            """Return nothing: histograms are not kept."""
+
+        def write_histogram_cache(self, content: Any, length: int) -> None:
+            """Do nothing: histograms are not kept."""
+
+    if algo is not None:
+        Calibrating.get_algorithm = lambda self: algo
+    return Calibrating()
+
+
+@frozen
+class CalibrationData:
+    """What a model is quantised with, where TensorRT has no calibrators.
+
+    Attributes:
+        data_loader: yields feed dictionaries, or is a function that returns such.
+        cache: where value ranges are kept.
+        method: how they are chosen: ``entropy``, ``minmax`` or ``percentile``.
+    """
+
+    data_loader: Any
+    cache: CalibrationCache = None
+    method: str = "entropy"
+
+
+def _base_class(wanted: Any) -> Any:
+    if not isinstance(wanted, str):
+        return trt.IInt8EntropyCalibrator2 if wanted is None else wanted
+    if wanted not in _METHODS or not hasattr(trt, wanted):
+        raise UnknownNameError("Base class of calibrators", wanted, _METHODS)
+    return getattr(trt, wanted)
+
+
+def _method(base: Any, algo: Any) -> str:
+    """Return the method that is nearest to that of a class of calibrators, or of an algorithm."""
+    name = base if isinstance(base, str) else getattr(base, "__name__", "IInt8Calibrator")
+    if name not in _METHODS:
+        raise UnknownNameError("Base class of calibrators", name, _METHODS)
+    chosen = str(getattr(algo, "name", algo or "")).partition("_")[0].lower()
+    return {"minmax": "minmax", "legacy": "percentile", "entropy": "entropy"}.get(
+        chosen, _METHODS[name]
+    )
+
+
+class _Feed:
+    """Brings data to the GPU, one feed dictionary after another; memory is allocated once per
+    input, and anew where data grow.
+    """
+
+    def __init__(self, data_loader: Any) -> None:
+        self._loader = data_loader
+        self._metadata: TensorMetadata | None = None
+        self._data: Iterator[Mapping[str, Any]] | None = None
+        self._fed = 0
+        self._buffers: dict[str, tuple[int, int]] = {}
+        self._held: list[Any] = []
+        self._stream: DeviceStream | None = None
+
+    def set_metadata(self, metadata: TensorMetadata | None) -> None:
+        self._metadata = None if metadata is None else _in_full_precision(metadata)
+        if metadata is not None and hasattr(self._loader, "input_metadata"):
+            self._loader.input_metadata = metadata
+
+    def set_facts(self, facts: Facts) -> None:
+        if hasattr(self._loader, "model_facts"):
+            self._loader.model_facts = facts
+
+    def reset(self) -> None:
+        self._data = None
+        self._fed = 0
+
+    def free(self) -> None:
+        while self._buffers:
+            _, (address, _) = self._buffers.popitem()
+            resolve(DeviceMemory).free(address)
+        if self._stream is not None:
+            self._stream.free()
+            self._stream = None
+
+    def next_batch(self, names: list[str]) -> list[int] | None:
+        if self._data is None:
+            self._data = iter(_iterable(self._loader))
+        feed_dict = next(self._data, None)
+        if feed_dict is None:
+            if not self._fed:
+                raise InputError(
+                    "There are no calibration data: the data loader yields nothing.",
+                    hint="A generator can be used once only: give a list, or a function that"
+                    " returns a new one.",
+                )
+            return None
+        fitted = self._fitted(feed_dict, names)
+        self._fed += 1
+        return self._addresses((name, fitted[name]) for name in names)
+
+    def _fitted(self, feed_dict: Mapping[str, Any], names: list[str]) -> Mapping[str, Any]:
+        """Return data that fit what the network asks for; data on the GPU are taken as they are."""
+        missing = [name for name in names if name not in feed_dict]
+        if missing:
+            raise InputError(
+                f"The calibration data of iteration {self._fed} lack"
+                f" {', '.join(map(repr, missing))}; there is {list(feed_dict)}."
+            )
+        if self._metadata is None:
+            return feed_dict
+        wanted = TensorMetadata({name: self._metadata[name] for name in names})
+        fitted, notes = fit_feed(feed_dict, wanted)
+        if not self._fed:
+            for note in (*notes, *getattr(self._loader, "notes", ())):
+                G_LOGGER.warning(f"Calibration data: {note}")
+        return fitted
+
+    def _addresses(self, values: Iterable[tuple[str, Any]]) -> list[int]:
+        """Return where values are on the GPU; they stay there until the next are asked for."""
+        self._held = []
+        return [
+            value if isinstance(value, int) else self._address(name, value)
+            for name, value in values
+        ]
+
+    def _address(self, name: str, value: Any) -> int:
+        if not isinstance(value, np.ndarray):
+            found = place(value, self._order())
+            if found is not None:
+                address, _, keeper = found
+                self._held.append(keeper)
+                self._order().synchronize()
+                return address
+        array = np.ascontiguousarray(host_array(value))
+        memory = resolve(DeviceMemory)
+        address, nbytes = self._buffers.get(name, (0, -1))
+        if nbytes < array.nbytes:
+            if self._buffers.pop(name, None) is not None:
+                memory.free(address)
+            address = memory.allocate(array.nbytes)
+            self._buffers[name] = (address, array.nbytes)
+        memory.copy_to_device(address, array)
+        return address
+
+    def _order(self) -> DeviceStream:
+        """Return a stream that waits for those on which data are made."""
+        if self._stream is None:
+            self._stream = resolve(Device).create_stream()
+        return self._stream
+
+
+def _in_full_precision(metadata: TensorMetadata) -> TensorMetadata:
+    """Return what is asked for while calibrating: TensorRT then computes in float32, whatever the
+    inputs of the engine will be; only indices stay integers.
+    """
+    full = TensorMetadata()
+    for name, (dtype, shape) in metadata.items():
+        full.add(name, DataType.FLOAT32 if dtype in _LOWERED else dtype, shape)
+    return full
+
+
+def _iterable(loader: Any) -> Iterable[Mapping[str, Any]]:
+    is_iterable = hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")
+    made: Iterable[Mapping[str, Any]] = loader if is_iterable or not callable(loader) else loader()
+    return made
+
+
+def _read(cache: CalibrationCache) -> bytes | None:
+    if cache is None:
+        return None
+    if not isinstance(cache, (str, Path)):
+        cache.seek(0)
+        return cache.read() or None
+    path = Path(cache)
+    if not path.exists():
+        return None
+    with translated_os_errors(path, "read"):
+        content = path.read_bytes()
+    if not content:
+        G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating anew.")
+        return None
+    G_LOGGER.info(f"Reading calibration cache from {path}")
+    return content
+
+
+def _write(cache: Any, content: bytes) -> None:
+    if isinstance(cache, (str, Path)):
+        G_LOGGER.info(f"Writing calibration cache to {cache}")
+        with atomic_file(cache) as stream:
+            stream.write(content)
+        return
+    cache.seek(0)
+    cache.write(content)
+    cache.truncate()
+    cache.flush()

@@ -1,0 +1,234 @@
+"""Lower precision where TensorRT takes every type from the model.
+
+TensorRT 11 and TensorRT-RTX build strongly typed networks only: there is no flag that lets the
+builder choose fp16. What such a flag asked for is done to the ONNX model instead, in front of the
+parser. The wish travels in a context variable, so that a chain of loaders of whatever length -
+`ModifyNetworkOutputs`, a user's ``func.extend`` - need not know: the loader that parses the model
+finds it, and the others do to the new network what they do to any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from attrs import define, field, frozen
+
+from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData
+from polygraphy.adapters.tensorrt.precision.node_names import select_nodes
+from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.editing import PrecisionCaster, Quantizer
+
+QUANTIZED_TYPES = (DataType.INT8, DataType.FLOAT8E4M3FN)
+"""What a model is quantised to, rather than cast."""
+
+_FLOAT_TYPES = {"fp16": DataType.FLOAT16, "bf16": DataType.BFLOAT16}
+_Q_OPS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
+
+
+@frozen
+class PrecisionWish:
+    """The precision in which a network should compute.
+
+    Attributes:
+        floats: what floating-point tensors become; None to leave them as they are.
+        quantized: what is quantised to; None for nothing.
+        calibration: feed dictionaries for that, or a calibrator that has them as `data_loader`.
+    """
+
+    floats: DataTypeEntry | None = None
+    quantized: DataTypeEntry | None = None
+    calibration: Any = field(default=None, eq=False)
+
+    def __bool__(self) -> bool:
+        return self.floats is not None or self.quantized is not None
+
+    def __str__(self) -> str:
+        return " and ".join(str(dtype) for dtype in (self.quantized, self.floats) if dtype)
+
+
+@define
+class Casting:
+    """A cast that is under way.
+
+    Layers are named as in `node_names`.
+
+    Attributes:
+        wish: what is asked for of the whole model.
+        builder: the builder that new networks come from; None for one of their own.
+        layer_precisions: what is asked for of layers, by name: float32 for those that stay as they
+            are. What none of the two asks for otherwise is only had by the layers that name it.
+        calibration: what layers are quantised with, where `wish` has nothing of the kind.
+        is_done: whether a model was cast.
+    """
+
+    wish: PrecisionWish
+    builder: Any = None
+    layer_precisions: dict[str, DataTypeEntry] = field(factory=dict)
+    calibration: Any = None
+    is_done: bool = False
+
+    def named(self, *, floats: bool) -> set[DataTypeEntry]:
+        """Return the narrow types that layers name: those of casts, or those of quantisation."""
+        named = {*self.layer_precisions.values()} - {DataType.FLOAT32}
+        return {dtype for dtype in named if (dtype in QUANTIZED_TYPES) != floats}
+
+
+_current: ContextVar[Casting | None] = ContextVar("casting", default=None)
+
+
+def current_casting() -> Casting | None:
+    """Return the cast that is under way; None if there is none."""
+    return _current.get()
+
+
+@contextmanager
+def casting(wish: PrecisionWish, builder: Any = None) -> Iterator[Casting]:
+    """Have every model that is parsed inside the block cast first."""
+    with continuing(Casting(wish, builder)) as made:
+        yield made
+
+
+@contextmanager
+def continuing(job: Casting) -> Iterator[Casting]:
+    """Have every model that is parsed inside the block cast as a `Casting` says."""
+    token = _current.set(job)
+    try:
+        yield job
+    finally:
+        _current.reset(token)
+
+
+def wish_named(name: str) -> PrecisionWish:
+    """Return what ``cast='fp16'`` means; UsageError for a name that means nothing."""
+    if name.lower() not in _FLOAT_TYPES:
+        raise UsageError(
+            f"cast={name!r} is not known.", hint=f"There is: {', '.join(sorted(_FLOAT_TYPES))}."
+        )
+    return PrecisionWish(floats=_FLOAT_TYPES[name.lower()])
+
+
+def cast_model(model: Any, job: Casting) -> Any:
+    """Return another `onnx.ModelProto`, which computes as was asked for.
+
+    Raises:
+        BackendError: nothing installed here can cast or quantise models.
+        ModelError: the model cannot be.
+        UsageError: it would have to be quantised, but there are no data to take ranges from.
+    """
+    named = select_nodes(model, sorted(job.layer_precisions))
+    for name in named.unknown:
+        warn_of_unknown_layer(name, named.known)
+        del job.layer_precisions[name]
+    precisions = job.layer_precisions
+    quantized = job.wish.quantized or next(iter(job.named(floats=False)), None)
+    if quantized is not None:
+        keeps = {name for name, dtype in precisions.items() if dtype != quantized}
+        only = None if job.wish.quantized else set(precisions) - keeps
+        model = _quantized_once(model, job, quantized, _kept_nodes(model, keeps, only))
+    floats = job.wish.floats or next(iter(job.named(floats=True)), None)
+    if floats is not None:
+        keeps = {name for name, dtype in precisions.items() if dtype == DataType.FLOAT32}
+        only = {name for name, dtype in precisions.items() if dtype == floats}
+        kept = _kept_nodes(model, keeps, None if job.wish.floats else only)
+        model = _cast(model, floats, kept)
+    job.is_done = True
+    return model
+
+
+def warn_of_unknown_layer(name: str, known: Iterable[str]) -> None:
+    """Say that a precision was asked for of a layer that there is not; see `SetLayerPrecisions`."""
+    G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known)}")
+
+
+def _kept_nodes(model: Any, keeps: set[str], only: set[str] | None) -> Collection[str]:
+    """Return which nodes stay as they are.
+
+    Args:
+        model: whose nodes.
+        keeps: names of layers that do.
+        only: names of the only layers that do not; None for all others.
+    """
+    kept = select_nodes(model, sorted(keeps)).chosen
+    return kept if only is None else kept | select_nodes(model, sorted(only)).others
+
+
+def _quantized_once(
+    model: Any, job: Casting, dtype: DataTypeEntry, keep_nodes: Collection[str]
+) -> Any:
+    """Quantise a model unless it is quantised already."""
+    if not _is_quantized(model):
+        given = job.calibration if job.wish.calibration is None else job.wish.calibration
+        made = _quantized(model, given, dtype, keep_nodes)
+        _warn_about_others(
+            made, {it for it, asked in job.layer_precisions.items() if asked == dtype}
+        )
+        return made
+    message = f"The model has Q/DQ nodes: it is not quantised to {dtype} anew"
+    if job.layer_precisions:
+        G_LOGGER.warning(f"{message}, whatever is asked for of its layers.")
+    else:
+        G_LOGGER.verbose(f"{message}.")
+    return model
+
+
+def _warn_about_others(model: Any, layers: set[str]) -> None:
+    """Say which layers should have been quantised, and are not of a kind that is."""
+    made = {name for node in model.graph.node if node.op_type in _Q_OPS for name in node.output}
+    for name in sorted(layers):
+        chosen = select_nodes(model, [name]).chosen
+        nodes = [node for node in model.graph.node if {node.name, *node.output} & chosen]
+        if not any(made.intersection(node.input) for node in nodes):
+            kinds = ", ".join(sorted({node.op_type for node in nodes}))
+            G_LOGGER.warning(f"Layer {name!r} ({kinds}) is of no kind that is quantised.")
+
+
+def _is_quantized(model: Any) -> bool:
+    return any(node.op_type in _Q_OPS for node in model.graph.node)
+
+
+def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
+    try:
+        caster = resolve(PrecisionCaster)
+    except Unbound as error:
+        raise BackendError(
+            f"Nothing installed here casts ONNX models to {dtype}.",
+            backend="tensorrt",
+            hint="Export the model in that type.",
+        ) from error
+    G_LOGGER.info(f"Casting the ONNX model to {dtype}: this TensorRT takes types from the model.")
+    return caster.cast(model, dtype, keep_nodes=sorted(keep_nodes))
+
+
+def _quantized(model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
+    try:
+        quantizer = resolve(Quantizer)
+    except Unbound as error:
+        raise BackendError(
+            f"Nothing installed here quantises ONNX models to {dtype}.",
+            backend="tensorrt",
+            hint="Quantise the model (Q/DQ nodes), and build that.",
+        ) from error
+    if not isinstance(given, CalibrationData):
+        given = CalibrationData(getattr(given, "data_loader", given))
+    if given.data_loader is None and given.cache is None:
+        raise UsageError(
+            f"Quantising the model to {dtype} takes data to find value ranges with.",
+            hint="Give a calibrator, or build a model that has Q/DQ nodes.",
+        )
+    G_LOGGER.info(
+        f"Quantising the ONNX model to {dtype}: this TensorRT takes types from the model."
+    )
+    return quantizer.quantize(
+        model,
+        given.data_loader,
+        dtype,
+        method=given.method,
+        cache=given.cache,
+        keep_nodes=sorted(keep_nodes),
+    )

@@ -1,0 +1,214 @@
+"""The inputs of an active engine: how data get to where the engine reads them.
+
+`feed` is called for every inference, so it begins with what is the same as last time: an array of
+the same description goes into pinned memory that is copied as part of the inference; memory of the
+device is read where it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.arrays.foreign import brought_to_host, host_array, place
+from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory, ReusedArrays
+from polygraphy.adapters.tensorrt.runtime.refusals import wrong_dtype
+from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
+from polygraphy.domain.errors import InputError
+from polygraphy.domain.tensors.formatted import FormattedArray
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
+from polygraphy.ports.machine import Device, DeviceStream
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+STAGING_LIMIT = 1 << 20
+"""Host arrays up to this many bytes go through pinned memory; larger ones are copied directly, in
+pieces that overlap, by the driver."""
+
+_ndarray = np.ndarray
+_copyto = np.copyto
+
+
+class DeviceInput:
+    """An input that the engine reads from device memory.
+
+    Attributes:
+        tensor: what the engine says about it.
+        shape: of the data at hand; None before the first.
+        address: where the engine is to read them.
+        is_staged: whether `enqueue` has something to copy.
+    """
+
+    def __init__(
+        self, tensor: IoTensor, device: Device, stream: DeviceStream, reused: ReusedArrays
+    ) -> None:
+        """Acquire nothing yet."""
+        self.tensor = tensor
+        self.shape: Shape | None = None
+        self.address = 0
+        self.is_staged = False
+        self._dtype = tensor.dtype
+        self._device = device
+        self._stream = stream
+        self._reused = reused
+        self._block = DeviceBlock(device)
+        self._pinned = PinnedMemory(device)
+        self._staged: Array | None = None
+        self._nbytes = 0
+        self._kept: Any = None
+
+    def feed(self, array: Any) -> bool:
+        """Take the data of an inference.
+
+        Returns:
+            Whether the shape, the address or the way of the data is another than last time.
+
+        Raises:
+            InputError: the data are of the wrong data type, or cannot be read.
+        """
+        if type(array) is _ndarray:
+            staged = self._staged
+            if staged is not None and array.shape == self.shape and array.dtype == self._dtype:
+                _copyto(staged, array)
+                return False
+            return self._feed_host(array)
+        return self._feed_other(array)
+
+    def _feed_other(self, array: Any) -> bool:
+        if isinstance(array, int):
+            return self._read_in_place(array, self._shape_of_address())
+        if isinstance(array, FormattedArray):
+            return self._feed_formatted(array)
+        where = place(array, self._stream)
+        if where is None:
+            return self._feed_host(host_array(array))
+        address, shape, self._kept = where
+        # What is empty may have no address, which the engine would refuse.
+        return self._read_in_place(address or self._block.reserve(0), shape)
+
+    def _feed_formatted(self, array: FormattedArray) -> bool:
+        """Take an array whose memory is as the engine wants it, whatever shape it has itself."""
+        where = place(array.array, self._stream)
+        if where is None:
+            return self._feed_host(host_array(array.array).reshape(array.shape))
+        address, _, self._kept = where
+        return self._read_in_place(address, array.shape)
+
+    def _read_in_place(self, address: int, shape: Shape) -> bool:
+        if address not in (self.address, self._block.address):
+            self._device.check_readable(address, self._stream.device)
+        self._staged = None
+        return self._is_other(shape, address, is_staged=False)
+
+    def _shape_of_address(self) -> Shape:
+        shape = self.shape or self.tensor.shape
+        if is_shape_dynamic(shape):
+            raise InputError(
+                f"The data for input {self.tensor.name!r} are an address, which does not tell their"
+                " shape.",
+                hint="Wrap it: polygraphy.cuda.DeviceView(address, shape, dtype).",
+            )
+        return shape
+
+    def _feed_host(self, array: Array) -> bool:
+        if array.dtype != self._dtype:
+            raise wrong_dtype(self.tensor, array.dtype)
+        if array.nbytes > STAGING_LIMIT:
+            return self._copy_directly(np.ascontiguousarray(array))
+        changed = self._is_other(array.shape, self._block.reserve(array.nbytes), is_staged=True)
+        self._nbytes = array.nbytes
+        self._staged = self._pinned.array(array.shape, array.dtype)
+        _copyto(self._staged, array)
+        return changed
+
+    def _copy_directly(self, array: Array) -> bool:
+        self._reused.notice(array)
+        changed = self._is_other(array.shape, self._block.reserve(array.nbytes), is_staged=False)
+        self._staged = None
+        self._kept = array
+        self._stream.to_device(self.address, array.__array_interface__["data"][0], array.nbytes)
+        return changed
+
+    def _is_other(self, shape: Shape, address: int, *, is_staged: bool) -> bool:
+        before = (self.shape, self.address, self.is_staged)
+        self.shape, self.address, self.is_staged = shape, address, is_staged
+        return before != (shape, address, is_staged)
+
+    @property
+    def identity(self) -> object:
+        """What tells these data from others: their shape and way, and where the caller has them."""
+        is_own = self.address == self._block.address
+        return self.shape, self.is_staged, 0 if is_own else self.address
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that `enqueue` and the engine use."""
+        return (self.address, self._pinned.address if self.is_staged else 0)
+
+    def enqueue(self, stream: DeviceStream) -> None:
+        """Copy what is staged to the device."""
+        if self._nbytes:
+            stream.to_device(self.address, self._pinned.address, self._nbytes)
+
+    def free(self) -> None:
+        """Give all memory back."""
+        self._kept = self._staged = None
+        self._block.free()
+        self._pinned.free()
+
+
+class HostInput:
+    """An input whose values the engine reads from host memory: they may be the shape of something.
+
+    Attributes: see `DeviceInput`.
+    """
+
+    is_staged = False
+
+    def __init__(self, tensor: IoTensor) -> None:
+        """Acquire nothing yet."""
+        self.tensor = tensor
+        self.shape: Shape | None = None
+        self.address = 0
+        self._values: Array | None = None
+
+    def feed(self, array: Any) -> bool:
+        """Take the values; see `DeviceInput.feed`. Other values may mean other shapes."""
+        values = brought_to_host(self.tensor.name, array)
+        if values.dtype != self.tensor.dtype:
+            raise wrong_dtype(self.tensor, values.dtype)
+        mine = self._values
+        if mine is not None and mine.shape == values.shape and np.array_equal(mine, values):
+            return False
+        if mine is None or mine.shape != values.shape:
+            mine = self._values = addressable(values.shape, values.dtype)
+        mine[...] = values
+        self.shape = values.shape
+        self.address = mine.__array_interface__["data"][0]
+        return True
+
+    @property
+    def identity(self) -> object:
+        """What tells these data from others."""
+        return self.shape
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that the engine uses."""
+        return (self.address,)
+
+    def enqueue(self, stream: DeviceStream) -> None:
+        """Do nothing: the engine reads the values itself."""
+
+    def free(self) -> None:
+        """Let go of the values."""
+        self._values = None
+
+
+def addressable(shape: Shape, dtype: np.dtype[Any]) -> Array:
+    """Return an array of zeros that has an address even if it is empty."""
+    size = int(np.prod(shape, dtype=np.int64))
+    array: Array = np.zeros(max(size, 1), dtype)[:size].reshape(shape)
+    return array

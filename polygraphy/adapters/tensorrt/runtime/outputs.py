@@ -1,0 +1,230 @@
+"""The outputs of an active engine: where it writes them, and how they come back."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.tensorrt.runtime.allocator import Allocator
+from polygraphy.adapters.tensorrt.runtime.inputs import STAGING_LIMIT, addressable
+from polygraphy.adapters.tensorrt.runtime.layout import Layout
+from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory
+from polygraphy.adapters.tensorrt.runtime.pinned_arrays import PinnedArrays
+from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
+from polygraphy.domain.tensors.formatted import FormattedArray
+from polygraphy.ports.machine import Device, DeviceStream
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+_VIEWS = 32
+"""How many views of outputs are remembered."""
+
+
+class FixedOutput:
+    """An output whose shape is known before the engine runs, in device memory.
+
+    Attributes:
+        tensor: what the engine says about it.
+        address: where the engine is to write it.
+        view: what the engine writes, as an array on the device.
+        is_staged: whether it comes back through pinned memory, as part of the inference.
+    """
+
+    def __init__(self, tensor: IoTensor, device: Device) -> None:
+        """Acquire nothing yet."""
+        self.tensor = tensor
+        self.address = 0
+        self.view: Any = None
+        self.is_staged = False
+        self._device = device
+        self._block = DeviceBlock(device)
+        self._pinned = PinnedMemory(device)
+        self._arrays = PinnedArrays(device)
+        self._views: dict[tuple[int, Shape], Any] = {}
+        self._layout: Layout | None = None
+        self._shape: Shape = ()
+        self._staged: Array | None = None
+        self._target: Array | None = None
+
+    def arrange(self, shape: Shape, layout: Layout | None, aliased: int) -> None:
+        """Make room.
+
+        Args:
+            shape: of the output.
+            layout: how its elements lie in memory; None for the order of the shape.
+            aliased: the address of the input whose memory it shares; 0 for memory of its own.
+        """
+        dtype = self.tensor.dtype
+        self._shape, self._layout = shape, layout
+        stored, kind = (shape, dtype) if layout is None else ((layout.nbytes,), np.dtype(np.uint8))
+        nbytes = prod(stored) * kind.itemsize
+        self.address = aliased or self._block.reserve(nbytes)
+        self._stored, self._kind, self._nbytes = stored, kind, nbytes
+        self.is_staged = nbytes <= STAGING_LIMIT
+        self._staged = self._pinned.array(stored, kind) if self.is_staged else None
+        view = self._viewed(stored, kind)
+        self.view = view if layout is None else FormattedArray(view, shape)
+
+    def _viewed(self, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """Return the view of a shape, which is made once for shapes that come in turn."""
+        key = (self.address, shape)
+        view = self._views.get(key)
+        if view is None:
+            if len(self._views) >= _VIEWS:
+                self._views.clear()
+            view = self._views[key] = self._device.view(self.address, shape, dtype)
+        return view
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that the engine and `enqueue` use."""
+        return (self.address, self._pinned.address if self.is_staged else 0)
+
+    def enqueue(self, stream: DeviceStream) -> None:
+        """Copy it to pinned memory."""
+        if self._nbytes:
+            stream.to_host(self._pinned.address, self.address, self._nbytes)
+
+    def begin(self, stream: DeviceStream) -> None:
+        """Start to copy what is too large for that, straight to where it goes; see
+        `PinnedArrays`.
+        """
+        target = self._target = self._arrays.array(self._stored, self._kind)
+        stream.to_host(target.__array_interface__["data"][0], self.address, self._nbytes)
+
+    def take(self) -> Array:
+        """Return it as an array that belongs to the caller; the copies are done."""
+        if self._layout is None and self._staged is not None:
+            staged: Array = self._staged.copy()
+            return staged
+        raw = self.take_raw()
+        return raw if self._layout is None else self._layout.unpack(raw)
+
+    def take_raw(self) -> Array:
+        """Return it as it lies in memory."""
+        target, self._target = self._target, None
+        if target is None:
+            assert self._staged is not None
+            target = self._staged.copy()
+        return target
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape."""
+        return self._shape
+
+    def free(self) -> None:
+        """Give all memory back."""
+        self._staged = self._target = self.view = None
+        self._block.free()
+        self._pinned.free()
+        self._arrays.free()
+
+
+class DataDependentOutput:
+    """An output whose shape the engine finds out while it runs.
+
+    Attributes:
+        tensor: what the engine says about it.
+        allocator: gives the engine memory when it asks.
+    """
+
+    is_staged = False
+    addresses: tuple[int, ...] = ()  # It asks for memory in every inference.
+
+    def __init__(self, tensor: IoTensor, device: Device) -> None:
+        """Acquire nothing yet."""
+        self.tensor = tensor
+        self.allocator = Allocator(device)
+        self._device = device
+        self._arrays = PinnedArrays(device)
+        self._target: Array | None = None
+
+    @property
+    def view(self) -> Any:
+        """What the engine wrote, as an array on the device."""
+        return self._device.view(self.allocator.address, self.shape, self.tensor.dtype)
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape in the last inference."""
+        return self.allocator.shape
+
+    def begin(self, stream: DeviceStream) -> None:
+        """Start to copy it to the host, now that its shape is known."""
+        shape, dtype = self.shape, self.tensor.dtype
+        is_large = prod(shape) * dtype.itemsize > STAGING_LIMIT
+        target = np.empty(shape, dtype) if not is_large else self._arrays.array(shape, dtype)
+        self._target = target
+        if target.nbytes:
+            address = target.__array_interface__["data"][0]
+            stream.to_host(address, self.allocator.address, target.nbytes)
+
+    def take(self) -> Array:
+        """Return it as an array that belongs to the caller; the copy is done."""
+        target, self._target = self._target, None
+        assert target is not None
+        return target
+
+    take_raw = take
+
+    def free(self) -> None:
+        """Give all memory back."""
+        self._target = None
+        self._arrays.free()
+        self.allocator.free()
+
+
+class HostOutput:
+    """An output that the engine writes to host memory: the value of a shape tensor.
+
+    Attributes:
+        tensor: what the engine says about it.
+        address: where the engine is to write it.
+    """
+
+    is_staged = False
+
+    def __init__(self, tensor: IoTensor) -> None:
+        """Acquire nothing yet."""
+        self.tensor = tensor
+        self.address = 0
+        self._values: Array | None = None
+
+    def arrange(self, shape: Shape) -> None:
+        """Make room."""
+        if self._values is None or self._values.shape != shape:
+            self._values = addressable(shape, self.tensor.dtype)
+            self.address = self._values.__array_interface__["data"][0]
+
+    @property
+    def view(self) -> Any:
+        """The values, on the host."""
+        return self.take()
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape."""
+        return () if self._values is None else self._values.shape
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """All memory that the engine uses."""
+        return (self.address,)
+
+    def begin(self, stream: DeviceStream) -> None:
+        """Do nothing: the values are on the host."""
+
+    def take(self) -> Array:
+        """Return the values as an array that belongs to the caller."""
+        assert self._values is not None
+        return np.array(self._values)
+
+    take_raw = take
+
+    def free(self) -> None:
+        """Let go of the values."""
+        self._values = None

@@ -1,0 +1,336 @@
+"""Runs TensorRT engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.base.runner import BaseRunner
+from polygraphy.adapters.tensorrt.describe.compute_dtypes import engine_facts
+from polygraphy.adapters.tensorrt.describe.describe_engine import device_memory
+from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
+from polygraphy.adapters.tensorrt.runtime.graphs import CUDA_GRAPH_MODES
+from polygraphy.adapters.tensorrt.runtime.scratch import STRATEGIES, Scratch
+from polygraphy.adapters.tensorrt.runtime.session import Session, SessionOptions
+from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor, read_tensors
+from polygraphy.adapters.tensorrt.runtime.timing import DeviceTimes
+from polygraphy.adapters.tensorrt.runtime.weights import set_weight_budget
+from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.machine import Device, DeviceStream
+
+
+@mod.export()
+class TrtRunner(BaseRunner):
+    """Runs a TensorRT engine on the GPU.
+
+    Inputs are arrays of NumPy, PyTorch, CuPy, or of any library that knows DLPack or
+    ``__cuda_array_interface__``; what lies on the GPU is read there. Outputs are arrays of NumPy,
+    or tensors of PyTorch if an input is one.
+
+    Attributes (while it is active):
+        engine: the `ICudaEngine`.
+        context: the `IExecutionContext`.
+        stream: on which everything happens, a `polygraphy.cuda.Stream`.
+    """
+
+    outputs_are_fresh = True
+    leaves_inputs_alone = True
+
+    def __init__(
+        self,
+        engine: Deferred[Any],
+        name: str | None = None,
+        optimization_profile: int | None = None,
+        allocation_strategy: str | None = None,
+        weight_streaming_budget: int | None = None,
+        weight_streaming_percent: float | None = None,
+        debug_listener: Any = None,
+        *,
+        cuda_graph: str = "auto",
+        device_times: bool = False,
+        device: int | None = None,
+    ) -> None:
+        """Choose what to run and how; nothing is loaded yet.
+
+        Args:
+            engine: an engine or an execution context, or a loader that makes one of them.
+            name: of the runner; unique in the process unless given.
+            optimization_profile: index of the profile to begin with; the first one unless given.
+            allocation_strategy: who owns the memory for activations: ``static`` (the engine, for
+                its largest profile), ``profile`` or ``runtime`` (the runner, as much as the
+                profile, or the shapes at hand, need).
+            weight_streaming_budget: bytes of weights that stay on the GPU while others are
+                streamed to it; -1 to let TensorRT choose, -2 for all.
+            weight_streaming_percent: the same as a share of the weights that can be streamed.
+            debug_listener: an `IDebugListener` that is shown debug tensors; they are added to the
+                outputs unless given.
+            cuda_graph: ``auto`` to replay inferences in a CUDA graph when shapes and addresses
+                repeat and the engine allows it; ``on`` to insist on that; ``off`` not to.
+            device_times: whether the GPU measures copies and computation of each inference; see
+                `last_device_times`.
+            device: index of the GPU to run on, where engines that a loader makes are built and
+                loaded, too; unless given, the one that the calling thread uses. An engine or
+                context that exists stays where it is: name that GPU. The calling thread uses the
+                same GPU after each call as before.
+
+        Raises:
+            UsageError: a value has no meaning.
+        """
+        super().__init__(name=name, prefix="trt-runner")
+        _check_choice("Allocation strategy", allocation_strategy, STRATEGIES)
+        _check_choice("CUDA graph mode", cuda_graph, CUDA_GRAPH_MODES)
+        self.engine: Any = None
+        self.context: Any = None
+        self.stream: Any = None
+        self._engine_or_context = engine
+        self._first_profile = optimization_profile
+        self._profile = 0
+        self._allocation_strategy = allocation_strategy
+        self._weight_budget = (weight_streaming_budget, weight_streaming_percent)
+        self._debug_listener = debug_listener
+        self._cuda_graph = cuda_graph
+        self._device_times = device_times
+        self._gpu = device
+        self._tensors: list[IoTensor] = []
+        self._scratch: Scratch | None = None
+        self._session: Session | None = None
+
+    def activate_impl(self) -> None:
+        """Load the engine, create a context and a stream.
+
+        Raises:
+            MissingDependencyError: TensorRT is not installed.
+            BackendError: there is no GPU, or TensorRT cannot do one of these.
+        """
+        tensorrt_module()
+        device = resolve(Device)
+        device.require()
+        with device.use(self._gpu):
+            try:
+                self._acquire(device)
+            except BaseException:
+                self._release()
+                raise
+
+    def _acquire(self, device: Device) -> None:
+        made = evaluate(self._engine_or_context)
+        if made is None:
+            raise BackendError("There is no engine to run: the loader made none.")
+        self.stream = device.create_stream()
+        if isinstance(made, trt.IExecutionContext):
+            self.context, self.engine = made, made.engine
+            self._profile = max(0, made.active_optimization_profile)
+            if made.active_optimization_profile < 0 and self._first_profile is None:
+                # Another context uses profile 0, and TensorRT 8 crashes when this one takes it too.
+                self._tensors = read_tensors(self.engine, self._profile)
+                return
+        else:
+            self.engine = made
+            set_weight_budget(made, *self._weight_budget)
+            self._scratch = Scratch(made, device, self._allocation_strategy)
+            self.context = self._scratch.create_context()
+            self._profile = 0
+        self._use_profile(self._profile if self._first_profile is None else self._first_profile)
+
+    def deactivate_impl(self) -> None:
+        """Let go of everything that was made here."""
+        with resolve(Device).use(self._gpu):
+            self._release()
+
+    def _release(self) -> None:
+        self._end_session()
+        self.context = None  # Before the memory that it uses.
+        self.engine = None
+        self._tensors = []
+        scratch, self._scratch = self._scratch, None
+        if scratch is not None:
+            scratch.free()
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            stream.free()
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.free()
+
+    # Profiles.
+
+    def set_profile(self, index: int) -> None:
+        """Use another optimisation profile.
+
+        Args:
+            index: of the profile, from 0.
+
+        Raises:
+            UsageError: the runner is not active, or there is no such profile.
+            BackendError: TensorRT refuses; with TensorRT 8, another context may be using it.
+        """
+        self._require_active("a profile is chosen")
+        with resolve(Device).use(self._gpu):
+            self._use_profile(index)
+        self._forget()
+
+    def _use_profile(self, index: int) -> None:
+        count = self.engine.num_optimization_profiles
+        if not 0 <= index < max(count, 1):
+            raise UsageError(
+                f"Optimisation profile {index} does not exist.",
+                hint=f"The engine has {count}; the first one is 0.",
+            )
+        self._end_session()
+        if self.context.active_optimization_profile != index:
+            self._switch(index)
+        self._profile = index
+        if self._scratch is not None:
+            self._scratch.profile_changed(self.context, index)
+        self._tensors = read_tensors(self.engine, index)
+        self._session = self._new_session()
+
+    def _switch(self, index: int) -> None:
+        stream: DeviceStream = self.stream
+        with watching() as reasons:
+            done = self.context.set_optimization_profile_async(index, stream.ptr)
+            stream.synchronize()
+        if not done:
+            raise reasons.failed(
+                f"use optimisation profile {index}",
+                hint="Where TensorRT lets one context at a time use a profile, deactivate the other"
+                " runner of this engine, or build the engine with one more profile.",
+            )
+
+    def _new_session(self) -> Session:
+        session = Session(
+            self.context,
+            self._tensors,
+            resolve(Device),
+            self.stream,
+            self._scratch,
+            SessionOptions(self._profile, self._cuda_graph, self._device_times),
+        )
+        session.show_debug_tensors(self._debug_listener)
+        return session
+
+    # Inference.
+
+    def pinned_input(self, name: str, shape: Sequence[int] | None = None) -> Any:
+        """Return an array for the data of an input, in memory that the GPU reads by itself. To
+        fill it for each inference is the fastest way to get large data to the GPU.
+
+        Args:
+            name: of the input.
+            shape: of the array; that of the input unless given.
+
+        Raises:
+            UsageError: the runner is not active, there is no such input, or its shape is dynamic
+                and none is given.
+        """
+        self._require_active("memory for its inputs is asked for")
+        inputs = {tensor.name: tensor for tensor in self._tensors if tensor.is_input}
+        if name not in inputs:
+            raise UnknownNameError("Input", name, inputs)
+        wanted = inputs[name].shape if shape is None else tuple(shape)
+        if is_shape_dynamic(wanted):
+            raise UsageError(
+                f"Input {name!r} has a dynamic shape, {wanted}.", hint="Say which shape to take."
+            )
+        device = resolve(Device)
+        with device.use(self._gpu):
+            return device.pinned_array(wanted, inputs[name].dtype)
+
+    def set_debug_listener(self, listener: Any) -> None:
+        """Show debug tensors to an `IDebugListener` from now on; None to add them to the outputs.
+
+        Raises:
+            UsageError: the runner is not active.
+        """
+        self._require_active("a debug listener is set")
+        self._debug_listener = listener
+        if self._session is not None:
+            self._session.show_debug_tensors(listener)
+
+    def get_input_metadata_impl(self) -> TensorMetadata:
+        """Describe the inputs, with the bounds of the optimisation profile in use."""
+        metadata = TensorMetadata()
+        for tensor in self._tensors:
+            if tensor.is_input:
+                bounds = tensor.ranges[self._profile] if tensor.ranges else None
+                metadata.add(
+                    tensor.name,
+                    tensor.entry,
+                    tensor.shape,
+                    min_shape=bounds.min if bounds else None,
+                    max_shape=bounds.max if bounds else None,
+                )
+        return metadata
+
+    def get_model_facts(self) -> Facts:
+        """Return in which data types the engine computes, as far as it was built here, has its
+        build record beside it, or tells its inspector; and which values inputs may take.
+        """
+        self._require_active("facts of its model are asked for")
+        return engine_facts(self.engine)
+
+    def infer_impl(
+        self,
+        feed_dict: Mapping[str, Any],
+        copy_outputs_to_host: bool | None = None,
+        return_raw_buffers: bool | None = None,
+    ) -> dict[str, Any]:
+        """Run the engine once.
+
+        Args:
+            feed_dict: one array per input. An integer is the address of device memory.
+            copy_outputs_to_host: whether outputs come back to the host, which they do unless this
+                is False. Otherwise they are `polygraphy.cuda.DeviceView`, or tensors of PyTorch on
+                the GPU if an input is one; the next inference overwrites them.
+            return_raw_buffers: whether outputs are `polygraphy.common.FormattedArray`, as they lie
+                in memory; they are not unless this is True.
+
+        Returns:
+            One array per output, and one per debug tensor. They belong to the caller. Large ones
+            are in pinned memory, which the GPU fills at full speed, as long as the caller keeps no
+            more than two results at a time.
+        """
+        session = self._session
+        if session is None:
+            raise UsageError(
+                f"{self.name} has no optimisation profile: another context of its engine used the"
+                " first one when its own was made.",
+                hint="Call set_profile(index), or give optimization_profile=index.",
+            )
+        to_host, raw = copy_outputs_to_host is not False, return_raw_buffers is True
+        if self._gpu is None:  # Which every inference needs not be asked.
+            outputs = session.run(feed_dict, to_host, raw)
+        else:
+            with resolve(Device).use(self._gpu):
+                outputs = session.run(feed_dict, to_host, raw)
+        self.inference_time = session.seconds
+        return outputs
+
+    def device_memory(self) -> int:
+        """Return how many bytes of device memory the engine needs for activations.
+
+        Raises:
+            UsageError: the runner is not active.
+        """
+        self._require_active("the memory of its engine is asked for")
+        return device_memory(self.engine)
+
+    def last_device_times(self) -> DeviceTimes | None:
+        """Return how long copies and computation of the last inference took, as the GPU measured
+        it; None before the first one, and without ``device_times=True``.
+        """
+        return None if self._session is None else self._session.device_times
+
+
+def _check_choice(what: str, choice: str | None, known: tuple[str, ...]) -> None:
+    if choice is not None and choice not in known:
+        raise UnknownNameError(what, choice, known)

@@ -1,0 +1,365 @@
+"""An engine at work: its contexts, inputs and outputs, and the shortest way through them.
+
+What does not change from one inference to the next is done once: shapes and addresses are given to
+the context when they are others than before, and when everything stays the same, what an inference
+queues is captured in a CUDA graph, so that an inference is one launch. A graph does not outlive a
+change of its context, so shapes and addresses that come back have a context of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Union
+
+from attrs import frozen
+
+from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
+from polygraphy.adapters.tensorrt.library.logger import Reasons, watching
+from polygraphy.adapters.tensorrt.library.plan_age import require_output_allocators
+from polygraphy.adapters.tensorrt.runtime.contexts import Contexts
+from polygraphy.adapters.tensorrt.runtime.debug_tensors import DebugTensors, listen
+from polygraphy.adapters.tensorrt.runtime.formatted_input import FormattedInput
+from polygraphy.adapters.tensorrt.runtime.inputs import DeviceInput, HostInput
+from polygraphy.adapters.tensorrt.runtime.layout import Layout, contiguous_strides
+from polygraphy.adapters.tensorrt.runtime.memory import ReusedArrays
+from polygraphy.adapters.tensorrt.runtime.outputs import (
+    DataDependentOutput,
+    FixedOutput,
+    HostOutput,
+)
+from polygraphy.adapters.tensorrt.runtime.refusals import refused
+from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
+from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
+from polygraphy.adapters.tensorrt.runtime.timing import DeviceTimes, Stopwatch
+from polygraphy.domain.errors import BackendError, InputError
+from polygraphy.domain.tensors.formatted import FormattedArray
+from polygraphy.ports.machine import Device, DeviceStream
+
+Input = Union[DeviceInput, FormattedInput, HostInput]
+Output = Union[FixedOutput, DataDependentOutput, HostOutput]
+
+_now = time.perf_counter
+
+
+@frozen
+class SessionOptions:
+    """How an engine is run.
+
+    Attributes:
+        profile: the optimisation profile in use.
+        cuda_graph: ``auto``, ``on`` or ``off``; see `GraphPolicy`.
+        is_timed: whether the device measures the parts of each inference.
+    """
+
+    profile: int = 0
+    cuda_graph: str = "auto"
+    is_timed: bool = False
+
+
+class Session:
+    """Runs an engine in one optimisation profile.
+
+    Attributes:
+        seconds: how long the last inference took, copies included.
+        device_times: the parts of it, where the device measures them.
+    """
+
+    def __init__(
+        self,
+        context: Any,
+        tensors: list[IoTensor],
+        device: Device,
+        stream: DeviceStream,
+        scratch: Scratch | None,
+        options: SessionOptions,
+    ) -> None:
+        """Acquire what does not depend on shapes; `scratch` is None for a context of the caller."""
+        self.seconds = 0.0
+        self.device_times: DeviceTimes | None = None
+        self._device = device
+        self._stream = stream
+        self._scratch = scratch
+        self._contexts = Contexts(
+            context, scratch, options.profile, device, stream, options.cuda_graph
+        )
+        self._bound = self._contexts.main
+        self._reused = ReusedArrays(device)
+        self._inputs = [self._input(tensor) for tensor in tensors if tensor.is_input]
+        self._feeds = [(item.tensor.name, item.feed) for item in self._inputs]
+        self._formatted = [item for item in self._inputs if isinstance(item, FormattedInput)]
+        self._has_shape_values = any(isinstance(item, HostInput) for item in self._inputs)
+        self._output_tensors = [tensor for tensor in tensors if not tensor.is_input]
+        self._outputs: dict[str, Output] = {}
+        self._is_arranged = False
+        self._to_host = True
+        self._order: tuple[bool, ...] | None = None
+        self._debug: DebugTensors | None = None
+        self._stopwatch = Stopwatch(device) if options.is_timed else None
+
+    def _input(self, tensor: IoTensor) -> Input:
+        if tensor.is_on_host:
+            return HostInput(tensor)
+        if not tensor.is_plain:
+            return FormattedInput(tensor, self._device, self._stream)
+        return DeviceInput(tensor, self._device, self._stream, self._reused)
+
+    def show_debug_tensors(self, listener: Any = None) -> None:
+        """Add debug tensors to the outputs, or show them to an `IDebugListener` instead."""
+        self._contexts.keep_main_only()
+        self._bound = self._contexts.main
+        self._is_arranged = False
+        self._debug = None
+        context = self._bound.native
+        if listener is not None:
+            if listen(context, listener):
+                self._contexts.refuse("a debug listener is called in every inference")
+        elif hasattr(context, "set_debug_listener"):
+            collector = DebugTensors(self._device)
+            if listen(context, collector.native):
+                self._debug = collector
+
+    # One inference.
+
+    def run(
+        self, feed_dict: Mapping[str, Any], to_host: bool = True, raw: bool = False
+    ) -> dict[str, Any]:
+        """Run the engine once.
+
+        Args:
+            feed_dict: one array per input.
+            to_host: whether outputs come back as arrays of NumPy, which belong to the caller; else
+                they stay on the device, in memory that the next inference overwrites.
+            raw: whether outputs come as `FormattedArray`, as they lie in memory.
+
+        Raises:
+            InputError: the data do not fit the engine.
+            BackendError: the engine cannot run.
+        """
+        start = _now()
+        changed = not self._is_arranged or to_host is not self._to_host
+        self._is_arranged = False  # Until it is known to be so: inputs change one by one.
+        for name, feed in self._feeds:
+            try:
+                array = feed_dict[name]
+            except KeyError:
+                raise _missing(name, feed_dict) from None
+            if feed(array):
+                changed = True
+        if changed:
+            self._arrange(to_host)
+        self._is_arranged = True
+        for item in self._formatted:
+            item.pack()
+        self._queue()
+        self._stream.synchronize()
+        outputs = self._collect(raw)
+        self.seconds = _now() - start
+        graphs = self._bound.graphs
+        if graphs.graph is None:
+            graphs.was_done(self._work if self._stopwatch is None else self._execute)
+        return as_torch(outputs) if has_torch(feed_dict.values()) else outputs
+
+    def _queue(self) -> None:
+        if self._bound.is_proven:
+            self._queue_all()
+            return
+        try:
+            with self._contexts.trying(self._bound):
+                self._queue_all()
+        except BackendError:
+            if self._bound is self._contexts.main:
+                raise
+            self._contexts.share_no_more()
+            self._arrange(self._to_host)
+            self._queue()
+        self._bound.is_proven = True
+
+    def _queue_all(self) -> None:
+        graph = self._bound.graphs.graph
+        if self._stopwatch is not None:
+            self._queue_timed(self._stopwatch)
+        elif graph is not None:
+            graph.launch()
+        else:
+            self._work(self._stream)
+        for output in self._direct:
+            output.begin(self._stream)
+
+    def _queue_timed(self, stopwatch: Stopwatch) -> None:
+        stream, graph = self._stream, self._bound.graphs.graph
+        stopwatch.mark(0, stream)
+        for item in self._staged_inputs:
+            item.enqueue(stream)
+        stopwatch.mark(1, stream)
+        if graph is not None:
+            graph.launch()
+        else:
+            self._execute(stream)
+        stopwatch.mark(2, stream)
+        for output in self._staged_outputs:
+            output.enqueue(stream)
+
+    def _work(self, stream: DeviceStream) -> None:
+        for item in self._staged_inputs:
+            item.enqueue(stream)
+        self._execute(stream)
+        for output in self._staged_outputs:
+            output.enqueue(stream)
+
+    def _execute(self, stream: DeviceStream) -> None:
+        with watching() as reasons:
+            done = self._bound.native.execute_async_v3(stream.ptr)
+        if not done:
+            raise self._not_run(reasons)
+
+    def _not_run(self, reasons: Reasons) -> BaseException:
+        for output in self._late:
+            error, output.allocator.error = output.allocator.error, None
+            if error is not None:
+                return error
+        return reasons.failed("run the engine")
+
+    def _collect(self, raw: bool) -> dict[str, Any]:
+        if self._late and self._to_host:
+            for late in self._late:
+                late.begin(self._stream)
+        if self._stopwatch is not None:
+            self._stopwatch.mark(3, self._stream)
+        if self._stopwatch is not None or (self._late and self._to_host):
+            self._stream.synchronize()
+        if self._stopwatch is not None:
+            self.device_times = self._stopwatch.times()
+        outputs: dict[str, Any]
+        if raw:
+            outputs = {name: _raw(output, self._to_host) for name, output in self._outputs.items()}
+        elif self._to_host:
+            outputs = {name: take() for name, take in self._takes}
+        else:
+            outputs = {name: output.view for name, output in self._outputs.items()}
+        if self._debug is not None and (self._debug.arrays or self._debug.error):
+            self._contexts.refuse("debug tensors are read in every inference")
+            outputs.update(self._debug.taken())
+        return outputs
+
+    # When something is different.
+
+    def _arrange(self, to_host: bool) -> None:
+        """Choose a context, and tell it the shapes and addresses of the data at hand."""
+        self._to_host = to_host
+        visitor = (to_host, *(item.identity for item in self._inputs))
+        bound = self._bound = self._contexts.chosen(visitor)
+        if self._has_shape_values:  # TensorRT 8 crashes unless all is told anew with new values.
+            bound.forget()
+        for item in self._inputs:
+            assert item.shape is not None
+            bound.tell_shape(item.tensor, item.shape)
+        for item in self._inputs:
+            if not isinstance(item, FormattedInput):
+                bound.tell_address(item.tensor.name, item.address)
+        bound.require_shapes()
+        for formatted in self._formatted:
+            formatted.arrange(self._layout(formatted.tensor, formatted.shape or ()))
+            bound.tell_address(formatted.tensor.name, formatted.address)
+        if self._scratch is not None:
+            self._scratch.shapes_changed(bound.native)
+        for tensor in self._output_tensors:
+            self._arrange_output(tensor)
+        self._sort_out()
+        bound.arranged(self._arrangement(visitor))
+
+    def _arrangement(self, visitor: Any) -> Any:
+        """Return everything that a graph of an inference depends on."""
+        items = (*self._inputs, *self._outputs.values())
+        scratch = 0 if self._scratch is None else self._scratch.address
+        return visitor, scratch, tuple(item.addresses for item in items)
+
+    def _arrange_output(self, tensor: IoTensor) -> None:
+        shape = self._bound.shape_of(tensor.name)
+        output = self._outputs.get(tensor.name)
+        if output is None:
+            output = self._outputs[tensor.name] = self._output(tensor, shape)
+        if isinstance(output, DataDependentOutput):
+            return  # It got its allocator when it was made.
+        if any(dim < 0 for dim in shape):
+            raise InputError(
+                f"These data give output {tensor.name!r} no shape: {shape}.",
+                hint="See the values of the inputs that are shapes.",
+            )
+        if isinstance(output, HostOutput):
+            output.arrange(shape)
+        else:
+            layout = None if tensor.is_plain else self._layout(tensor, shape)
+            output.arrange(shape, layout, self._address_of(tensor.aliased))
+        self._bound.tell_address(tensor.name, output.address)
+
+    def _address_of(self, name: str) -> int:
+        """Return where an input is; 0 for no name."""
+        return next((item.address for item in self._inputs if item.tensor.name == name), 0)
+
+    def _output(self, tensor: IoTensor, shape: tuple[int, ...]) -> Output:
+        if tensor.is_on_host:
+            return HostOutput(tensor)
+        if all(dim >= 0 for dim in shape):
+            return FixedOutput(tensor, self._device)
+        if not tensor.is_plain:
+            raise BackendError(
+                f"Output {tensor.name!r} has a shape that depends on the data, in a format other"
+                " than the linear one.",
+                backend="tensorrt",
+                hint="Build the engine with the linear format for that output.",
+            )
+        require_output_allocators(self._bound.native.engine, tensor.name)
+        output = DataDependentOutput(tensor, self._device)
+        if not self._bound.native.set_output_allocator(tensor.name, output.allocator.native):
+            output.free()
+            raise refused(f"an allocator for output {tensor.name!r}", "")
+        return output
+
+    def _layout(self, tensor: IoTensor, shape: tuple[int, ...]) -> Layout:
+        if tensor.is_linear:
+            strides = contiguous_strides(shape)
+        else:
+            strides = self._bound.strides_of(tensor.name)
+        bits = int(tensor.entry.itemsize * 8)
+        return Layout(shape, tensor.dtype, strides, tensor.components, tensor.vectorized_dim, bits)
+
+    def _sort_out(self) -> None:
+        """Find out which copies every inference makes, and at which point."""
+        items = (*self._inputs, *self._outputs.values())
+        order = (self._to_host, *(item.is_staged for item in items))
+        if order == self._order:
+            return
+        outputs = self._outputs.values()
+        fixed = [output for output in outputs if isinstance(output, FixedOutput)]
+        self._late = [output for output in outputs if isinstance(output, DataDependentOutput)]
+        self._staged_inputs = [item for item in self._inputs if item.is_staged]
+        self._staged_outputs = [item for item in fixed if item.is_staged and self._to_host]
+        self._direct = [item for item in fixed if not item.is_staged and self._to_host]
+        self._takes = [(name, output.take) for name, output in self._outputs.items()]
+        if self._late:
+            self._contexts.refuse("the shapes of some outputs depend on the data")
+        elif any(isinstance(output, HostOutput) for output in outputs):
+            self._contexts.refuse("some outputs are written on the host")
+        elif self._has_shape_values:  # TensorRT 8 crashes in the run after a capture with them.
+            self._contexts.refuse("values of inputs are shapes, which are read on the host")
+        self._order = order
+
+    def free(self) -> None:
+        """Give everything back; the context must not run any more."""
+        self._contexts.free()
+        for item in (*self._inputs, *self._outputs.values()):
+            item.free()
+        self._reused.free()
+        if self._stopwatch is not None:
+            self._stopwatch.free()
+
+
+def _raw(output: Output, to_host: bool) -> FormattedArray:
+    stored = output.take_raw() if to_host else output.view
+    return stored if isinstance(stored, FormattedArray) else FormattedArray(stored, output.shape)
+
+
+def _missing(name: str, feed_dict: Mapping[str, Any]) -> InputError:
+    given = ", ".join(map(repr, feed_dict)) or "none"
+    return InputError(f"There are no data for input {name!r}; there are data for: {given}.")

@@ -1,0 +1,4 @@
+"""Use cases that compare runs and judge results.
+
+May use `run`.
+"""

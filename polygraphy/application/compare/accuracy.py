@@ -1,0 +1,421 @@
+"""Compares what runners produced."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy.application.compare.depth import DepthPlot
+from polygraphy.application.compare.worst import WorstTensors
+from polygraphy.application.run.steps import Run, Runs, Step, iterations_of
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
+from polygraphy.domain.accuracy.answer_log import AnswerLog
+from polygraphy.domain.accuracy.comparison_record import ComparisonRecord
+from polygraphy.domain.calling import check_takes, verdict_of
+from polygraphy.domain.compare import (
+    CompareResult,
+    PairwiseCompareFunc,
+    SimpleCompareFunc,
+    UncomparedResult,
+)
+from polygraphy.domain.compare.average import check_metrics
+from polygraphy.domain.compare.function import is_program
+from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.machine import Machine
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.storage import ResultStore, Spools
+
+__all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
+
+
+_MOST_KEPT = 256 << 20
+"""Bytes of arrays that are kept of results in memory, for whoever looks closer at the verdicts."""
+
+
+def default_comparisons(run_count: int) -> list[tuple[int, int]]:
+    """Return the pairs that are compared unless others are given: each run with the next."""
+    return [(index, index + 1) for index in range(run_count - 1)]
+
+
+def compare_accuracy(
+    run_results: Runs,
+    *,
+    fail_fast: bool = False,
+    comparisons: Sequence[tuple[int, int]] | None = None,
+    compare_func: Any = None,
+    allow_missing_outputs: bool = False,
+    check_average: bool = False,
+    add_to_outputs_path: str | None = None,
+    save_worst: int | None = None,
+    save_worst_path: str | None = None,
+    save_error_by_depth: str | None = None,
+) -> AccuracyResults:
+    """Compare runs pair by pair, iteration by iteration.
+
+    A stream is taken one iteration at a time, and the arrays of an iteration are let go when it was
+    compared.
+
+    Args:
+        run_results: results, a stream of them (one iteration each), or a list of such, whose runs
+            are joined in order.
+        fail_fast: whether to stop after the first iteration that fails.
+        comparisons: pairs of indices of runs; each run with the next unless given.
+        compare_func: a comparison function, or several, all of which must pass; a class stands for
+            an instance of it; `SimpleCompareFunc()` unless given.
+        allow_missing_outputs: whether an output that one side lacks is left out instead of failing.
+        check_average: whether the mean of each metric over the iterations is judged, rather than
+            each iteration.
+        add_to_outputs_path: a file that the results were saved to, to which what was found about
+            each output is added; None for none.
+        save_worst: how many of the outputs that exceed their tolerance the most are saved.
+        save_worst_path: where; worst.safetensors unless given.
+        save_error_by_depth: where a plot of the differences over the outputs, in the order of the
+            model, is saved; None for no plot.
+
+    Raises:
+        UsageError: a comparison names a run that there is not; or averages are asked for together
+            with `fail_fast`, or of a function whose verdicts have no average.
+        InconclusiveError: there were no two runs, or no iteration, or a function answered about no
+            output.
+    """
+    comparison = _Comparison(
+        compare_func,
+        comparisons,
+        allow_missing_outputs=allow_missing_outputs,
+        keep_arrays=isinstance(run_results, RunResults),
+        check_average=check_average,
+        record=None if add_to_outputs_path is None else ComparisonRecord(),
+        worst=WorstTensors(save_worst, save_worst_path) if save_worst else None,
+    )
+    plot = None if save_error_by_depth is None else DepthPlot(save_error_by_depth)
+    if check_average and fail_fast:
+        raise UsageError("An average is of all iterations, so there is no stopping at the first.")
+    steps = iterations_of(run_results)
+    held_back: CheckFailedError | None = None  # A check that a stream made on the way said no.
+    try:
+        while (step := next(steps, None)) is not None:
+            go_on = comparison.take(step, fail_fast=fail_fast)
+            del step  # Nothing of this iteration is held while the next one runs.
+            if not go_on:
+                break
+    except CheckFailedError as error:
+        held_back = error
+    finally:
+        steps.close()
+    verdicts = comparison.verdicts if comparison.pairs else None
+    if add_to_outputs_path is not None and comparison.record is not None and verdicts is not None:
+        resolve(ResultStore).add_comparison(
+            add_to_outputs_path, comparison.record.as_dict(verdicts)
+        )
+    for verdict in verdicts or ():
+        comparison.console.comparison_finished(verdict)
+    if comparison.worst is not None:
+        comparison.worst.save()
+    if plot is not None and verdicts is not None:
+        plot.draw(verdicts)
+    if held_back is not None:
+        raise held_back
+    if verdicts is None:
+        raise InconclusiveError(
+            "There is nothing to compare: that takes at least two runs with an iteration each."
+        )
+    for verdict in verdicts:
+        if not verdict.left_out_at and not any(True for _ in verdict.scan()):
+            raise InconclusiveError(
+                f"The comparison function {verdict.label} answered about no output, so nothing was"
+                " checked."
+            )
+    return AccuracyResults(verdicts)
+
+
+class _Comparison:
+    """Compares one iteration after another, and keeps the verdicts."""
+
+    def __init__(
+        self,
+        compare_func: Any,
+        comparisons: Sequence[tuple[int, int]] | None,
+        *,
+        allow_missing_outputs: bool,
+        keep_arrays: bool,
+        check_average: bool,
+        record: ComparisonRecord | None,
+        worst: WorstTensors | None,
+    ) -> None:
+        self.record = record
+        self.worst = worst
+        self.console = resolve(Console)
+        self.pairs: list[tuple[int, int]] = []
+        self.verdicts: list[AccuracyResult] = []
+        self._logs: list[list[AnswerLog]] = []  # Per verdict, per pair.
+        self._functions = _functions(compare_func)
+        self._comparisons = comparisons
+        self._allow_missing_outputs = allow_missing_outputs
+        self._keep_arrays = keep_arrays
+        self._check_average = check_average
+        self._iteration = -1
+        self._spared = _MOST_KEPT
+        self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
+        for function in self._functions:
+            if check_average and hasattr(function, "check_averages"):
+                function.check_averages()
+            verdict = AccuracyResult()
+            verdict.label = _label(function)
+            verdict.aggregation = "average" if check_average else "per_sample"
+            self.verdicts.append(verdict)
+
+    def take(self, step: Step, *, fail_fast: bool) -> bool:
+        """Compare one iteration, or a part of one; return whether another one is wanted."""
+        is_continued = any(outputs is not None and outputs.is_continued for _, outputs in step)
+        if self._iteration < 0:
+            self._begin([name for name, _ in step])
+        self._iteration += not is_continued
+        passed = True
+        for position, (i, j) in enumerate(self.pairs):
+            if position in self._ended or (step[i][1] is None and step[j][1] is None):
+                self._ended.add(position)
+                continue
+            if self._iteration == 0 and not is_continued:
+                self.console.comparison_starting(step[i][0], step[j][0])
+            for verdict, logs, function in zip(self.verdicts, self._logs, self._functions):
+                passed = self._compare(verdict, logs, function, step, position) and passed
+            if step[i][1] is None or step[j][1] is None:
+                self._ended.add(position)
+        return len(self._ended) < len(self.pairs) and (passed or not fail_fast)
+
+    def _begin(self, names: list[str]) -> None:
+        self.pairs = _checked_pairs(self._comparisons, names)
+        pairs = [(names[i], names[j]) for i, j in self.pairs]
+        # Answers that hold on to their arrays would come back without them.
+        spools = None if self._keep_arrays else resolve(Spools)
+        for verdict in self.verdicts:
+            self._logs.append(
+                [verdict.start(pair, spools.open() if spools else None) for pair in pairs]
+            )
+
+    def _compare(
+        self,
+        verdict: AccuracyResult,
+        logs: Sequence[AnswerLog],
+        function: Any,
+        step: Step,
+        position: int,
+    ) -> bool:
+        log, (i, j) = logs[position], self.pairs[position]
+        run0, run1 = step[i], step[j]
+        shared0, shared1 = _shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
+        pair = _compared(
+            function, shared0, shared1, self._iteration, is_judged=not self._check_average
+        )
+        pair = evolve(pair, positions=(i, j))
+        if self._check_average:
+            check_metrics(pair.results.values())
+        if self._allow_missing_outputs:
+            left_out = [*_left_out(run0, shared0), *_left_out(run1, shared1)]
+            pair = self._without_missing(pair, verdict, position, left_out)
+        self.console.iteration_compared(pair)
+        if self.record is not None:
+            self.record.add(pair)
+        if self.worst is not None:
+            self.worst.add(pair)
+        if run0[1] is not None and run0[1].is_continued and log:
+            log.extend_last(pair.results)
+        else:
+            log.add(pair.results)
+        for result in pair.results.values():
+            if isinstance(result, CompareResult):
+                self._let_go(result)
+        is_part = any(run is not None and run.part is not None for _, run in (run0, run1))
+        return not pair.mismatched and (bool(pair.results) or is_part)
+
+    def _let_go(self, result: CompareResult) -> None:
+        """Make a result independent of the outputs, which may change when they were compared."""
+        self._spared -= result.nbytes
+        if self._keep_arrays and self._spared >= 0:
+            result.own_arrays()
+        else:
+            result.settle()
+
+    def _without_missing(
+        self,
+        pair: PairResult,
+        verdict: AccuracyResult,
+        position: int,
+        left_out: Sequence[str],
+    ) -> PairResult:
+        """Leave out what one side lacks, besides what was left out before; say so once, in the
+        first iteration.
+        """
+        missing = [name for name, r in pair.results.items() if getattr(r, "is_missing", False)]
+        missing += left_out
+        if missing:
+            before = verdict.left_out_at.get(position, ())
+            known = list(dict.fromkeys((*before, *missing)))
+            verdict.left_out_at = {**verdict.left_out_at, position: known}
+        if missing and verdict is self.verdicts[0] and pair.iteration == 0:
+            self.console.note(
+                f"Not compared, because only one of"
+                f" {' and '.join(map(label_of_runner, pair.runners))} has it:"
+                f" {', '.join(missing)}."
+            )
+        kept = {name: result for name, result in pair.results.items() if name not in missing}
+        return evolve(pair, results=kept)
+
+
+def _shared(run0: Run, run1: Run) -> tuple[Run, Run]:
+    """Return two runs with the outputs whose names both have; as they are where there is none.
+
+    Where some names are the same, what one side lacks is not compared with what merely stands in
+    the same place on the other.
+    """
+    outputs0: dict[str, Any] = run0[1] or {}
+    outputs1: dict[str, Any] = run1[1] or {}
+    if not outputs0.keys() & outputs1.keys() or is_program(outputs0) != is_program(outputs1):
+        return run0, run1
+    return _restricted(run0, outputs1), _restricted(run1, outputs0)
+
+
+def _restricted(run: Run, names: Container[str]) -> Run:
+    name, outputs = run
+    if outputs is None:
+        return run
+    kept = IterationResult(
+        {output: array for output, array in outputs.items() if output in names},
+        outputs.runtime,
+        outputs.runner_name,
+        facts=outputs.facts,
+        part=outputs.part,
+    )
+    kept.unmarked = outputs.unmarked
+    return name, kept
+
+
+def _left_out(run: Run, shared: Run) -> list[str]:
+    return [output for output in run[1] or () if output not in (shared[1] or ())]
+
+
+def _comparing(function: Any) -> Any:
+    """Return what compares without copies, where a function can: outputs do not change before
+    `_Comparison` lets go of them.
+    """
+    if isinstance(function, PairwiseCompareFunc):
+        own_call = next(kind for kind in type(function).__mro__ if "__call__" in vars(kind))
+        return function.compare if own_call is PairwiseCompareFunc else function
+    return function
+
+
+def _functions(compare_func: Any) -> list[Any]:
+    if compare_func is None:
+        return [SimpleCompareFunc()]
+    functions = compare_func if isinstance(compare_func, (list, tuple)) else [compare_func]
+    made = [function() if isinstance(function, type) else function for function in functions]
+    for function in made:
+        check_takes(function, "comparison function", "the outputs of one run", "those of the other")
+        if hasattr(function, "grant_threads"):
+            function.grant_threads(resolve(Machine).cores())
+    return made
+
+
+def _label(function: Any) -> str:
+    return str(
+        getattr(function, "label", None) or getattr(function, "__name__", type(function).__name__)
+    )
+
+
+def _checked_pairs(
+    comparisons: Sequence[tuple[int, int]] | None, names: list[str]
+) -> list[tuple[int, int]]:
+    if comparisons is None:
+        return default_comparisons(len(names))
+    for pair in comparisons:
+        if not all(-len(names) <= index < len(names) for index in pair):
+            raise UsageError(
+                f"Comparison {tuple(pair)} is of a run that there is not: there are {len(names)},"
+                " from 0."
+            )
+    return [(i % len(names), j % len(names)) for i, j in comparisons]
+
+
+def _compared(
+    function: Any,
+    run0: Run,
+    run1: Run,
+    iteration: int,
+    *,
+    is_judged: bool,
+) -> PairResult:
+    (name0, outputs0), (name1, outputs1) = run0, run1
+    if outputs0 is None or outputs1 is None:
+        results: Mapping[str, Any] = _ended_early(name0, outputs0, name1, outputs1, iteration)
+    else:
+        results = _answers(function, outputs0, outputs1)
+        if shared := outputs0.unmarked.keys() & outputs1.unmarked.keys():
+            outputs0, outputs1 = _with_unmarked(outputs0, shared), _with_unmarked(outputs1, shared)
+            unmarked = _answers(function, _only(outputs0, shared), _only(outputs1, shared))
+            results = {**results, **{name: each for name, each in unmarked.items() if not each}}
+    empty = IterationResult()
+    return PairResult(
+        (name0, name1),
+        iteration,
+        _label(function),
+        results,
+        (empty if outputs0 is None else outputs0, empty if outputs1 is None else outputs1),
+        is_judged,
+    )
+
+
+def _answers(
+    function: Any, outputs0: IterationResult, outputs1: IterationResult
+) -> dict[str, CompareResult]:
+    """Return what a comparison function answers, each answer as a verdict."""
+    results = _comparing(function)(outputs0, outputs1)
+    if not isinstance(results, Mapping):
+        raise UsageError(
+            f"The comparison function {_label(function)} answers with a"
+            f" {type(results).__name__}, not with one verdict per output.",
+            hint="Return {'output_name': verdict, ...}.",
+        )
+    return {
+        name: (
+            answer
+            if isinstance(answer, CompareResult)
+            else verdict_of(answer, _label(function), name)
+        )
+        for name, answer in results.items()
+    }
+
+
+def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
+    """Return an iteration with outputs of the model that were not chosen."""
+    own = {name: array for name, array in outputs.unmarked.items() if name in names}
+    return IterationResult(
+        {**outputs, **own}, outputs.runtime, outputs.runner_name, facts=outputs.facts
+    )
+
+
+def _only(outputs: IterationResult, names: Collection[str]) -> IterationResult:
+    kept = {name: array for name, array in outputs.items() if name in names}
+    return IterationResult(kept, outputs.runtime, outputs.runner_name, facts=outputs.facts)
+
+
+def _ended_early(
+    name0: str,
+    outputs0: IterationResult | None,
+    name1: str,
+    outputs1: IterationResult | None,
+    iteration: int,
+) -> dict[str, CompareResult]:
+    """Fail every output of an iteration that only one of two runs has."""
+    names = label_of_runner(name0), label_of_runner(name1)
+    longer, shorter = names if outputs1 is None else reversed(names)
+    reason = (
+        f"Iteration {iteration} exists only in {longer}: {shorter} ended after {iteration}"
+        " iteration(s). Runs of different lengths are not the same experiment."
+    )
+    outputs = outputs0 if outputs1 is None else outputs1
+    return {name: UncomparedResult(reason) for name in outputs or ()}

@@ -1,0 +1,292 @@
+"""The published face of the use cases around running and comparing; a program that only runs models
+does not import what compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from polygraphy.application.run import inference
+from polygraphy.application.run.feeding import assumptions_told
+from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.results.results import RunResults
+from polygraphy.ports.running import Runner
+
+if TYPE_CHECKING:
+    from polygraphy.application.compare.accuracy import Runs
+    from polygraphy.application.run.layerwise import MakeRunner
+    from polygraphy.domain.accuracy.accuracy import AccuracyResults
+    from polygraphy.domain.results.postprocess import BasePostprocessFunc
+
+
+class Comparator:
+    """Runs models in several backends and compares what comes out."""
+
+    @overload
+    @staticmethod
+    def run(
+        runners: Sequence[Runner],
+        data_loader: Any = ...,
+        *,
+        streaming: Literal[True],
+        save_inputs_path: str | None = ...,
+        save_outputs_path: str | None = ...,
+        save_input_blob_path: str | None = ...,
+    ) -> Iterator[RunResults]: ...
+    @overload
+    @staticmethod
+    def run(
+        runners: Sequence[Runner],
+        data_loader: Any = ...,
+        warm_up: int | None = ...,
+        use_subprocess: bool | None = ...,
+        subprocess_timeout: float | None = ...,
+        subprocess_polling_interval: float | None = ...,
+        save_inputs_path: str | None = ...,
+        save_outputs_path: str | None = ...,
+        save_input_blob_path: str | None = ...,
+        streaming: Literal[False] | None = ...,
+    ) -> RunResults: ...
+    @staticmethod
+    def run(
+        runners: Sequence[Runner],
+        data_loader: Any = None,
+        warm_up: int | None = None,
+        use_subprocess: bool | None = None,
+        subprocess_timeout: float | None = None,
+        subprocess_polling_interval: float | None = None,
+        save_inputs_path: str | None = None,
+        save_outputs_path: str | None = None,
+        save_input_blob_path: str | None = None,
+        streaming: bool | None = None,
+    ) -> RunResults | Iterator[RunResults]:
+        """Run every runner on the same data.
+
+        Args:
+            runners: what to run.
+            data_loader: an iterable of feed dictionaries, a callable that makes one, or None for
+                synthetic data (`DataLoader()`).
+            warm_up: how often the first iteration is run beforehand, untimed; not when streaming.
+            use_subprocess: whether each runner has a process of its own, so that the others survive
+                its crash; not when streaming.
+            subprocess_timeout: how long such a process may take, in seconds.
+            subprocess_polling_interval: taken for compatibility: nothing is polled, results are
+                waited for.
+            save_inputs_path: where the data are saved: a file, or without extension a folder.
+            save_outputs_path: where the results are saved, likewise.
+            save_input_blob_path: a folder where the data are saved as bare bytes, one folder per
+                iteration with one file per input.
+            streaming: whether all runners take one iteration at a time side by side, so that only
+                one is in memory.
+
+        Returns:
+            All results, or when streaming an iterator of results, one iteration each.
+
+        Raises:
+            UsageError: there are no data, or `warm_up` or `use_subprocess` is asked for when
+                streaming.
+            InputError: the data do not fit a model.
+            BackendError: a backend could not load or run a model.
+        """
+        data = DataLoader() if data_loader is None else data_loader
+        if callable(data):
+            data = data()
+        saving = {
+            "save_inputs_path": save_inputs_path,
+            "save_outputs_path": save_outputs_path,
+            "save_input_blob_path": save_input_blob_path,
+        }
+        if not streaming:
+            with assumptions_told(data):
+                return inference.run_sequentially(
+                    runners,
+                    data,
+                    warm_up=warm_up or 0,
+                    isolated=bool(use_subprocess),
+                    timeout=subprocess_timeout,
+                    **saving,
+                )
+        if warm_up or use_subprocess:
+            raise UsageError(
+                "Runners that stream take turns: they are not warmed up, and share a process.",
+                hint="Run them in sequence.",
+            )
+        return _telling(data, inference.stream(runners, data, **saving))
+
+    @staticmethod
+    def run_layerwise(
+        make_runners: Sequence[MakeRunner],
+        model: Any,
+        data_loader: Any = None,
+        exclude_outputs: Sequence[str] | None = None,
+        memory_budget: int | None = None,
+        save_inputs_path: str | None = None,
+        save_input_blob_path: str | None = None,
+        unmarked: bool | None = None,
+    ) -> Iterator[RunResults]:
+        """Run an ONNX model with every tensor as an output, as many layers at a time as fit into
+        memory. Every layer is loaded and computed once, however small the budget is.
+
+        Args:
+            make_runners: per runner a function that makes it of an `onnx.ModelProto`, as in
+                ``lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False))``.
+            model: the path of the model, the model itself, or a loader of it. Of a path, the
+                weights are read a stretch of layers at a time.
+            data_loader: as of `run`.
+            exclude_outputs: tensors that are not compared; names may be patterns.
+            memory_budget: how many bytes the tensors may take at any one time, beside what the
+                weights of the model do; a quarter of the free memory unless given.
+            save_inputs_path: as of `run`.
+            save_input_blob_path: as of `run`.
+            unmarked: whether every runner also runs the model as it is, once per iteration and as a
+                whole, and the model's own outputs come from there, which is so unless this is
+                False. Marking a tensor as an output keeps backends from some rewrites, and hides
+                their faults.
+
+        Returns:
+            An iterator of results. Where the model does not fit at once, the results of an
+            iteration come in parts (`IterationResult.part`), which `compare_accuracy` puts
+            together.
+
+        Raises:
+            UsageError: there are no data, or a name is that of no tensor.
+            FileError: the model, or a file with its weights, is missing.
+            InputError: the data do not fit the model.
+            BackendError: a backend could not load or run the model.
+        """
+        from polygraphy.application.run.layerwise import stream_layerwise
+
+        data = DataLoader() if data_loader is None else data_loader
+        data = data() if callable(data) else data
+        results = stream_layerwise(
+            make_runners,
+            model,
+            data,
+            exclude_outputs=exclude_outputs or (),
+            memory_budget=memory_budget,
+            unmarked=unmarked is not False,
+            save_inputs_path=save_inputs_path,
+            save_input_blob_path=save_input_blob_path,
+        )
+        return _telling(data, results)
+
+    @staticmethod
+    def default_comparisons(run_results: RunResults) -> list[tuple[int, int]]:
+        """Return the pairs that are compared unless others are given: each run with the next."""
+        from polygraphy.application.compare.accuracy import default_comparisons
+
+        return default_comparisons(len(run_results))
+
+    @staticmethod
+    def compare_accuracy(
+        run_results: Runs,
+        fail_fast: bool | None = None,
+        comparisons: Sequence[tuple[int, int]] | None = None,
+        compare_func: Any = None,
+        check_average: bool | None = None,
+        allow_missing_outputs: bool | None = None,
+        add_to_outputs_path: str | None = None,
+        save_worst: int | None = None,
+        save_worst_path: str | None = None,
+        save_error_by_depth: str | None = None,
+    ) -> AccuracyResults:
+        """Compare runs pair by pair; the result is truthy when everything matched.
+
+        Args:
+            run_results: results, a stream of them, or a list of such.
+            fail_fast: whether to stop after the first iteration that fails.
+            comparisons: pairs of indices of runs; each run with the next unless given.
+            compare_func: a comparison function, or several, all of which must pass; a class stands
+                for an instance of it; `SimpleCompareFunc()` unless given.
+            allow_missing_outputs: whether an output that one side lacks is left out instead of
+                failing.
+            check_average: whether the mean of each metric over the iterations is judged, rather
+                than each iteration.
+            add_to_outputs_path: where `run` saved the results to; to a JSON file, what was found
+                about each output is added, as plain values for other readers.
+            save_worst: how many of the outputs that exceed their tolerance the most, or come
+                closest to it, are saved, with the values of both sides; they are held in memory
+                until then.
+            save_worst_path: the file that they are saved to; ``worst.safetensors`` unless given.
+            save_error_by_depth: a file for a plot of the largest differences of the outputs, in the
+                order in which the model computes them.
+
+        Raises:
+            UsageError: averages are asked for together with `fail_fast`, or of a function whose
+                verdicts have no average.
+            InconclusiveError: there is nothing to compare.
+        """
+        from polygraphy.application.compare.accuracy import compare_accuracy
+
+        return compare_accuracy(
+            run_results,
+            fail_fast=bool(fail_fast),
+            comparisons=comparisons,
+            compare_func=compare_func,
+            allow_missing_outputs=bool(allow_missing_outputs),
+            check_average=bool(check_average),
+            add_to_outputs_path=add_to_outputs_path,
+            save_worst=save_worst,
+            save_worst_path=save_worst_path,
+            save_error_by_depth=save_error_by_depth,
+        )
+
+    @staticmethod
+    def postprocess(run_results: Any, postprocess_func: BasePostprocessFunc) -> Any:
+        """Change the outputs of every iteration.
+
+        Args:
+            run_results: results, a stream of them, or a list of such.
+            postprocess_func: takes the outputs of an iteration and returns those that take their
+                place; a class stands for an instance of it.
+
+        Returns:
+            For results the same, changed in place. For a stream a stream, changed while it passes;
+            for a list the list of what comes of its members.
+
+        Raises:
+            UsageError: the function answers with something else.
+        """
+        from polygraphy.application.compare.postprocessing import postprocess
+
+        return postprocess(run_results, postprocess_func)
+
+    @staticmethod
+    def validate(
+        run_results: Any,
+        check_inf: bool | None = None,
+        check_nan: bool | None = None,
+        fail_fast: bool | None = None,
+    ) -> Any:
+        """Check outputs for NaN and infinity.
+
+        Args:
+            run_results: results, a stream of them, or a list of such.
+            check_inf: whether infinite elements fail; they do not unless asked.
+            check_nan: whether NaN fails; it does unless this is False.
+            fail_fast: whether to stop at the first output that fails.
+
+        Returns:
+            For results whether they are valid. For a stream the stream again, checked while it
+            passes, which raises CheckFailedError; for a list the list of what comes of its members.
+        """
+        from polygraphy.application.compare import validation
+
+        how = {
+            "check_inf": bool(check_inf),
+            "check_nan": check_nan is not False,
+            "fail_fast": bool(fail_fast),
+        }
+        if isinstance(run_results, RunResults):
+            return validation.validate(run_results, **how)
+        if isinstance(run_results, list):
+            return [Comparator.validate(member, **how) for member in run_results]
+        return validation.validated_stream(run_results, **how)
+
+
+def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
+    """Yield results; an error says which shapes of the data were chosen here."""
+    with assumptions_told(data_loader):
+        yield from results

@@ -1,0 +1,52 @@
+"""Draws how errors grow through a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.layer_errors import layer_errors
+from polygraphy.domain.results.runner_names import label_of_runners
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import Plots
+
+
+class DepthPlot:
+    """A plot of the largest differences of the outputs, in the order in which the model computes
+    them.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Name the file.
+
+        Raises:
+            MissingDependencyError: nothing that draws plots is installed.
+            FileError: the extension names no format of pictures.
+        """
+        self._path = path
+        resolve(Plots).prepare(path)
+
+    def draw(self, verdicts: Sequence[AccuracyResult]) -> None:
+        """Save the plot of what the first of some comparison functions found that measures
+        differences; FileError when that is not possible.
+        """
+        for verdict in verdicts:
+            labels = _labels(verdict)
+            lines = {
+                label: layer_errors(verdict.judged(position))
+                for position, label in enumerate(labels)
+            }
+            if any(error.absolute is not None for errors in lines.values() for error in errors):
+                resolve(Plots).error_by_depth(lines, self._path)
+                return
+
+
+def _labels(verdict: AccuracyResult) -> list[str]:
+    """Name each pair of runs; those of equal names are numbered."""
+    labels: list[str] = []
+    for runners in verdict:
+        name = label = label_of_runners(runners)
+        while label in labels:
+            label = f"{name} ({sum(each.startswith(name) for each in labels) + 1})"
+        labels.append(label)
+    return labels

@@ -1,0 +1,150 @@
+"""Judges saved accuracy results anew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
+from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
+from polygraphy.domain.limits.tolerance import Tolerance, joint_reason
+from polygraphy.domain.tensors.per_output import PerOutput, value_for
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import Console, Reports
+
+
+def _what_there_is(functions: Collection[str], answers: Collection[Any]) -> str:
+    """Say which settings the results are for."""
+    there = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
+    if any(isinstance(answer, OutputCompareResult) for answer in answers):
+        there.append("differences (function simple), which tolerances are for (--rtol, --atol)")
+    return f"There are {' and '.join(there) or 'verdicts without metrics'}."
+
+
+def check_accuracy(
+    path: str,
+    *,
+    rtol: PerOutput[float] | None = None,
+    atol: PerOutput[float] | None = None,
+    check_error_stat: PerOutput[Any] | None = None,
+    thresholds: Mapping[str, PerOutput[float]] | None = None,
+) -> bool:
+    """Report on saved accuracy results and tell whether all outputs passed.
+
+    What is not given stays as it was when the results were saved, so without any argument the saved
+    verdicts count.
+
+    Args:
+        path: a file of accuracy results.
+        rtol: the largest tolerable relative difference, for all outputs or per output.
+        atol: the largest tolerable absolute difference, likewise.
+        check_error_stat: what is checked: ``max``, ``mean``, ``median`` or ``quantile``, or several
+            of them; ``elemwise`` needs the arrays, which are not saved.
+        thresholds: by name of a comparison function (``l2``, ``psnr``, ...) what its metric is held
+            to, for all outputs or per output.
+
+    Raises:
+        FileError: the file is missing, damaged or of another kind.
+        UnknownNameError: an output is named that the results do not have.
+        UsageError: something is to be judged anew that cannot be from what was saved.
+        InconclusiveError: the file holds no verdicts.
+    """
+    results = AccuracyResults.load(path)
+    if not any(len(iterations) for result in results for _, iterations in result.read()):
+        raise InconclusiveError(f"{path} holds no verdicts, so nothing was checked.")
+    judge = _Judge((rtol, atol, check_error_stat), thresholds or {})
+    if judge.has_work:
+        judge.check_names(results)
+        judge.check_results(path, results)
+        for result in results:
+            judge.apply(path, result)
+    resolve(Reports).accuracy(results)
+    console = resolve(Console)
+    for result in results:
+        console.comparison_finished(result)
+    return bool(results)
+
+
+class _Judge:
+    """Holds saved results to other tolerances and thresholds."""
+
+    def __init__(
+        self, tolerances: tuple[Any, Any, Any], thresholds: Mapping[str, PerOutput[float]]
+    ) -> None:
+        self._tolerances = tolerances
+        self._thresholds = thresholds
+        self._judges_differences = any(setting is not None for setting in tolerances)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is to be judged anew."""
+        return self._judges_differences or bool(self._thresholds)
+
+    def check_names(self, results: AccuracyResults) -> None:
+        """Refuse settings for outputs that there are not."""
+        known = dict.fromkeys(name for result in results for name in result.output_names())
+        settings = (*self._tolerances, *self._thresholds.values())
+        named = {name for each in settings if isinstance(each, Mapping) for name in each if name}
+        for name in sorted(named):
+            if name not in known:
+                raise UnknownNameError("Output", name, known)
+
+    def check_results(self, path: str, results: AccuracyResults) -> None:
+        """Refuse settings that nothing in the file is for."""
+        answers = [answer for result in results for _, _, _, answer in result.outputs()]
+        if self._judges_differences and not any(
+            isinstance(answer, OutputCompareResult) for answer in answers
+        ):
+            raise UsageError(f"{path} holds no differences, which tolerances could be for.")
+        functions = {
+            answer.metric.function for answer in answers if isinstance(answer, MetricResult)
+        }
+        for function in self._thresholds:
+            if function not in functions:
+                raise UsageError(
+                    f"{path} holds no metrics of the comparison function {function}, which the"
+                    " threshold could be for.",
+                    hint=_what_there_is(functions, answers),
+                )
+
+    def apply(self, path: str, result: AccuracyResult) -> None:
+        """Judge what one comparison function found; say so where nothing of it is judged anew."""
+        judged = False
+        for _, _, name, answer in result.outputs():
+            if isinstance(answer, OutputCompareResult) and self._judges_differences:
+                answer.set_thresholds(self._tolerance(path, name, answer.tolerance))
+                judged = True
+            elif isinstance(answer, MetricResult) and answer.metric.function in self._thresholds:
+                limit = value_for(self._thresholds[answer.metric.function], name, None)
+                if limit is not None:
+                    kind = type(answer.thresholds) if answer.thresholds else MetricThreshold
+                    answer.set_thresholds(kind(limit, reason="as given"))
+                judged = True
+        if not judged:
+            resolve(Console).note(
+                f"The results of the comparison function {result.label} keep the verdicts with"
+                " which they were saved."
+            )
+
+    def _tolerance(self, path: str, name: str, saved: Tolerance) -> Tolerance:
+        rtol, atol, statistics = self._tolerances
+        tolerance = Tolerance(
+            check_error_stat=value_for(statistics, name, saved.check_error_stat),
+            rtol=value_for(rtol, name, saved.rtol),
+            atol=value_for(atol, name, saved.atol),
+            reason=joint_reason(
+                *(
+                    saved.reason if value_for(setting, name, None) is None else "as given"
+                    for setting in (atol, rtol)
+                )
+            ),
+        )
+        if "elemwise" in tolerance.check_error_stat:
+            raise UsageError(
+                f"Output {name!r} in {path} was judged element by element, which cannot be done"
+                " anew: the elements were not saved.",
+                hint="Check a statistic that was, with --check-error-stat max, mean or median.",
+            )
+        return tolerance

@@ -1,0 +1,83 @@
+"""Checks outputs for NaN and infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from polygraphy.domain.errors import CheckFailedError
+from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.domain.results.validation import validate_outputs
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import Console
+
+
+def validate(
+    run_results: RunResults,
+    *,
+    check_inf: bool = False,
+    check_nan: bool = True,
+    fail_fast: bool = False,
+) -> bool:
+    """Check all outputs of all iterations; return whether none holds what is looked for.
+
+    Args:
+        run_results: what to check.
+        check_inf: whether infinite elements fail.
+        check_nan: whether NaN fails.
+        fail_fast: whether to stop at the first output that fails.
+    """
+    return not _first_complaint(run_results, fail_fast, check_inf=check_inf, check_nan=check_nan)
+
+
+def _first_complaint(run_results: RunResults, fail_fast: bool = False, **looked_for: bool) -> str:
+    """Check all outputs, and say which is the first that fails, and why; empty when none does."""
+    console = resolve(Console)
+    console.validation_starting(run_results.keys())
+    first = ""
+    for name, iterations in run_results.items():
+        for outputs in iterations:
+            for validity in validate_outputs(outputs):
+                console.output_validated(name, validity)
+                complaint = validity.complaint(**looked_for)
+                if complaint and not first:
+                    first = f"{validity.name!r} of {label_of_runner(name)}: {complaint}"
+                if fail_fast and first:
+                    console.validation_finished(False)
+                    return first
+    console.validation_finished(not first)
+    return first
+
+
+def validated_stream(
+    results: Iterable[RunResults],
+    *,
+    check_inf: bool = False,
+    check_nan: bool = True,
+    fail_fast: bool = False,
+) -> Iterator[RunResults]:
+    """Pass a stream on, checking each iteration on the way.
+
+    With `fail_fast` the stream ends at the first iteration that fails; otherwise all iterations
+    pass through first.
+
+    Raises:
+        CheckFailedError: an output held NaN or infinite elements.
+    """
+    failed: dict[int, str] = {}  # Per iteration, what fails first.
+    index = -1
+    for step in results:
+        index += not any(its.is_continued for _, iterations in step for its in iterations)
+        complaint = _first_complaint(step, fail_fast, check_inf=check_inf, check_nan=check_nan)
+        if complaint:
+            failed.setdefault(index, complaint)
+        if complaint and fail_fast:
+            break
+        yield step
+        del step  # Nothing of this iteration is held while the next one runs.
+    if failed:
+        iteration, complaint = next(iter(failed.items()))
+        raise CheckFailedError(
+            f"Output validation failed in iteration(s) {', '.join(map(str, failed))}. First output"
+            f" that fails, in the order of the model: in iteration {iteration} {complaint}."
+        )

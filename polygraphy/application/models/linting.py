@@ -1,0 +1,258 @@
+"""Finds out what is wrong with a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy import config
+from polygraphy.domain.checks.lint import (
+    EXCEPTION,
+    INFO,
+    Findings,
+    LintEntry,
+    LintReport,
+    Source,
+)
+from polygraphy.domain.checks.lint_rules import graph_findings
+from polygraphy.domain.data.describing import describe_model
+from polygraphy.domain.data.feed import fit_feed
+from polygraphy.domain.data.loading import ONLY_FIRST, has_more
+from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
+from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import format_shape, is_dynamic_dim, override_dynamic_shape
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.models import ModelLinter, ModelReader, ModelReports, ModelTrial
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.running import FactFinder
+from polygraphy.ports.storage import TextFiles
+
+
+def check_lint(
+    path: str,
+    output: str | None = None,
+    data_loader: Any = None,
+    external_data_dir: str | None = None,
+    ignore_external_data: bool = False,
+    providers: Sequence[Any] | None = None,
+    graph_optimization_level: str | None = None,
+) -> bool:
+    """Report everything that is wrong with an ONNX model.
+
+    Args:
+        path: the model.
+        output: where the report is saved as JSON.
+        data_loader: yields the input data with which the model is tried; synthetic data unless
+            given.
+        external_data_dir: where the files with its weights are, if not beside it.
+        ignore_external_data: whether weights in other files are not looked at, and nothing is run.
+        providers: execution providers of ONNX Runtime, by name or a unique part of it, each alone
+            or as ``(name, options)``; the CPU provider unless given.
+        graph_optimization_level: how much ONNX Runtime optimises; it decides unless given.
+
+    Returns:
+        Whether nothing is seriously wrong: warnings are allowed.
+
+    Raises:
+        FileError: a file is missing or cannot be read, or the report cannot be written.
+    """
+    reports = resolve(ModelReports)
+    reports.loading(path)
+    source = ModelSource(
+        path, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
+    )
+    trial = resolve(ModelTrial, "onnxrt").configured(providers, graph_optimization_level)
+    report = lint(source, trial, data_loader)
+    reports.lint(report)
+    if output is not None:
+        resolve(TextFiles).write(output, json.dumps(report.document(), indent=4) + "\n")
+    return report.passed
+
+
+def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> LintReport:
+    """Return a report on a model; a file that is no model is one of its findings.
+
+    Args:
+        source: the model.
+        trial: who runs its nodes.
+        data_loader: yields the input data; synthetic data unless given.
+    """
+    try:
+        model = resolve(ModelReader, "onnx").read(source, EVERYTHING)
+    except ModelError as error:
+        return LintReport.of(Findings(()), [LintEntry(EXCEPTION, Source.LOADER, str(error))])
+    more = list(graph_findings(model))
+    linter = resolve(ModelLinter, "onnx")
+    feed = None
+    if not source.ignore_external_data:
+        feed = _feed(source.path, _inputs(model.graph), data_loader, more)
+    try:
+        findings = linter.lint(source, feed, trial)
+        if data_loader is None and feed is not None:
+            findings = _with_other_lengths(source, model.graph, trial, findings)
+    except MissingDependencyError as error:
+        more.append(LintEntry(INFO, Source.RUNTIME, str(error)))
+        findings = linter.lint(source, None, None)
+    return LintReport.of(findings, more)
+
+
+_LENGTHS = (2, 16, 64, 256, 512)
+"""What dynamic dimensions are tried with when a model fails where they are 1."""
+_MOST_ELEMENTS = 1 << 22
+"""Of all inputs together, which are our choice."""
+_MOST_INPUTS = 4
+_DRAWN = 8  # Bytes of a number that is drawn.
+
+
+def _with_other_lengths(
+    source: ModelSource, graph: Graph, trial: ModelTrial, findings: Findings
+) -> Findings:
+    """Return findings about a model that failed with data whose dynamic dimensions are 1, which it
+    may not be made for: those with the lengths with which the fewest nodes fail.
+    """
+    best, failures = findings, _failures(findings)
+    for length in _LENGTHS:
+        for chosen in _choices(_inputs(graph)):
+            if not failures:
+                return best
+            inputs = _with_length(_inputs(graph), length, chosen)
+            if inputs is None:
+                continue
+            feed = _feed(source.path, inputs, None, [])
+            if feed is None:
+                continue
+            found = resolve(ModelLinter, "onnx").lint(source, feed, trial)
+            if _failures(found) < failures:
+                shapes = ", ".join(
+                    f"{name}:{format_shape(meta.shape)}"
+                    for name, meta in inputs.items()
+                    if meta.shape is not None
+                )
+                message = (
+                    f"The model was tried with {shapes}. It fails where dynamic dimensions are 1;"
+                    " --input-shapes chooses others."
+                )
+                entry = LintEntry(INFO, Source.RUNTIME, message)
+                best, failures = evolve(found, entries=(*found.entries, entry)), _failures(found)
+    return best
+
+
+def _failures(findings: Findings) -> int:
+    """Return how many nodes, or the model as a whole, failed when they were run."""
+    failed = [
+        entry
+        for entry in findings.entries
+        if entry.level == EXCEPTION and entry.source == Source.RUNTIME
+    ]
+    return len(failed) and len(failed) + len(findings.skipped)
+
+
+def _inputs(graph: Graph) -> TensorMetadata:
+    metadata = TensorMetadata()
+    for tensor in graph.inputs:
+        if tensor.dtype is None or "(" in tensor.dtype:
+            continue  # There are no data for what is no tensor.
+        metadata.add(tensor.name, tensor.dtype, tensor.shape)
+    return metadata
+
+
+def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
+    """Yield which dimensions of inputs may be longer than 1, by name and axis: all but batches,
+    those of one input alone where there are several, and all.
+    """
+    dynamic = [
+        (name, axis, dim)
+        for name, meta in inputs.items()
+        for axis, dim in enumerate(meta.shape or ())
+        if is_dynamic_dim(dim)
+    ]
+    batches = {dim for _, axis, dim in dynamic if axis == 0}
+    others = [
+        (name, axis)
+        for name, axis, dim in dynamic
+        if axis and not (isinstance(dim, str) and dim in batches)
+    ]
+    names = dict.fromkeys(name for name, _ in others)
+    yield frozenset(others)
+    if len(names) > 1:
+        for name in list(names)[:_MOST_INPUTS]:
+            yield frozenset(place for place in others if place[0] == name)
+    yield frozenset((name, axis) for name, axis, _ in dynamic)
+
+
+def _with_length(
+    inputs: TensorMetadata, length: int, chosen: Collection[tuple[str, int]]
+) -> TensorMetadata | None:
+    """Return the inputs with numbers for dynamic dimensions: the length for the chosen ones, 1 for
+    the others. None where none is chosen, or the inputs would be too large.
+    """
+    made, elements = TensorMetadata(), 0
+    for name, meta in inputs.items():
+        dims: list[int] | None = None
+        if meta.shape is not None:
+            dims = [
+                (
+                    dim
+                    if isinstance(dim, int) and dim >= 0
+                    else length if (name, axis) in chosen else 1
+                )
+                for axis, dim in enumerate(meta.shape)
+            ]
+            elements += prod(dims)
+        made.add(name, meta.dtype, dims)
+    return made if chosen and elements <= _MOST_ELEMENTS else None
+
+
+def _too_large(inputs: TensorMetadata) -> str:
+    """Return what is wrong with inputs that take more memory than what a small file asks for gets;
+    empty where they do not.
+    """
+    limit = config.EXPANSION_LIMIT_MB
+    shapes = {name: override_dynamic_shape(meta.shape or ()) for name, meta in inputs.items()}
+    nbytes = sum(_DRAWN * prod(shape) for shape in shapes.values())
+    if limit < 0 or nbytes <= limit * 2**20:
+        return ""
+    largest = max(shapes, key=lambda name: prod(shapes[name]))
+    return (
+        f"data for its inputs would take {nbytes:,} bytes, more than {limit * 2**20:,}; the shape"
+        f" of {largest!r} is {format_shape(shapes[largest])}. Choose another with --input-shapes,"
+        " or set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for no limit."
+    )
+
+
+def _feed(
+    path: str, metadata: TensorMetadata, data_loader: Any, more: list[LintEntry]
+) -> Mapping[str, Any] | None:
+    """Return data for the inputs of a model; None, with an entry that says why, where there are
+    none.
+    """
+    loader = DataLoader() if data_loader is None else data_loader
+    describe_model(loader, metadata, partial(resolve(FactFinder).find, path))
+    if not metadata:
+        return {}
+    if data_loader is None and (problem := _too_large(metadata)):
+        more.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {problem}"))
+        return None
+    try:
+        feeds = iter(loader)
+        feed = next(feeds, None)
+        if feed is None:
+            more.append(LintEntry(INFO, Source.RUNTIME, "There are no input data to run it with."))
+            return None
+        notes = [*getattr(loader, "notes", ()), *([ONLY_FIRST] if has_more(loader, feeds) else ())]
+        for note in notes:
+            resolve(Console).note(note)
+        fitted, _ = fit_feed(feed, metadata)
+    except PolygraphyException as error:
+        if data_loader is not None:
+            raise
+        more.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {error}"))
+        return None
+    return fitted

@@ -1,0 +1,216 @@
+"""Shows what models consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
+from polygraphy.domain.model import Detail, Model, ModelSource
+from polygraphy.domain.model.kinds import kind_of, technology_of
+from polygraphy.domain.model.statistics import statistics_of
+from polygraphy.domain.model.unbounded import unbounded_tensors
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.models import ModelReader, ModelReports
+
+_SHOWN = ("layers", "attrs", "weights")
+_FORMATS = ("text", "json")
+_LOADED = "What was loaded"
+
+
+def inspect_model(
+    *models: Any,
+    show: Sequence[str] = (),
+    format: str = "text",
+    stats: bool = False,
+    list_unbounded_dds: bool = False,
+    model_type: str | None = None,
+    display_as: str | None = None,
+    external_data_dir: str | None = None,
+    ignore_external_data: bool = False,
+    infer_shapes: bool = False,
+    allow_onnxruntime: bool | None = None,
+    network_func: str | None = None,
+    tensor_info: str | None = None,
+    checkpoint: str | None = None,
+    tf_outputs: Sequence[str] = (),
+    optimize_graph: bool = False,
+) -> None:
+    """Show models: inputs, outputs, and as much more as is asked for.
+
+    Args:
+        models: the model files; or networks or engines of TensorRT, or loaders that make them.
+        show: any of ``layers``, ``attrs`` (of layers that are shown) and ``weights`` (their
+            elements).
+        format: ``text``, or ``json`` for a document on standard output.
+        stats: whether sizes and costs are shown.
+        list_unbounded_dds: whether tensors are named whose shape depends on data without limit.
+        model_type: ``onnx``, ``engine`` or ``trt-network-script``, or of TensorFlow: ``frozen``,
+            ``keras``, ``saved-model`` or ``ckpt``; follows from the file extension unless given.
+        display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
+        external_data_dir: where the files with the weights of an ONNX model are, if not beside it.
+        ignore_external_data: whether weights in other files are not shown either.
+        infer_shapes: whether shapes are inferred that an ONNX model does not state.
+        allow_onnxruntime: whether ONNX Runtime may infer them, as it may unless this is False.
+        network_func: name of the function in a network script; ``load_network`` unless given.
+        tensor_info: saved outputs whose statistics are shown with the layers of an engine.
+        checkpoint: name of the checkpoint, for a folder of these; the latest unless given.
+        tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
+        optimize_graph: whether a TensorFlow graph is made smaller first.
+
+    Raises:
+        FileError: a file is missing or cannot be read.
+        ModelError: a file is no model of its type.
+        UsageError: a choice that does not exist, or that models of this type do not have.
+
+    Of several models, all that can be read are shown before that is raised.
+    """
+    for word in show:
+        if word not in _SHOWN:
+            raise UnknownNameError("Detail", word, _SHOWN)
+    if format not in _FORMATS:
+        raise UnknownNameError("Format", format, _FORMATS)
+    detail = Detail(**{word: word in show for word in _SHOWN})
+    showing = _Showing(detail, stats=stats, unbounded=list_unbounded_dds, is_text=format == "text")
+    documents: list[Mapping[str, Any]] = []
+    unread: list[str] = []
+    for model in models:
+        is_file = isinstance(model, (str, PathLike))
+        source = ModelSource(
+            str(model) if is_file else _LOADED,
+            loader=None if is_file else model,
+            external_data_dir=external_data_dir,
+            ignore_external_data=ignore_external_data,
+            infer_shapes=infer_shapes,
+            allow_onnxruntime=allow_onnxruntime,
+            network_func=network_func,
+            tensor_info=tensor_info,
+            checkpoint=checkpoint,
+            outputs=tuple(tf_outputs),
+            optimizes=optimize_graph,
+        )
+        try:
+            documents.append(showing.show(source, model_type, display_as))
+        except FileError as error:
+            if len(models) == 1:
+                raise
+            # Standard output holds the document where one is asked for.
+            G_LOGGER.log(str(error), G_LOGGER.CRITICAL, error_ok=True)
+            unread.append(source.path)
+    if format == "json":
+        resolve(ModelReports).document(documents)
+    if unread:
+        raise FileError(
+            f"{len(unread)} of {len(models)} models could not be read: {', '.join(unread)}."
+        )
+
+
+def read_model(
+    source: ModelSource,
+    detail: Detail,
+    model_type: str | None = None,
+    display_as: str | None = None,
+) -> Any:
+    """Describe a model, of whichever type it is.
+
+    Raises:
+        UsageError: nothing reads models of this type.
+        FileError: the file is missing or cannot be read.
+        ModelError: the file is no model of its type.
+    """
+    if source.loader is not None:
+        return resolve(ModelReader, "tensorrt").read(source, detail)
+    kind = kind_of(source.path, model_type)
+    technology = technology_of(kind) if display_as is None else "tensorrt"
+    try:
+        reader = resolve(ModelReader, technology)
+    except Unbound:
+        raise UsageError(f"{source.path}: models of type {kind} cannot be read here.") from None
+    return reader.read(evolve(source, kind=kind), detail)
+
+
+class _Showing:
+    """Shows one model after the other."""
+
+    def __init__(self, detail: Detail, *, stats: bool, unbounded: bool, is_text: bool) -> None:
+        self._detail = detail
+        self._stats = stats
+        self._unbounded = unbounded
+        self._is_text = is_text
+
+    def show(
+        self, source: ModelSource, model_type: str | None, display_as: str | None
+    ) -> Mapping[str, Any]:
+        """Show a model as text, or return what is to be shown."""
+        reports = resolve(ModelReports)
+        if self._is_text and _is_silent(source, model_type):
+            reports.loading(source.path)
+        if self._stats and _is_built(source, model_type, display_as):
+            return self._show_built(source, model_type, display_as)
+        description = read_model(source, self._detail, model_type, display_as)
+        parts: dict[str, Any] = {"model": description}
+        if self._is_text:
+            reports.model(description, self._detail)
+        if self._unbounded:
+            with_layers = read_model(source, Detail(layers=True), model_type, display_as)
+            parts["unbounded_dds"] = unbounded_tensors(_onnx(with_layers, source).graph)
+            if self._is_text:
+                reports.unbounded(parts["unbounded_dds"])
+        if self._stats:
+            whole = evolve(
+                source,
+                infer_shapes=True,
+                allow_onnxruntime=source.allow_onnxruntime if source.infer_shapes else False,
+            )
+            detail = Detail(layers=True, attrs=True)
+            described = read_model(whole, detail, model_type, display_as)
+            parts["statistics"] = statistics_of(_onnx(described, source))
+            if self._is_text:
+                reports.statistics(parts["statistics"])
+        return parts
+
+    def _show_built(
+        self, source: ModelSource, model_type: str | None, display_as: str | None
+    ) -> Mapping[str, Any]:
+        """Show a network or an engine with its statistics; it is made once."""
+        from polygraphy.domain.model.engine_statistics import statistics_of_built
+
+        reports, detail = resolve(ModelReports), self._detail
+        whole = evolve(detail, layers=True, sizes=True)
+        described = read_model(source, whole, model_type, display_as)
+        shown = described if detail.layers else evolve(described, layers=())
+        if self._unbounded:
+            _onnx(described, source)  # which it is not
+        statistics = statistics_of_built(described)
+        if self._is_text:
+            reports.model(shown, detail)
+            reports.statistics(statistics)
+        return {"model": shown, "statistics": statistics}
+
+
+def _is_built(source: ModelSource, model_type: str | None, display_as: str | None) -> bool:
+    """Return whether TensorRT loads it: a network, or an engine."""
+    if source.loader is not None or display_as is not None:
+        return True
+    return technology_of(kind_of(source.path, model_type)) == "tensorrt"
+
+
+def _is_silent(source: ModelSource, model_type: str | None) -> bool:
+    """Return whether nobody else says that the model is being loaded."""
+    if source.loader is not None:
+        return False
+    kind = kind_of(source.path, model_type)
+    return kind != "engine" and technology_of(kind) != "tensorflow"
+
+
+def _onnx(description: Any, source: ModelSource) -> Model:
+    if not isinstance(description, Model):
+        raise UsageError(
+            f"{source.path}: data-dependent shapes and statistics of this kind are only known of"
+            " ONNX models."
+        )
+    return description

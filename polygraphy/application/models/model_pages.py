@@ -1,0 +1,83 @@
+"""Shows a model as a drawing in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.application.models.model_inspection import read_model
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.model import Detail, ModelSource
+from polygraphy.domain.model.drawing import draw, drawn_model
+from polygraphy.domain.model.statistics import statistics_of
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.models import ModelReports
+from polygraphy.ports.reporting import ModelPages
+from polygraphy.ports.storage import TextFiles
+
+
+def draw_model(
+    path: str,
+    output: str | None = None,
+    *,
+    port: int = 8000,
+    weights: bool = False,
+    model_type: str | None = None,
+    display_as: str | None = None,
+    external_data_dir: str | None = None,
+    ignore_external_data: bool = False,
+    infer_shapes: bool = False,
+    allow_onnxruntime: bool | None = None,
+    network_func: str | None = None,
+    checkpoint: str | None = None,
+    tf_outputs: Sequence[str] = (),
+    optimize_graph: bool = False,
+) -> None:
+    """Make a page that shows a model: the graph to move around in, and what each node consists of.
+
+    The page is one file, which a browser shows without a network.
+
+    Args:
+        path: the model file.
+        output: where the page is saved. Unless it is given, the page is shown to browsers on this
+            machine, and to nobody else, until the user interrupts.
+        port: the TCP port at which it is shown; 0 for any that is free.
+        weights: whether the page says what the weights hold: range, mean and number of zeros.
+        model_type: the type of the model; follows from the file extension unless given.
+        display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
+        external_data_dir: where the files with the weights of an ONNX model are, if not beside it.
+        ignore_external_data: whether weights in other files are not looked at.
+        infer_shapes: whether shapes are inferred that an ONNX model does not state.
+        allow_onnxruntime: whether ONNX Runtime may infer them, as it may unless this is False.
+        network_func: name of the function in a network script; ``load_network`` unless given.
+        checkpoint: name of the checkpoint, for a folder of these; the latest unless given.
+        tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
+        optimize_graph: whether a TensorFlow graph is made smaller first.
+
+    Raises:
+        FileError: the model is missing or cannot be read, or the page cannot be written.
+        ModelError: the file is no model of its type.
+        UsageError: the port is taken, or a model of this type cannot be drawn.
+    """
+    source = ModelSource(
+        path,
+        external_data_dir=external_data_dir,
+        ignore_external_data=ignore_external_data,
+        infer_shapes=infer_shapes,
+        allow_onnxruntime=allow_onnxruntime,
+        network_func=network_func,
+        checkpoint=checkpoint,
+        outputs=tuple(tf_outputs),
+        optimizes=optimize_graph,
+    )
+    reports = resolve(ModelReports)
+    reports.loading(path)
+    detail = Detail(layers=True, attrs=True, weights=weights)
+    model = drawn_model(read_model(source, detail, model_type, display_as))
+    if model is None:
+        raise UsageError(f"{path}: models of this type cannot be drawn.")
+    page = resolve(ModelPages).page(model, draw(model), statistics_of(model))
+    if output is None:
+        resolve(ModelPages).serve(page, port, reports.page_served)
+    else:
+        resolve(TextFiles).write(output, page)
+        reports.page_saved(output)

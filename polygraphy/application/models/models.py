@@ -1,0 +1,102 @@
+"""Looks into ONNX models for one thing each: tensors, sparse weights, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.model import EVERYTHING, Detail, ModelSource
+from polygraphy.domain.model.difference import differences
+from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
+from polygraphy.domain.model.tensors import select_tensors, tensor_uses
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.models import ModelReader, ModelReports
+
+_FORMATS = ("text", "json")
+
+
+def inspect_outputs(path: str, names: Sequence[str] | None = None, format: str = "text") -> None:
+    """List the tensors of an ONNX model that can be made outputs: names, types, producers.
+
+    Args:
+        path: the model.
+        names: names and patterns of the tensors to list; all unless given.
+        format: ``text``, or ``json`` for a document on standard output.
+
+    Raises:
+        FileError: the file is missing or cannot be read.
+        ModelError: the file is no ONNX model.
+        UnknownNameError: the model has no tensor of such a name.
+    """
+    if format not in _FORMATS:
+        raise UnknownNameError("Format", format, _FORMATS)
+    reports = resolve(ModelReports)
+    if format == "text":
+        reports.loading(path)
+    source = ModelSource(path, infer_shapes=True, allow_onnxruntime=False)
+    model = resolve(ModelReader, "onnx").read(source, Detail(layers=True))
+    uses = tensor_uses(model.graph)
+    if names is not None:
+        uses = select_tensors(uses, names)
+    if format == "text":
+        reports.tensors(uses)
+    else:
+        reports.document([{"path": path, "tensors": uses}])
+
+
+def inspect_sparsity(
+    path: str, external_data_dir: str | None = None, ignore_external_data: bool = False
+) -> None:
+    """Tell which weights of an ONNX model are 2:4 sparse, of those that may be.
+
+    Args:
+        path: the model.
+        external_data_dir: where the files with its weights are, if not beside it.
+        ignore_external_data: whether weights in other files are left out.
+
+    Raises:
+        FileError: the file, or one with its weights, is missing or cannot be read.
+        ModelError: the file is no ONNX model.
+    """
+    reports = resolve(ModelReports)
+    reports.loading(path)
+    source = ModelSource(
+        path, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
+    )
+    model = resolve(ModelReader, "onnx").read(source, EVERYTHING)
+    reports.sparsity(
+        [
+            WeightSparsity(
+                name=one.weight.name,
+                axis=one.axis,
+                groups=one.weight.values.size // GROUP,
+                dense=dense_groups(one.weight.values, one.axis),
+            )
+            for one in prunable_weights(model.graph)
+            if one.weight.values is not None
+        ]
+    )
+
+
+def compare_models(reference: str, candidate: str) -> bool:
+    """Tell in what two ONNX models differ: inputs, outputs, nodes, attributes, initialisers.
+
+    Args:
+        reference: the model that is expected.
+        candidate: the model that is compared with it.
+
+    Returns:
+        Whether they are the same.
+
+    Raises:
+        FileError: a file is missing or cannot be read.
+        ModelError: a file is no ONNX model.
+    """
+    reports = resolve(ModelReports)
+    models = []
+    for path in (reference, candidate):
+        reports.loading(path)
+        models.append(resolve(ModelReader, "onnx").read(ModelSource(path), EVERYTHING))
+    found = differences(*models)
+    reports.differences(found)
+    return not found

@@ -1,0 +1,253 @@
+"""Gives every runner the same data, in the form that its model asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from polygraphy.domain.data.describing import describe_model
+from polygraphy.domain.data.feed import fit_feed, own_copy
+from polygraphy.domain.data.loading import ONLY_FIRST, has_more
+from polygraphy.domain.errors import (
+    BackendError,
+    InputError,
+    MissingDependencyError,
+    UsageError,
+)
+from polygraphy.domain.tensors.facts import Facts, ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.naming import one_line
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.running import Runner, Tensors
+
+Feed = Mapping[str, Any]
+
+
+def facts_of(runner: Runner) -> Facts:
+    """Return what an active runner knows of its model; runners that say nothing know nothing."""
+    tell = getattr(runner, "get_model_facts", None)
+    facts: Facts = ModelFacts() if tell is None else tell()
+    return facts
+
+
+def promises(runner: Any, what: str) -> bool:
+    """Return whether a runner says that its inferences are well-behaved in some way, such as
+    ``leaves_inputs_alone``.
+
+    What a class says does not hold for one derived from it that infers in another way.
+    """
+    own: Mapping[str, Any] = getattr(runner, "__dict__", {})
+    for names in (own, *map(vars, type(runner).__mro__)):
+        if what in names:
+            return bool(names[what])
+        if not _INFERENCE.isdisjoint(names):
+            return False
+    return False
+
+
+_INFERENCE = frozenset(("infer", "infer_impl"))
+
+
+@contextmanager
+def assumptions_told(data_loader: Any) -> Iterator[None]:
+    """Add to an error of a backend inside the block which shapes of its data nobody gave."""
+    try:
+        yield
+    except (BackendError, InputError) as error:
+        assumed: Mapping[str, Sequence[int]] = getattr(data_loader, "assumed", {})
+        if assumed and not isinstance(error, MissingDependencyError):
+            shapes = " ".join(
+                f"{name}:{list(shape)}".replace(" ", "") for name, shape in assumed.items()
+            )
+            chosen = (
+                f"The data have shapes that were chosen here, {one_line(shapes)}: dimensions that"
+                " the model leaves open became 1. If it cannot be run with these, give others"
+                " (--input-shapes)."
+            )
+            is_sentence = str(error).rstrip().endswith((".", "?", "!"))
+            error.hint = f"{error.hint} {chosen}".strip() if is_sentence else f"| {chosen}"
+        raise
+
+
+class Fed(Protocol):
+    """What data are fitted to."""
+
+    name: str
+
+    def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
+        """Describe the inputs."""
+
+
+class FeedFitter:
+    """Fits feed dictionaries to one runner; data of the same description as the last are known to
+    fit. A runner that does not promise to leave its inputs alone is given copies.
+    """
+
+    def __init__(self, runner: Fed, console: Console) -> None:
+        self._runner = runner
+        self._console = console
+        self._copies = not promises(runner, "leaves_inputs_alone")
+        self._accepted: tuple[Any, ...] | None = None
+        self._told: set[str] = set()
+
+    def __call__(self, feed: Feed) -> Feed:
+        """Return data that fit; InputError when they cannot be made to fit."""
+        fitted = self._fitted(feed)
+        return _copies_of(fitted) if self._copies else fitted
+
+    def _fitted(self, feed: Feed) -> Feed:
+        if any(not isinstance(array, (np.ndarray, int)) for array in feed.values()):
+            feed = {name: _as_array(array) for name, array in feed.items()}
+        described = tuple(
+            [
+                (name, getattr(a, "dtype", None), getattr(a, "shape", None))
+                for name, a in feed.items()
+            ]
+        )
+        if described == self._accepted:
+            return feed
+        fitted, notes = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
+        for note in notes:
+            if note not in self._told:
+                self._told.add(note)
+                self._console.note(f"{self._runner.name} | {note}")
+        if not notes and list(fitted) == list(feed):
+            self._accepted = described
+        return fitted
+
+
+def _as_array(data: Any) -> Any:
+    """Return the tensor of another library as an array; anything else as it is."""
+    library = type(data).__module__.partition(".")[0]
+    if isinstance(data, (np.ndarray, int)) or library == "builtins":
+        return data
+    try:
+        tensors = resolve(Tensors, library)
+    except Unbound:
+        return data
+    return tensors.to_array(data)
+
+
+class Feeds:
+    """The feed dictionaries of a run, one at a time.
+
+    What the data loader assumed (its `notes`) is passed on to the console, each note once.
+    """
+
+    def __init__(self, data_loader: Any, console: Console, told: set[str] | None = None) -> None:
+        """Start iterating; a loader over files says here what is missing.
+
+        Args:
+            data_loader: where the data come from.
+            console: whom notes are told.
+            told: notes that are known already, to which those are added that are told now.
+
+        Raises:
+            UsageError: it is nothing that can be iterated over.
+        """
+        if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
+            raise UsageError(
+                f"The data loader is no iterable, but a {type(data_loader).__name__}.",
+                hint="Give a list, or a function that yields dictionaries.",
+            )
+        self._loader = data_loader
+        self._console = console
+        self._feeds: Iterator[Feed] = iter(data_loader)
+        self._told: set[str] = set() if told is None else told
+        self._current: Feed | None = None
+
+    def describe_model_inputs(self, runners: Sequence[Runner]) -> None:
+        """Tell a loader that wants to know what the model asks for, and take the first data.
+
+        The first runner speaks for all.
+
+        Raises:
+            UsageError: there are no data.
+        """
+        if runners:
+            inputs = runners[0].get_input_metadata(use_numpy_dtypes=False)
+            describe_model(self._loader, inputs, partial(facts_of, runners[0]))
+        self._take_first()
+
+    def describe_model(self, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
+        """Tell a loader that wants to know what a model asks for, and take the first data.
+
+        Args:
+            inputs: what the model asks for.
+            facts: finds out what else it tells.
+
+        Raises:
+            UsageError: there are no data.
+        """
+        describe_model(self._loader, inputs, facts)
+        self._take_first()
+
+    @property
+    def total(self) -> int | None:
+        """How many iterations there are; None where only the end of the data tells."""
+        try:
+            return len(self._loader)
+        except TypeError:
+            return None
+
+    def _take_first(self) -> None:
+        if not self.advance():
+            raise UsageError("There are no input data: the data loader is empty.")
+
+    @property
+    def current(self) -> Feed:
+        """The data of the iteration at hand."""
+        assert self._current is not None
+        return self._current
+
+    def current_copied(self) -> Feed:
+        """Return a copy of the data at hand, which the loader may overwrite when it goes on."""
+        return _copies_of(self.current)
+
+    def advance(self) -> bool:
+        """Go to the next data; return whether there are any.
+
+        Raises:
+            UsageError: the data loader yields something else than dictionaries.
+        """
+        self._current = None
+        feed = next(self._feeds, None)
+        for note in getattr(self._loader, "notes", ()):
+            self._tell(note)
+        if feed is not None and not isinstance(feed, Mapping):
+            raise UsageError(
+                "A data loader yields one dictionary from input names to arrays per iteration, not"
+                f" {type(feed).__name__}.",
+                hint="Yield {'input_name': array, ...}.",
+            )
+        self._current = feed
+        return feed is not None
+
+    def tell_if_more(self) -> None:
+        """Note that only the first data are used, where there are others; nothing can be asked for
+        after that.
+        """
+        if has_more(self._loader, self._feeds):
+            self._tell(ONLY_FIRST)
+
+    def _tell(self, note: str) -> None:
+        if note not in self._told:
+            self._told.add(note)
+            self._console.note(note)
+
+    def all_copied(self) -> list[Feed]:
+        """Return all data from here on; a loader may reuse its arrays, so they are copied."""
+        copied: list[Feed] = []
+        while self._current is not None:
+            copied.append(self.current_copied())
+            self.advance()
+        return copied
+
+
+def _copies_of(feed: Feed) -> Feed:
+    return {name: own_copy(array) for name, array in feed.items()}

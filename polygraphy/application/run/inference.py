@@ -1,0 +1,296 @@
+"""Runs models in several backends on the same data."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from attrs import Factory, define
+
+from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of, promises
+from polygraphy.application.run.steps import was_interrupted
+from polygraphy.domain.data.feed import own_copy
+from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import Console, Progress
+from polygraphy.ports.running import Isolation, Runner
+from polygraphy.ports.storage import BlobFiles, ResultStore, ResultWriter
+
+Feed = Mapping[str, Any]
+
+
+@define
+class _Seat:
+    """One active runner, with what is remembered about it during a run."""
+
+    runner: Runner
+    fit: FeedFitter
+    keep: Callable[[Any], Any]
+    facts: Facts
+    runtimes: array[float] = Factory(lambda: array("d"))
+    device_times: list[DeviceTimes] = Factory(list)
+
+    def infer(self, feed: Feed) -> IterationResult:
+        outputs = self.runner.infer(self.fit(feed), check_inputs=False)
+        runtime = self.runner.last_inference_time()
+        if runtime is not None:
+            self.runtimes.append(runtime)
+        measured = _last_device_times(self.runner)
+        if measured is not None:
+            self.device_times.append(measured)
+        kept = {name: self.keep(array) for name, array in outputs.items()}
+        made = IterationResult(kept, runtime, self.runner.name, facts=self.facts)
+        unmarked = getattr(outputs, "unmarked", {})
+        made.unmarked = {name: self.keep(array) for name, array in unmarked.items()}
+        return made
+
+    def warmed_up(self) -> None:
+        """Forget what was measured so far."""
+        self.runtimes = array("d")
+        self.device_times.clear()
+
+    def completed(self, console: Console) -> None:
+        """Tell that all iterations ran."""
+        console.runner_completed(self.runner.name, self.runtimes)
+        if self.device_times:
+            console.device_times_measured(self.runner.name, self.device_times)
+
+
+def stream(
+    runners: Sequence[Runner],
+    data_loader: Iterable[Feed],
+    *,
+    save_inputs_path: str | None = None,
+    save_outputs_path: str | None = None,
+    save_input_blob_path: str | None = None,
+) -> Iterator[RunResults]:
+    """Run all runners side by side, one iteration at a time: only one iteration is in memory.
+
+    Nothing happens before the first result is asked for. Runners are active from then until the
+    last iteration has run.
+
+    Args:
+        runners: each is activated, fed and deactivated.
+        data_loader: yields one feed dictionary per iteration; asked once, so all runners see the
+            same data.
+        save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
+            folder.
+        save_outputs_path: likewise for the results.
+        save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
+
+    Yields:
+        One RunResults per iteration, with one iteration of each runner.
+
+    Raises:
+        UsageError: there are no data.
+    """
+    console = resolve(Console)
+    feeds = Feeds(data_loader, console)  # A loader over files complains here, before all else.
+    with ExitStack() as saving:
+        save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
+        save_results = _writer(saving, save_outputs_path, RunResults)
+        with ExitStack() as active:
+            seats = [_seated(active, runner, console) for runner in runners]
+            feeds.describe_model_inputs(runners)
+            step = active.enter_context(resolve(Progress).follow("Running", feeds.total))
+            index = 0
+            while True:
+                console.iteration_starting(index)
+                save_feed(feeds.current)
+                results = _one_iteration(seats, feeds.current, console, is_first=index == 0)
+                save_results(results)
+                step()
+                index += 1
+                if not feeds.advance():
+                    break
+                try:
+                    yield results
+                except GeneratorExit as stop:  # Whoever reads has seen enough: what ran is kept.
+                    if was_interrupted(stop):
+                        raise
+                    return
+                del results  # Nothing of this iteration is held while the next one runs.
+    # The last results are handed over when memory is released and files are complete.
+    for seat in seats:
+        seat.completed(console)
+    yield results
+
+
+def run_sequentially(
+    runners: Sequence[Runner],
+    data_loader: Iterable[Feed],
+    *,
+    warm_up: int = 0,
+    isolated: bool = False,
+    timeout: float | None = None,
+    save_inputs_path: str | None = None,
+    save_outputs_path: str | None = None,
+    save_input_blob_path: str | None = None,
+) -> RunResults:
+    """Run one runner after the other on all data, and keep all results.
+
+    Args:
+        runners: each is activated, fed and deactivated before the next one starts.
+        data_loader: yields one feed dictionary per iteration; its data are kept for the next
+            runner.
+        warm_up: how often the first iteration is run beforehand, untimed.
+        isolated: whether each runner has a process of its own, so that the others survive its
+            crash.
+        timeout: how long such a process may take, in seconds.
+        save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
+            folder.
+        save_outputs_path: likewise for the results.
+        save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
+
+    Raises:
+        UsageError: there are no data.
+        BackendError: an isolated runner failed; raised when the others have run and the results of
+            those are saved.
+    """
+    console = resolve(Console)
+    feeds = Feeds(data_loader, console)
+    cached: list[Feed] = []
+    results = RunResults()
+    failed: list[str] = []
+    with ExitStack() as saving:
+        save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
+        save_results = _writer(saving, save_outputs_path, RunResults)
+        for runner in runners:
+            turn = partial(_one_turn, runner, feeds, cached, console, warm_up)
+            try:
+                made = turn() if not isolated else _isolated(turn, runner.name, timeout)
+            except BackendError as error:
+                if not isolated:
+                    raise
+                console.runner_failed(runner.name, str(error))
+                failed.append(runner.name)
+                continue
+            results.append((runner.name, made.iterations))
+            cached = made.feeds or cached
+        if failed and not results:  # What was saved by an earlier run stays where it is.
+            raise _of_runners(failed, len(runners))
+        for feed in cached:
+            save_feed(feed)
+        for step in results.split() if save_outputs_path else ():
+            save_results(step)
+    if failed:
+        raise _of_runners(failed, len(runners))
+    return results
+
+
+def _of_runners(failed: Sequence[str], count: int) -> BackendError:
+    return BackendError(
+        f"{len(failed)} of {count} runners failed: {', '.join(failed)}.",
+        hint="The others ran to their end." if len(failed) < count else "",
+    )
+
+
+@define
+class _Turn:
+    """What a runner's turn made: its results, and the data, if they were not known before."""
+
+    iterations: list[IterationResult]
+    feeds: list[Feed]
+
+
+def _isolated(turn: Callable[[], _Turn], runner: str, timeout: float | None) -> _Turn:
+    try:
+        return resolve(Isolation).call(turn, what=runner, timeout=timeout)
+    except PolygraphyException:
+        raise
+    except Exception as error:  # A defect of the runner is a crash of it alone, too.
+        raise BackendError(f"{type(error).__name__}: {error}") from error
+
+
+def _one_turn(
+    runner: Runner, feeds: Feeds, cached: list[Feed], console: Console, warm_up: int
+) -> _Turn:
+    """Run one runner on all data, which the first turn takes from the data loader."""
+    fresh: list[Feed] = []
+    with ExitStack() as active:
+        seat = _seated(active, runner, console)
+        if not cached:
+            feeds.describe_model_inputs([runner])
+            fresh = feeds.all_copied()
+        data = cached or fresh
+        for _ in range(warm_up):
+            seat.infer(data[0])
+        seat.warmed_up()
+        done = active.enter_context(resolve(Progress).follow(runner.name, len(data)))
+        iterations = []
+        for index, feed in enumerate(data):
+            step = _one_iteration([seat], feed, console, is_first=index == 0)
+            iterations += step[0][1]
+            done()
+    seat.completed(console)
+    return _Turn(iterations, fresh)
+
+
+def _seated(active: ExitStack, runner: Runner, console: Console) -> _Seat:
+    console.runner_activating(runner.name)
+    active.enter_context(runner)
+    return _Seat(runner, FeedFitter(runner, console), kept_as(runner), facts_of(runner))
+
+
+def kept_as(runner: Runner) -> Callable[[Any], Any]:
+    """Return what is done to an output that is kept: nothing where outputs are the caller's own."""
+    return _as_is if promises(runner, "outputs_are_fresh") else own_copy
+
+
+def _one_iteration(
+    seats: Sequence[_Seat], feed: Feed, console: Console, *, is_first: bool
+) -> RunResults:
+    results = RunResults()
+    for seat in seats:
+        name = seat.runner.name
+        if is_first:
+            console.inputs_described(name, TensorMetadata.from_feed_dict(seat.fit(feed)))
+        outputs = seat.infer(feed)
+        if is_first:
+            console.outputs_described(name, TensorMetadata.from_feed_dict(outputs))
+        results.append((name, [outputs]))
+    return results
+
+
+def _last_device_times(runner: Runner) -> DeviceTimes | None:
+    """Return what the device measured of the last inference of a runner; None where it does not."""
+    tell = getattr(runner, "last_device_times", None)
+    measured: DeviceTimes | None = None if tell is None else tell()
+    return measured
+
+
+def _as_is(array: Any) -> Any:
+    return array
+
+
+def _writer(saving: ExitStack, path: str | None, kind: type) -> Callable[[Any], None]:
+    """Open a writer that is committed when everything went well; without a path, return a function
+    that does nothing.
+    """
+    if path is None:
+        return lambda item: None
+    writer: ResultWriter[Any] = saving.enter_context(resolve(ResultStore).writer(path, kind))
+    return writer.add
+
+
+def feed_writer(
+    saving: ExitStack, path: str | None, blob_path: str | None
+) -> Callable[[Feed], None]:
+    """Open what feed dictionaries are saved by, of which there may be none, one or two."""
+    save_whole = _writer(saving, path, dict)
+    if blob_path is None:
+        return save_whole
+    blobs = saving.enter_context(resolve(BlobFiles).writer(blob_path))
+
+    def save(feed: Feed) -> None:
+        save_whole(feed)
+        blobs.add(feed)
+
+    return save

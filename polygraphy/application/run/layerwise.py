@@ -1,0 +1,343 @@
+"""Runs a model in several backends a stretch of layers at a time, within a budget of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from attrs import Factory, define
+
+from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of, promises
+from polygraphy.application.run.inference import feed_writer, kept_as
+from polygraphy.application.run.steps import was_interrupted
+from polygraphy.application.run.unmarked import MarkingEffect
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.results.results import IterationResult, Part, RunResults
+from polygraphy.domain.search.layers import Budget, Stretch, plan_stretches
+from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.precision import coarsest
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.editing import LayeredModel, LayeredModels
+from polygraphy.ports.machine import Machine
+from polygraphy.ports.reporting import Console
+from polygraphy.ports.running import Runner
+
+MakeRunner = Callable[[Any], Runner]
+"""Makes a runner of a model."""
+
+Feed = Mapping[str, Any]
+
+_SHARE = 4
+"""One part in so many of the free memory is taken, unless a budget is given."""
+_WEIGHT_COPIES = 6
+"""While a backend loads a model, its weights are in the model (which takes twice as much while it
+is put together), in the bytes that it is handed over as, in what the backend parses of these, in
+its own tensors, and in the form that its kernels want."""
+_UNMARKED = -1
+"""Where the runner of the model as it is stands among those of the stretches."""
+_SCRATCH = 32 << 20
+"""What comparing takes, however large the tensors are."""
+
+
+def stream_layerwise(
+    make_runners: Sequence[MakeRunner],
+    model: Any,
+    data_loader: Any,
+    *,
+    exclude_outputs: Sequence[str] = (),
+    memory_budget: int | None = None,
+    unmarked: bool = True,
+    save_inputs_path: str | None = None,
+    save_input_blob_path: str | None = None,
+) -> Iterator[RunResults]:
+    """Run a model with every tensor as an output, as many layers at a time as fit into memory.
+
+    Each stretch of layers is a model of its own, which every runner runs on what it made of the
+    stretch before. So each layer is loaded and computed once per iteration, whatever the budget is.
+    When all layers fit, the model is run in one piece. Stretches stay loaded for the next iteration
+    where the budget has room for the weights of all.
+
+    Backends compute some models otherwise when tensors are marked as outputs. So each runner also
+    runs the model as it is, once per iteration, and the model's own outputs are taken from there.
+
+    Args:
+        make_runners: per runner a function that makes it of a model.
+        model: its path, the model, or a loader of it.
+        data_loader: yields one feed dictionary per iteration.
+        exclude_outputs: names and patterns of tensors that are not compared.
+        memory_budget: bytes of memory for tensors at any one time, beside what the weights of the
+            model take; a quarter of the free memory unless given.
+        unmarked: whether the model's own outputs come from a run with nothing marked, which loads
+            the model as a whole.
+        save_inputs_path: where the feed dictionaries are saved.
+        save_input_blob_path: a folder where they are saved as bare bytes.
+
+    Yields:
+        Results of one iteration, in parts if the model is run in several stretches.
+
+    Raises:
+        UsageError: there are no data, or no runners.
+    """
+    console = resolve(Console)
+    feeds = Feeds(data_loader, console)
+    if not make_runners:
+        raise UsageError("There is no runner to run the model.")
+    layered = resolve(LayeredModels).open(model, exclude_outputs)
+    with ExitStack() as saving:
+        save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
+        feeds.describe_model(layered.inputs, layered.facts)
+        run = _Run(layered, make_runners, memory_budget, console, unmarked=unmarked)
+        with ExitStack() as active:
+            for step in _steps(run, feeds, save_feed, active):
+                if run.is_done:
+                    results = step
+                    break
+                try:
+                    yield step
+                except GeneratorExit as stop:  # Whoever reads has seen enough: what ran is kept.
+                    if was_interrupted(stop):
+                        raise
+                    return
+                del step  # Nothing of this stretch is held while the next one runs.
+    # The last results are handed over when memory is released and files are complete.
+    run.completed()
+    yield results
+
+
+def _steps(
+    run: _Run, feeds: Feeds, save_feed: Callable[[Feed], None], active: ExitStack
+) -> Iterator[RunResults]:
+    """Yield the results of every stretch of every iteration."""
+    while True:
+        feed = feeds.current_copied()
+        save_feed(feed)
+        yield from run.iteration(feed, active, is_last=not feeds.advance())
+        if run.is_done:
+            return
+
+
+@define
+class _Seat:
+    """One runner, which is another one for each stretch, and what is remembered about it."""
+
+    make: MakeRunner
+    name: str = ""
+    loaded: dict[int, tuple[Runner, FeedFitter]] = Factory(dict)
+    carried: dict[str, Any] = Factory(dict)
+    own: Mapping[str, Any] = Factory(dict)
+    """The outputs of the model as it is, in this iteration."""
+    effect: MarkingEffect = Factory(MarkingEffect)
+    runtimes: list[float] = Factory(list)
+    runtime: float | None = None
+
+
+class _Run:
+    """A run of a model in stretches."""
+
+    def __init__(
+        self,
+        layered: LayeredModel,
+        make_runners: Sequence[MakeRunner],
+        memory_budget: int | None,
+        console: Console,
+        *,
+        unmarked: bool,
+    ) -> None:
+        self.is_done = False
+        self._unmarked = unmarked
+        self._layered = layered
+        self._seats = [_Seat(make) for make in make_runners]
+        self._memory = memory_budget
+        self._console = console
+        self._machine = resolve(Machine)
+        self._compared = set(layered.outputs)
+        self._fit = FeedFitter(_Inputs(layered.inputs), console)
+        self._stretches: list[Stretch] = []
+        self._keeps_loaded = False
+        self._index = 0
+
+    def iteration(self, feed: Feed, active: ExitStack, *, is_last: bool) -> Iterator[RunResults]:
+        """Yield the results of an iteration, in parts; `is_done` is set before the last one."""
+        if not self._stretches:
+            self._plan(self._fit(feed))
+        if len(self._stretches) > 1:
+            feed = self._fit(feed)
+        self._console.iteration_starting(self._index)
+        keeps = not is_last and (self._keeps_loaded or len(self._stretches) == 1)
+        last = max(i for i, stretch in enumerate(self._stretches) if self._is_shown(stretch))
+        if self._unmarked:
+            self._run_unmarked(feed, active if keeps else None)
+        shown = 0
+        for position, stretch in enumerate(self._stretches[: last + 1]):
+            results = self._stretch(position, stretch, feed, active if keeps else None, shown)
+            if self._is_shown(stretch):
+                shown += 1
+                self.is_done = is_last and position == last
+                if position == last:
+                    self._iteration_ended()
+                yield results
+            del results  # Nothing of this stretch is held while the next one runs.
+
+    def _is_shown(self, stretch: Stretch) -> bool:
+        return bool(stretch.outputs) or len(self._stretches) == 1
+
+    def _iteration_ended(self) -> None:
+        self._index += 1
+        for seat in self._seats:
+            seat.carried = {}
+            seat.own = {}
+            if seat.runtime is not None:
+                seat.runtimes.append(seat.runtime)
+            seat.runtime = None
+
+    def completed(self) -> None:
+        """Tell how long the runners took."""
+        for seat in self._seats:
+            self._console.runner_completed(seat.name, seat.runtimes)
+
+    def _plan(self, feed: Feed) -> None:
+        shapes = {name: tuple(array.shape) for name, array in feed.items()}
+        layers = self._layered.layers(shapes)
+        weights = {name: size for layer in layers for name, size in layer.weights.items()}
+        total = sum(weights.values())
+        nbytes = self._memory
+        if nbytes is None:
+            nbytes = self._machine.free_memory() // _SHARE
+        budget = Budget(
+            nbytes,
+            runners=len(self._seats),
+            weight_copies=_WEIGHT_COPIES,
+            free_weights=0 if self._layered.resident_weights else max(total - _SCRATCH, 0),
+        )
+        self._stretches = plan_stretches(
+            layers, self._layered.outputs, budget, self._layered.fixed()
+        )
+        self._keeps_loaded = (len(self._seats) + 1) * total <= nbytes
+        self._console.stretches_planned(len(self._stretches), len(self._compared), nbytes)
+
+    def _stretch(
+        self, position: int, stretch: Stretch, feed: Feed, active: ExitStack | None, shown: int
+    ) -> RunResults:
+        """Run one stretch in every runner; runners stay loaded in `active` where that is given."""
+        part = Part(shown, self._layered.outputs) if len(self._stretches) > 1 else None
+        model = _Once(lambda: self._model(stretch))
+        results = RunResults()
+        for seat in self._seats:
+            with ExitStack() as loading:
+                if position not in seat.loaded:
+                    stack = loading if active is None else active
+                    seat.loaded[position] = self._load(seat, model(), stack)
+                outputs = self._infer(seat, position, stretch, feed)
+                outputs.part = part
+                if active is None:
+                    del seat.loaded[position]
+            if active is None:
+                self._machine.release_memory()
+            results.append((seat.name, [outputs]))
+        return results
+
+    def _run_unmarked(self, feed: Feed, active: ExitStack | None) -> None:
+        """Run the model as it is in every runner, and keep its outputs until they are shown."""
+        model = _Once(self._layered.unmarked)
+        for seat in self._seats:
+            with ExitStack() as loading:
+                if _UNMARKED not in seat.loaded:
+                    stack = loading if active is None else active
+                    runner = seat.make(model())
+                    if promises(runner, "rewrites_nothing"):
+                        continue
+                    seat.loaded[_UNMARKED] = self._loaded(seat, runner, stack)
+                runner, fit = seat.loaded[_UNMARKED]
+                keep = kept_as(runner)
+                made = runner.infer(fit(feed), check_inputs=False)
+                seat.own = {n: keep(array) for n, array in made.items() if n in self._compared}
+                if active is None:
+                    del seat.loaded[_UNMARKED]
+            if active is None:
+                self._machine.release_memory()
+
+    def _model(self, stretch: Stretch) -> Any:
+        is_all = len(self._stretches) == 1
+        return self._layered.whole() if is_all else self._layered.part(stretch)
+
+    def _load(self, seat: _Seat, model: Any, stack: ExitStack) -> tuple[Runner, FeedFitter]:
+        return self._loaded(seat, seat.make(model), stack)
+
+    def _loaded(self, seat: _Seat, runner: Runner, stack: ExitStack) -> tuple[Runner, FeedFitter]:
+        if seat.name:
+            runner.name = seat.name
+        else:
+            seat.name = runner.name
+            self._console.runner_activating(runner.name)
+        stack.enter_context(runner)
+        return runner, FeedFitter(runner, self._console)
+
+    def _infer(self, seat: _Seat, position: int, stretch: Stretch, feed: Feed) -> IterationResult:
+        runner, fit = seat.loaded[position]
+        given = {**feed, **seat.carried}
+        if len(self._stretches) > 1:
+            wanted = runner.get_input_metadata(use_numpy_dtypes=False)
+            given = {name: given[name] for name in wanted if name in given}
+        fitted = fit(given)
+        if self._index == 0 and position == 0:
+            self._console.inputs_described(seat.name, TensorMetadata.from_feed_dict(fitted))
+        keep = kept_as(runner)
+        made = {name: keep(a) for name, a in runner.infer(fitted, check_inputs=False).items()}
+        runtime = runner.last_inference_time()
+        if runtime is not None:
+            seat.runtime = runtime + (seat.runtime or 0.0)
+        seat.carried = {
+            name: made[name] if name in made else seat.carried[name] for name in stretch.carried
+        }
+        shown = {n: a for n, a in made.items() if n in self._compared or n not in stretch.carried}
+        facts = _joint(facts_of(runner), self._layered.facts) if position else facts_of(runner)
+        seat.effect.tell(seat.name, shown, seat.own, facts)
+        shown = {name: seat.own.get(name, array) for name, array in shown.items()}
+        outputs = IterationResult(shown, runtime, seat.name, facts=facts)
+        if self._index == 0:
+            self._console.outputs_described(seat.name, TensorMetadata.from_feed_dict(outputs))
+        return outputs
+
+
+class _Inputs:
+    """What the model asks for, before there is a runner that says so."""
+
+    name = "The model"
+    leaves_inputs_alone = True
+
+    def __init__(self, metadata: TensorMetadata) -> None:
+        self._metadata = metadata
+
+    def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
+        """Describe the inputs, with our own data types."""
+        return self._metadata
+
+
+class _Once:
+    """Makes something when it is first asked for."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._made: list[Any] = []
+
+    def __call__(self) -> Any:
+        if not self._made:
+            self._made.append(self._make())
+        return self._made[0]
+
+
+def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
+    """Return the facts of a stretch: what was computed coarsely before it stays coarse."""
+
+    def find() -> ModelFacts:
+        own, all_ = facts.compute_dtypes, of_model().compute_dtypes
+        names = dict.fromkeys((*own, *all_))
+        found = {
+            name: coarsest(filter(None, (own.get(name, own.get("")), all_.get(name, all_.get("")))))
+            for name in names
+        }
+        return ModelFacts({name: dtype.name for name, dtype in found.items() if dtype is not None})
+
+    return DeferredFacts(find)

@@ -1,0 +1,137 @@
+"""Backends that other packages add to the command line.
+
+A backend is loaded when its flag is on the command line, or when help lists all. One that cannot be
+loaded is named in a warning, and nothing else suffers; only whoever asks for it gets an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from importlib.resources import files
+from inspect import isclass
+
+from attrs import frozen
+
+from polygraphy.cli.declare.backend import Backend
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.option import Options, options_of
+from polygraphy.mod.plugins import BACKENDS, Plugin, installed
+
+_NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
+
+
+class BrokenPlugin(CommandLineError):
+    """A backend of another package that cannot be used: exit code 3."""
+
+    exit_code = 3
+
+
+@frozen
+class PluggedBackend:
+    """A backend that was loaded: the name of its entry point, what it declares, the text of its
+    program partial, and the package that it comes from.
+    """
+
+    name: str
+    declared: Backend
+    partial: str
+    package: str
+
+    @property
+    def flag(self) -> str:
+        """The flag that chooses it."""
+        return _flag(self.name)
+
+    @property
+    def option_flags(self) -> list[str]:
+        """The flags of its own options."""
+        return _flags_of(self.declared.options)
+
+
+def backends_in(words: Iterable[str], taken: Collection[str]) -> list[PluggedBackend]:
+    """Return the backends whose flags are on a command line; no other one is imported.
+
+    Args:
+        words: the command line.
+        taken: flags that there are already.
+
+    Raises:
+        BrokenPlugin: one of them cannot be loaded.
+    """
+    asked = {word for word in words if word.startswith("--")}
+    if not asked - set(taken):
+        return []
+    return [
+        _loaded(plugin, taken)
+        for plugin in installed(BACKENDS)
+        if _flag(plugin.name) in asked and _flag(plugin.name) not in taken
+    ]
+
+
+def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
+    """Return every backend that can be loaded; a warning names each of the others.
+
+    Args:
+        taken: flags that there are already.
+    """
+    found: list[PluggedBackend] = []
+    flags = set(taken)
+    for plugin in installed(BACKENDS):
+        try:
+            backend = _loaded(plugin, flags)
+        except BrokenPlugin as error:
+            warn(str(error))
+            continue
+        flags.update((backend.flag, *backend.option_flags))
+        found.append(backend)
+    return found
+
+
+def _loaded(plugin: Plugin, taken: Collection[str]) -> PluggedBackend:
+    try:
+        declared = plugin.load()
+        _check(plugin.name, declared, taken)
+        partial = _partial(plugin.module, declared.partial)
+    except Exception as error:  # It is anybody's code.
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BrokenPlugin(
+            f"the backend {plugin.name!r} of the package {plugin.package} cannot be used:"
+            f" {reason.rstrip('.')}. Repair or uninstall that package."
+        ) from error
+    return PluggedBackend(plugin.name, declared, partial, plugin.package)
+
+
+def _check(name: str, declared: object, taken: Collection[str]) -> None:
+    """Refuse what would break the command line."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for a backend: lower-case letters, digits and _ are")
+    if not isinstance(declared, Backend):
+        raise TypeError(f"it is a {type(declared).__name__}, not a polygraphy.extension.Backend")
+    options = declared.options
+    is_group = isclass(options) and issubclass(options, Options)
+    if options is not None and not (is_group and hasattr(options, "__attrs_attrs__")):
+        raise TypeError("its options are not an attrs class below polygraphy.extension.Options")
+    clashes = [flag for flag in (_flag(name), *_flags_of(options)) if flag in taken]
+    if clashes:
+        raise ValueError(f"{', '.join(clashes)} means something else already")
+
+
+def _partial(module: str, name: str) -> str:
+    """Return the text of a file beside a module."""
+    from importlib.util import find_spec
+
+    spec = find_spec(module)
+    is_package = spec is not None and spec.submodule_search_locations is not None
+    package = module if is_package else module.rpartition(".")[0]
+    if not package:
+        raise ValueError(f"the module {module} is in no package, so that nothing can be beside it")
+    return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _flags_of(options: type[Options] | None) -> list[str]:
+    return [flag for option in options_of(options) for flag in option.flags] if options else []

@@ -1,0 +1,4 @@
+"""TensorRT: options, their checks, and what they mean for a program.
+
+May use `declare` and `shared`.
+"""

@@ -1,0 +1,144 @@
+"""Which options about TensorRT have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polygraphy.cli.backends.trt.config_options import (
+    TrtConfigOptions,
+    TrtDeviceOptions,
+    TrtPlanOptions,
+    TrtScriptOptions,
+)
+from polygraphy.cli.backends.trt.engine_options import (
+    TrtLoadOptions,
+    TrtRunnerOptions,
+    TrtSaveOptions,
+)
+from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
+from polygraphy.cli.backends.trt.network_options import (
+    TrtPluginOptions,
+)
+from polygraphy.cli.backends.trt.precision_options import (
+    TrtCalibrationOptions,
+    TrtPrecisionOptions,
+    TrtTensorOptions,
+)
+from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
+from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.option import Options
+
+CONFIG_GROUPS: tuple[type[Options], ...] = (
+    TrtProfileOptions,
+    TrtPrecisionOptions,
+    TrtCalibrationOptions,
+    TrtTacticOptions,
+    TrtConfigOptions,
+    TrtPlanOptions,
+    TrtDeviceOptions,
+    TrtScriptOptions,
+)
+"""How an engine is built."""
+
+BUILD_GROUPS = (*CONFIG_GROUPS, *NETWORK_GROUPS)
+
+LOAD_GROUPS: tuple[type[Options], ...] = (TrtLoadOptions, TrtRunnerOptions)
+"""How an engine is loaded and run."""
+
+_KEPT_BY_SCRIPTS = (
+    "--fp32",
+    "--strongly-typed",
+    "--layer-precisions",
+    "--save-timing-cache",
+    "--trt-config-script",
+    "--trt-config-func-name",
+    "--trt-config-postprocess-script",
+)
+"""What does not go through the configuration that a script replaces, or is about such scripts."""
+
+
+_LEGACY = ("--quantile", "--regression-cutoff")
+"""What only the oldest calibrator takes."""
+
+
+def warn_about_groups(
+    values: Values, *, builds: bool, loads: bool, saves: bool = True, because: str = ""
+) -> None:
+    """Say in one line which options have no effect because nothing is built, or nothing is run.
+
+    Args:
+        values: the options.
+        builds: whether an engine is built.
+        loads: whether an engine is run.
+        saves: whether the command has options about saving and running engines at all.
+        because: why nothing is built.
+    """
+    groups: list[type[Options]] = [] if builds else [*BUILD_GROUPS]
+    if saves and not builds:
+        groups.append(TrtSaveOptions)
+    if not (builds or loads):
+        groups.append(TrtPluginOptions)
+    if saves and not loads:
+        groups += LOAD_GROUPS
+    unused = flags_given(values, groups, besides=["--fp32"])
+    if unused:
+        warn(f"{', '.join(unused)}: without effect, because {because}.")
+
+
+def warn_about_unused(values: Values) -> None:
+    """Say which options of a build outrank others, or have no effect without others."""
+    for flags, reason in _unused(values).items():
+        warn(f"{flags}: without effect{reason}.")
+
+
+def _unused(values: Values) -> Mapping[str, str]:
+    """Return flags, and how the sentence goes on that says why they have no effect."""
+    found: dict[str, str] = {}
+
+    def add(flags: list[str], reason: str) -> None:
+        if flags:
+            found[", ".join(flags)] = reason
+
+    if values[TrtScriptOptions].trt_config_script is not None:
+        given = flags_given(values, CONFIG_GROUPS, besides=_KEPT_BY_SCRIPTS)
+        add(given, ", because --trt-config-script makes the configuration")
+        return found
+    if not is_calibrated(values[TrtPrecisionOptions]):
+        given = flags_given(values, [TrtCalibrationOptions], besides=["--quantization-flags"])
+        add(given, " without --int8 or --fp8")
+    build, tactics, tensors = (
+        values[TrtConfigOptions],
+        values[TrtTacticOptions],
+        values[TrtTensorOptions],
+    )
+    if build.workspace is not None and "workspace" in (build.pool_limit or {}):
+        add(["--workspace"], ", because --pool-limit workspace: outranks it")
+    if tactics.timing_cache is not None and tactics.load_timing_cache and tactics.save_timing_cache:
+        outranking = "--load-timing-cache and --save-timing-cache outrank it"
+        add(["--timing-cache"], f", because {outranking}")
+    if tensors.all_tensor_dtypes is not None and tensors.tensor_dtypes is not None:
+        add(["--tensor-dtypes"], ", because --all-tensor-dtypes outranks it")
+    if tensors.all_tensor_formats is not None and tensors.tensor_formats is not None:
+        add(["--tensor-formats"], ", because --all-tensor-formats outranks it")
+    if values[TrtDeviceOptions].allow_gpu_fallback and not values[TrtDeviceOptions].use_dla:
+        add(["--allow-gpu-fallback"], " without --use-dla")
+    if values[TrtCalibrationOptions].calib_base_cls != "IInt8LegacyCalibrator":
+        legacy = set(flags_given(values, [TrtCalibrationOptions])) & set(_LEGACY)
+        is_told = not is_calibrated(values[TrtPrecisionOptions])
+        add([] if is_told else sorted(legacy), " without --calib-base-cls IInt8LegacyCalibrator")
+    return found
+
+
+def is_calibrated(options: TrtPrecisionOptions) -> bool:
+    """Return whether something is computed in 8 bits, for which value ranges may have to be
+    found.
+    """
+    constraints = options.precision_constraints
+    layers = {
+        *(options.layer_precisions or {}).values(),
+        *(constraints.values() if isinstance(constraints, Mapping) else ()),
+    }
+    return options.int8 or options.fp8 or bool(layers & {"int8", "float8"})

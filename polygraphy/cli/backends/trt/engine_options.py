@@ -1,0 +1,107 @@
+"""What becomes of a TensorRT engine: where it is saved, and how it is run."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from attrs import frozen
+
+from polygraphy.cli.backends.trt.kinds import Budget, Member
+from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Text
+from polygraphy.cli.declare.option import Options, option
+
+
+@frozen
+class TrtSaveOptions(Options):
+    """TensorRT Engine Saving: the engine as it is run."""
+
+    save_engine: str | None = option(
+        "--save-engine", kind=Text("PATH"), help="Save the engine that is built."
+    )
+
+
+@frozen
+class TrtLoadOptions(Options):
+    """TensorRT Engine Loading: with what engines are loaded."""
+
+    load_runtime: str | None = option(
+        "--load-runtime",
+        reads="Library",
+        kind=Text("PATH"),
+        help="Library of the lean runtime that loads a --version-compatible engine.",
+    )
+    dla_workspace_allocation_strategy: str | None = option(
+        "--dla-workspace-allocation-strategy",
+        kind=Member("DLAWorkspaceAllocationStrategy", "STRATEGY"),
+        help="How DLA workspaces are allocated: default or shared_static.",
+    )
+
+
+@frozen
+class TrtRunnerOptions(Options):
+    """TensorRT Inference: how an engine is run."""
+
+    optimization_profile: int | None = option(
+        "--optimization-profile",
+        kind=Integer(minimum=0),
+        help="Index of the profile to run with; 0 unless given.",
+    )
+    allocation_strategy: str | None = option(
+        "--allocation-strategy",
+        kind=Choice("static", "profile", "runtime"),
+        help=(
+            "How much memory for activations: for all profiles (static), for the one in use, or for"
+            " the shapes at hand (runtime)."
+        ),
+    )
+    weight_streaming_budget: Union[int, float, None] = option(
+        "--weight-streaming-budget",
+        kind=Budget(),
+        help=(
+            "GPU memory for weights of a --weight-streaming engine, as in 1G or 50% of them; -1 is"
+            " what TensorRT thinks best, -2 all."
+        ),
+    )
+    cuda_graph: str | None = option(
+        "--cuda-graph",
+        kind=Choice("auto", "on", "off"),
+        help="Whether repeated shapes are replayed from a CUDA graph; auto unless given.",
+    )
+    device: int | None = option(
+        "--device",
+        kind=Integer(minimum=0),
+        help="Index of the GPU to build, load and run on; 0 unless given.",
+    )
+    device_times: bool = option(
+        "--device-times",
+        kind=Flag(),
+        help=(
+            "Have the GPU measure copies and computation of each inference, and report their"
+            " percentiles."
+        ),
+    )
+
+
+@frozen
+class TrtGpuOptions(Options):
+    """TensorRT GPU: where an engine that is only saved is built."""
+
+    device: int | None = option(
+        "--device",
+        kind=Integer(minimum=0),
+        help="Index of the GPU to build on, and for; 0 unless given.",
+    )
+
+
+@frozen
+class TrtPoolOptions(Options):
+    """TensorRT Outputs: memory at run time."""
+
+    pooled_outputs: bool = option(
+        "--pooled-outputs",
+        kind=Flag(),
+        help=(
+            "Let runners keep one growing allocation per output. They always do here, so that the"
+            " engine is the same with and without it."
+        ),
+    )

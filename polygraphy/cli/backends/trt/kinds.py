@@ -1,0 +1,202 @@
+"""Forms of values that only options about TensorRT take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from polygraphy.cli.backends.trt.names import DATA_TYPES, NAMES
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds import Kind, bracketed
+from polygraphy.cli.declare.size import ByteSize
+
+_DEFAULT_MODES = ("none", "prefer", "obey")
+
+
+def _known(word: str, known: Sequence[str], what: str) -> str:
+    lowered = word.lower()
+    if lowered in known:
+        return lowered
+    matches = get_close_matches(lowered, known, n=2)
+    advice = f"did you mean {' or '.join(matches)}" if matches else f"there is {', '.join(known)}"
+    raise BadValue(f"{word!r} is no {what}; {advice}")
+
+
+class Member(Kind):
+    """The name of a member of one of TensorRT's enumerations, in any case."""
+
+    def __init__(self, enumeration: str, metavar: str) -> None:
+        """Name the enumeration, and what its members are called in the help."""
+        self.enumeration = enumeration
+        self.metavar = metavar
+        self.choices = NAMES[enumeration]
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Return the name in lower case."""
+        return _known(words[0], NAMES[self.enumeration], self.enumeration)
+
+    def unparse(self, value: str) -> list[str]:
+        """Return the name."""
+        return [value]
+
+
+class Members(Member):
+    """Some members of an enumeration, each once; no word at all is none of them, if that is
+    allowed.
+    """
+
+    def __init__(self, enumeration: str, metavar: str, nargs: str = "*") -> None:
+        """Name the enumeration; `nargs` is ``+`` where there must be at least one."""
+        super().__init__(enumeration, metavar)
+        self.nargs = nargs
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return the names in lower case."""
+        known = NAMES[self.enumeration]
+        return tuple(dict.fromkeys(_known(word, known, self.enumeration) for word in words))
+
+    def unparse(self, value: Any) -> list[str]:
+        """Return the names."""
+        return list(value)
+
+    def one_word(self, text: str) -> Any:
+        """Return the names in a bracketed list: ``[linear,chw4]``."""
+        return self.parse(bracketed(text))
+
+
+class DataType(Kind):
+    """The name of a data type, in any of its usual spellings."""
+
+    metavar = "DTYPE"
+    choices = tuple(DATA_TYPES)
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Return the name as it is used from here on, such as ``float16``."""
+        return DATA_TYPES[_known(words[0], tuple(DATA_TYPES), "data type")]
+
+    def unparse(self, value: str) -> list[str]:
+        """Return the name."""
+        return [value]
+
+
+class PerNameOnly(Kind):
+    """A value for each of some names, such as ``workspace:1G dla_local_dram:512M``; the value is
+    what follows the last colon.
+    """
+
+    nargs = "+"
+
+    def __init__(self, value: Kind, what: str, names: Kind | None = None) -> None:
+        """Say what form a value has, what the names are names of, and which there are."""
+        self.value = value
+        self.names = names
+        self.what = what.lower()
+        self.metavar = f"{what}:{'[FORMAT,...]' if value.nargs else value.metavar}"
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return a dictionary from names to values."""
+        values: dict[str, Any] = {}
+        for word in words:
+            name, colon, text = word.rpartition(":")
+            if not colon or not name:
+                raise BadValue(f"{word!r} does not say which {self.what}: it reads {self.metavar}")
+            if self.names is not None:
+                name = self.names.parse([name])
+            if name in values:
+                raise BadValue(f"there are two values for {name!r}")
+            values[name] = self._value(text)
+        return values
+
+    def _value(self, text: str) -> Any:
+        return self.value.parse(bracketed(text) if self.value.nargs else [text])
+
+    def unparse(self, value: Mapping[str, Any]) -> list[str]:
+        """Return one word per name."""
+        words = []
+        for name, each in value.items():
+            texts = self.value.unparse(each)
+            text = f"[{','.join(texts)}]" if self.value.nargs else texts[0]
+            words.append(f"{name}:{text}")
+        return words
+
+
+class Constraints(Kind):
+    """How strictly layers keep their precisions, one of a few words; or data types of layers, which
+    then are kept strictly.
+    """
+
+    nargs = "+"
+    metavar = "{none,prefer,obey}|LAYER:DTYPE"
+    choices = _DEFAULT_MODES
+
+    def __init__(self) -> None:
+        self._per_layer = PerNameOnly(DataType(), "LAYER")
+
+    def ends_before(self, word: str, taken: Sequence[str]) -> bool:
+        """Return whether a word follows one of the modes, which stand alone."""
+        return bool(taken) and taken[0].lower() in _DEFAULT_MODES
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return the word, or a dictionary from layers to data types."""
+        if len(words) == 1 and words[0].lower() in _DEFAULT_MODES:
+            return words[0].lower()
+        for word in words:
+            if ":" not in word:
+                listed = ", ".join(_DEFAULT_MODES)
+                raise BadValue(f"{word!r} is neither one of {listed} nor of the form LAYER:DTYPE")
+        return self._per_layer.parse(words)
+
+    def unparse(self, value: Any) -> list[str]:
+        """Return the word, or one word per layer."""
+        return [value] if isinstance(value, str) else self._per_layer.unparse(value)
+
+
+class Budget(Kind):
+    """How much memory weights may take: a number of bytes, a percentage such as ``50%``, -1 for
+    what TensorRT thinks best, or -2 for all.
+    """
+
+    metavar = "BYTES|PERCENT%"
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return a whole number of bytes (or -1 or -2), or a percentage as a fractional number."""
+        text = words[0].strip()
+        if text in ("-1", "-2"):
+            return int(text)
+        if not text.endswith("%"):
+            return ByteSize().parse([text])
+        try:
+            percent = float(text[:-1])
+        except ValueError:
+            percent = -1.0
+        if not 0 <= percent <= 100:
+            raise BadValue(f"{text!r} is no percentage from 0% to 100%")
+        return percent
+
+    def unparse(self, value: Any) -> list[str]:
+        """Return the number with its unit."""
+        return [f"{value!r}%" if isinstance(value, float) else str(value)]
+
+
+class ComputeCapabilities(Kind):
+    """Compute capabilities of GPUs: ``8.9 12.0``, or ``89 120``."""
+
+    nargs = "+"
+    metavar = "CC"
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return pairs of major and minor version."""
+        return tuple(dict.fromkeys(map(self._pair, words)))
+
+    def _pair(self, word: str) -> tuple[int, int]:
+        major, dot, minor = word.partition(".")
+        if not dot:
+            major, minor = word[:-1], word[-1:]
+        if not (major.isascii() and major.isdigit() and minor.isascii() and minor.isdigit()):
+            raise BadValue(f"{word!r} is no compute capability, such as 8.9")
+        return int(major), int(minor)
+
+    def unparse(self, value: Any) -> list[str]:
+        """Return them with a dot."""
+        return [f"{major}.{minor}" for major, minor in value]

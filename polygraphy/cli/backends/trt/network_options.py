@@ -1,0 +1,125 @@
+"""How a TensorRT network comes to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.backends.trt.kinds import Members
+from polygraphy.cli.declare.kinds import Flag, Script, Text, Texts
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.repeated import Repeated
+from polygraphy.cli.shared.onnx import Outputs
+
+
+class _Scripts(Repeated):
+    """One or more scripts, in one go or each with a flag of its own."""
+
+    def __init__(self, symbol: str) -> None:
+        super().__init__(Script(symbol))
+        self.nargs = "+"
+
+    def parse(self, words: object) -> tuple[tuple[str, str], ...]:
+        """Return path and symbol of each."""
+        listed: list[list[str]] = words  # type: ignore[assignment]
+        return tuple(self.single.parse([word]) for each in listed for word in each)
+
+    def files(self, value: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
+        """Return the scripts with their symbols."""
+        return list(value)
+
+
+@frozen
+class TrtPluginOptions(Options):
+    """TensorRT Plugins: layers from other libraries."""
+
+    plugins: tuple[str, ...] = option(
+        "--plugins",
+        reads="Library",
+        kind=Texts("PATH"),
+        default=(),
+        help="Shared libraries with plugins, loaded before anything else.",
+    )
+
+
+@frozen
+class TrtParserOptions(Options):
+    """TensorRT Parser: how an ONNX model becomes a network."""
+
+    onnx_flags: tuple[str, ...] = option(
+        "--onnx-flags",
+        kind=Members("OnnxParserFlag", "FLAG", nargs="+"),
+        default=(),
+        help="Flags of the ONNX parser, such as native_instancenorm.",
+    )
+    plugin_instancenorm: bool = option(
+        "--plugin-instancenorm",
+        kind=Flag(),
+        help="Run InstanceNormalization by the plugin rather than by TensorRT's own layers.",
+    )
+    enable_uint8_asymmetric_quantization_dla: bool = option(
+        "--enable-uint8-asymmetric-quantization-dla",
+        kind=Flag(),
+        help="As --onnx-flags enable_uint8_and_asymmetric_quantization_dla.",
+    )
+
+
+@frozen
+class TrtNetworkOptions(Options):
+    """TensorRT Network: its outputs, and changes to it."""
+
+    trt_outputs: tuple[str, ...] = option(
+        "--trt-outputs",
+        kind=Outputs("NAME"),
+        default=(),
+        help=(
+            "Tensors of the network that become its outputs, in place of its own; names may be"
+            " patterns, and '*' is every tensor."
+        ),
+    )
+    trt_exclude_outputs: tuple[str, ...] = option(
+        "--trt-exclude-outputs",
+        kind=Texts("NAME"),
+        default=(),
+        help="Tensors of the network that are no outputs; names may be patterns.",
+    )
+    trt_outputs_by_type: tuple[str, ...] = option(
+        "--trt-outputs-by-type",
+        kind=Texts("TYPE"),
+        default=(),
+        help="Types of layers, such as convolution, what they compute becomes outputs.",
+    )
+    trt_network_func_name: str | None = option(
+        "--trt-network-func-name",
+        "--trt-network-func",
+        kind=Text("NAME"),
+        help="Name of the function that a network script defines; load_network unless given.",
+    )
+    trt_network_postprocess_script: tuple[tuple[str, str], ...] = option(
+        "--trt-network-postprocess-script",
+        "--trt-npps",
+        reads="Script",
+        kind=_Scripts("postprocess"),
+        default=(),
+        help=(
+            "Change the network with functions of Python scripts, postprocess unless named: each"
+            " takes it by the name network."
+        ),
+    )
+    decomposable_attentions: bool = option(
+        "--decomposable-attentions",
+        kind=Flag(),
+        help="Let attention layers be taken apart where no fused kernel fits.",
+    )
+    mark_debug: tuple[str, ...] = option(
+        "--mark-debug",
+        kind=Texts("NAME"),
+        default=(),
+        help="Tensors whose values are shown as outputs without changing how the engine computes.",
+    )
+    mark_unfused_tensors_as_debug_tensors: bool = option(
+        "--mark-unfused-tensors-as-debug-tensors",
+        kind=Flag(),
+        help="Show all tensors so that remain after layers were fused.",
+    )

@@ -1,0 +1,152 @@
+"""In which precision TensorRT computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Union
+
+from attrs import frozen
+
+from polygraphy.cli.backends.trt.kinds import Constraints, DataType, Members, PerNameOnly
+from polygraphy.cli.backends.trt.names import CALIBRATORS
+from polygraphy.cli.declare.kinds import Choice, Flag, Number, Text
+from polygraphy.cli.declare.option import Options, option
+
+
+def _layer_precisions() -> Any:
+    return option(
+        "--layer-precisions",
+        kind=PerNameOnly(DataType(), "LAYER"),
+        help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
+    )
+
+
+def _strongly_typed(effect: str) -> Any:
+    return option(
+        "--strongly-typed",
+        kind=Flag(),
+        help=f"{effect} the data types of the model, and in no others.",
+    )
+
+
+@frozen
+class TrtPrecisionOptions(Options):
+    """TensorRT Precision: in which data types the engine computes."""
+
+    fp32: bool = option(
+        "--fp32",
+        kind=Flag(),
+        help="Compute in fp32. That is what happens anyway: it is there for loops over precisions.",
+    )
+    tf32: bool = option(
+        "--tf32", kind=Flag(), help="Round the factors of fp32 products to TF32, where that helps."
+    )
+    fp16: bool = option("--fp16", kind=Flag(), help="Compute in fp16 where that is faster.")
+    bf16: bool = option("--bf16", kind=Flag(), help="Compute in bf16 where that is faster.")
+    fp8: bool = option(
+        "--fp8",
+        kind=Flag(),
+        help=(
+            "Compute in fp8 where that is faster. Where TensorRT takes types from the model, it is"
+            " quantised like for --int8."
+        ),
+    )
+    int8: bool = option(
+        "--int8",
+        kind=Flag(),
+        help=(
+            "Compute in int8 where that is faster. A model without Q/DQ nodes is calibrated with"
+            " the input data, or with --calibration-cache."
+        ),
+    )
+    precision_constraints: Union[str, Mapping[str, str], None] = option(
+        "--precision-constraints",
+        kind=Constraints(),
+        help=(
+            "Whether layers keep the data types that they were given: none, prefer (if it can be)"
+            " or obey. LAYER:DTYPE ... gives data types, as --layer-precisions, and obeys."
+        ),
+    )
+    layer_precisions: Mapping[str, str] | None = _layer_precisions()
+    strongly_typed: bool = _strongly_typed("Compute in")
+
+
+@frozen
+class TrtTypingOptions(Options):
+    """TensorRT Precision: in which data types a network that is shown computes."""
+
+    layer_precisions: Mapping[str, str] | None = _layer_precisions()
+    strongly_typed: bool = _strongly_typed("Show the network that computes in")
+
+
+@frozen
+class TrtTensorOptions(Options):
+    """TensorRT Inputs and Outputs: data types and formats of the engine's own."""
+
+    tensor_dtypes: Mapping[str, str] | None = option(
+        "--tensor-dtypes",
+        "--tensor-datatypes",
+        kind=PerNameOnly(DataType(), "TENSOR"),
+        help="Data types of inputs and outputs, as in --tensor-dtypes image:float16.",
+    )
+    all_tensor_dtypes: str | None = option(
+        "--all-tensor-dtypes",
+        "--all-tensor-datatypes",
+        kind=DataType(),
+        help="One data type for all inputs and outputs.",
+    )
+    tensor_formats: Mapping[str, tuple[str, ...]] | None = option(
+        "--tensor-formats",
+        kind=PerNameOnly(Members("TensorFormat", "FORMAT"), "TENSOR"),
+        help="Formats that inputs and outputs may have, as in --tensor-formats x:[linear,chw4].",
+    )
+    all_tensor_formats: tuple[str, ...] | None = option(
+        "--all-tensor-formats",
+        kind=Members("TensorFormat", "FORMAT", nargs="+"),
+        help="Formats that all inputs and outputs may have.",
+    )
+
+
+class _Calibrator(Choice):
+    """The name of a calibrator, in any case."""
+
+    def __init__(self) -> None:
+        super().__init__(*CALIBRATORS, metavar="CLASS")
+
+    def parse(self, words: object) -> str:
+        """Return the name as TensorRT spells it."""
+        word = str(words[0])  # type: ignore[index]
+        spelled = {name.lower(): name for name in CALIBRATORS}
+        return super().parse([spelled.get(word.lower(), word)])
+
+
+@frozen
+class TrtCalibrationOptions(Options):
+    """TensorRT Calibration: how the ranges of int8 are found."""
+
+    calibration_cache: str | None = option(
+        "--calibration-cache",
+        kind=Text("PATH"),
+        help="Take the ranges from this file if it exists; else save them there.",
+    )
+    calib_base_cls: str | None = option(
+        "--calib-base-cls",
+        "--calibration-base-class",
+        kind=_Calibrator(),
+        help=f"How ranges are found: {', '.join(CALIBRATORS)}. The first unless given.",
+    )
+    quantile: float | None = option(
+        "--quantile",
+        kind=Number(minimum=0, maximum=1),
+        help="Quantile for IInt8LegacyCalibrator; 0.5 unless given.",
+    )
+    regression_cutoff: float | None = option(
+        "--regression-cutoff",
+        kind=Number(minimum=0, maximum=1),
+        help="Regression cutoff for IInt8LegacyCalibrator; 0.5 unless given.",
+    )
+    quantization_flags: tuple[str, ...] | None = option(
+        "--quantization-flags",
+        kind=Members("QuantizationFlag", "FLAG"),
+        help="Quantisation flags that are on, without any all are off: calibrate_before_fusion.",
+    )

@@ -1,0 +1,45 @@
+"""Which shapes a TensorRT engine takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Union
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Shapes
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.repeated import Repeated
+
+ProfileShapes = tuple[Mapping[str, tuple[tuple[int, ...], ...]], ...]
+_Given = Union[ProfileShapes, tuple[()]]
+
+
+@frozen
+class TrtProfileOptions(Options):
+    """TensorRT Profiles: ranges of input shapes; each option once per profile."""
+
+    trt_min_shapes: _Given = option(
+        "--trt-min-shapes",
+        kind=Repeated(Shapes()),
+        default=(),
+        help=(
+            "Smallest shapes of inputs, as in --trt-min-shapes image:[1,3,224,224]. Without it,"
+            " the dimensions that the model leaves open are 1; alone, it is the only shape."
+        ),
+    )
+    trt_opt_shapes: _Given = option(
+        "--trt-opt-shapes",
+        kind=Repeated(Shapes()),
+        default=(),
+        help="Shapes to optimise for; the smallest or else the largest unless given.",
+    )
+    trt_max_shapes: _Given = option(
+        "--trt-max-shapes",
+        kind=Repeated(Shapes()),
+        default=(),
+        help=(
+            "Largest shapes; those to optimise for unless given. Without any of the three options,"
+            " --input-shapes is the profile."
+        ),
+    )

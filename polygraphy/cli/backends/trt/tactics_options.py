@@ -1,0 +1,71 @@
+"""Which kernels TensorRT may choose, and what it remembers about them."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.backends.trt.kinds import Members
+from polygraphy.cli.declare.kinds import Flag, Text
+from polygraphy.cli.declare.option import Options, option
+
+
+@frozen
+class TrtTimingOptions(Options):
+    """TensorRT Tactics: which kernels may be chosen, and what is remembered about them."""
+
+    timing_cache: str | None = option(
+        "--timing-cache",
+        kind=Text("PATH"),
+        help="Use this file as timing cache: load it if it exists, and save it after the build.",
+    )
+    load_timing_cache: str | None = option(
+        "--load-timing-cache",
+        reads="Timing cache",
+        kind=Text("PATH"),
+        help="Take measured times from this file.",
+    )
+    save_timing_cache: str | None = option(
+        "--save-timing-cache",
+        kind=Text("PATH"),
+        help="Add what is measured to this file; several builds may do so at once.",
+    )
+    error_on_timing_cache_miss: bool = option(
+        "--error-on-timing-cache-miss",
+        kind=Flag(),
+        help="Fail when a time is needed that the timing cache does not have.",
+    )
+    disable_compilation_cache: bool = option(
+        "--disable-compilation-cache",
+        kind=Flag(),
+        help="Keep no compiled code in the timing cache.",
+    )
+    tactic_sources: tuple[str, ...] | None = option(
+        "--tactic-sources",
+        kind=Members("TacticSource", "SOURCE"),
+        help="Libraries that tactics may come from, such as cublas cudnn; none without any.",
+    )
+
+
+@frozen
+class TrtTacticOptions(TrtTimingOptions):
+    """TensorRT Tactics: which kernels may be chosen, and what is remembered about them."""
+
+    save_tactics: str | None = option(
+        "--save-tactics",
+        "--save-tactic-replay",
+        kind=Text("PATH"),
+        help="Save which tactic was chosen for each layer, as JSON.",
+    )
+    load_tactics: str | None = option(
+        "--load-tactics",
+        "--load-tactic-replay",
+        reads="Tactic replay",
+        kind=Text("PATH"),
+        help="Choose the tactics that such a file names.",
+    )
+    exclude_tactics: str | None = option(
+        "--exclude-tactics",
+        reads="Tactic replay",
+        kind=Text("PATH"),
+        help="Do not choose the tactics that such a file names.",
+    )

@@ -1,0 +1,169 @@
+"""The commands `check lint` and `check compatibility`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from polygraphy.cli.backends.tf import TfLoadOptions
+from polygraphy.cli.backends.tf_context import TF_TYPES, graph_of
+from polygraphy.cli.commands.check.model_options import (
+    BackendOptions,
+    CheckedModelOptions,
+    LintOptions,
+)
+from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
+from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.onnx_context import with_defaults
+from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.runners import OnnxrtOptions
+from polygraphy.codegen.parts.tf_graph import TfGraph
+from polygraphy.codegen.scripts.data import Data
+from polygraphy.codegen.scripts.model_checks import CheckCompatibilityScript, CheckLintScript
+
+_PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
+"""The packages of the backends that run ONNX models."""
+_UNCHECKED = ("engine", "trt-network-script")
+"""Types of models that are TensorRT's already."""
+
+
+class CheckLintCommand(Command):
+    """Finds out what is wrong with a model."""
+
+    name = "check lint"
+    description = (
+        "Find out what is wrong with an ONNX model: each node is checked against the definition of"
+        " its operator and tried in ONNX Runtime, and what has no effect is named. Exits with 0"
+        " when there are at most warnings, and with 1 when the model is not valid."
+    )
+    groups = (
+        CheckedModelOptions,
+        LintOptions,
+        ExternalDataOptions,
+        DataOptions,
+        OnnxrtOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that checks the model."""
+        usage = f"polygraphy {self.name}"
+        path, output = values[CheckedModelOptions].path, values[LintOptions].output
+        check_paths(
+            [("MODEL", path), *(("--load-inputs", one) for one in values[DataOptions].load_inputs)],
+            [("-o/--output", output), ("--log-file", values[LogOptions].log_file)],
+            usage,
+        )
+        files, sessions = values[ExternalDataOptions], values[OnnxrtOptions]
+        return CheckLintScript(
+            command=words,
+            path=path,
+            output=output,
+            data=_data(values, CheckedModelOptions, usage),
+            external_data_dir=files.external_data_dir,
+            ignore_external_data=files.ignore_external_data or None,
+            providers=None if sessions.providers is None else list(sessions.providers),
+            graph_optimization_level=sessions.graph_optimization_level,
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+class CheckCompatibilityCommand(Command):
+    """Tells which backends can run a model."""
+
+    name = "check compatibility"
+    description = (
+        "Load a model, of ONNX or TensorFlow, in one or more backends, run it once on synthetic"
+        " data, and name the operators that a backend lacks. Exits with 0 when every backend can"
+        " run the model, and with 1 when one cannot."
+    )
+    groups = (
+        BackendOptions,
+        ModelOptions,
+        TfLoadOptions,
+        DataOptions,
+        OnnxrtOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that tries the backends."""
+        usage = f"polygraphy {self.name}"
+        path = values[ModelOptions].model_file
+        if path is None:
+            raise CommandLineError("no model is given. Name its path.", usage)
+        backends = tuple(dict.fromkeys(values[BackendOptions].backends))
+        kind = kind_of_model(values, unknown="frozen" if backends == ("tf",) else "onnx")
+        _check_type(path, kind, backends, usage)
+        graph = _graph(values, kind, usage)
+        backends = backends or _installed(usage, is_tensorflow=graph is not None)
+        sessions = values[OnnxrtOptions]
+        if "onnxrt" not in backends and sessions != OnnxrtOptions():
+            warn("--providers, --graph-optimization-level: only used by --onnxrt.")
+        return CheckCompatibilityScript(
+            command=words,
+            path=path,
+            backends=backends,
+            graph=graph,
+            providers=None if sessions.providers is None else list(sessions.providers),
+            graph_optimization_level=sessions.graph_optimization_level,
+            data=_data(values, ModelOptions, usage),
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+def _graph(values: Values, kind: str, usage: str) -> TfGraph | None:
+    """Return how a model of TensorFlow is loaded, None for another model."""
+    if kind in TF_TYPES:
+        return graph_of(with_defaults(values), kind, usage)
+    unused = flags_given(values, [TfLoadOptions])
+    if unused:
+        warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")
+    return None
+
+
+def _check_type(path: str, kind: str, backends: Sequence[str], usage: str) -> None:
+    """Refuse a model that a backend takes in no form.
+
+    Raises:
+        CommandLineError: it does not.
+    """
+    if kind in _UNCHECKED:
+        raise CommandLineError(
+            f"{path} is a model of type {kind}, which belongs to TensorRT alone. Run it there:"
+            f" polygraphy run {path} --trt. --model-type tells if the type is another.",
+            usage,
+        )
+    check_model_type(path, kind, set(backends), usage, offered=(*_PACKAGES, "tf"))
+
+
+def _installed(usage: str, *, is_tensorflow: bool) -> tuple[str, ...]:
+    """Return the backends that are installed, and run the model; TensorFlow, for a model of its
+    own, wherever it may be.
+
+    Raises:
+        CommandLineError: there is none.
+    """
+    takers = tuple(name for name, package in _PACKAGES.items() if find_spec(package) is not None)
+    if is_tensorflow:
+        return ("tf", *takers) if find_spec("tf2onnx") is not None else ("tf",)
+    if not takers:
+        raise CommandLineError("no backend is installed. Install onnxruntime.", usage)
+    return takers
+
+
+def _data(
+    values: Values, model: type[CheckedModelOptions] | type[ModelOptions], usage: str
+) -> Data:
+    return data_of(values[DataOptions], values[model].input_shapes, usage, only_first=True)

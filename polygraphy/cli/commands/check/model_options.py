@@ -1,0 +1,52 @@
+"""How models are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
+from polygraphy.cli.declare.option import Options, option
+
+_BACKENDS = {"--onnxrt": "onnxrt", "--onnx": "onnx", "--trt": "trt", "--tf": "tf"}
+_HELP = {
+    "--onnxrt": "Try ONNX Runtime.",
+    "--onnx": "Try the reference evaluator of the onnx package.",
+    "--trt": "Try TensorRT.",
+    "--tf": "Try TensorFlow.",
+}
+
+
+@frozen
+class CheckedModelOptions(Options):
+    """Model: the model that is checked."""
+
+    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="Path of the model.")
+    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
+        "--input-shapes",
+        "--inputs",
+        kind=Shapes(),
+        help="Shapes of inputs for generated data, as in --input-shapes image:[1,3,224,224].",
+    )
+
+
+@frozen
+class LintOptions(Options):
+    """Report: what was found."""
+
+    output: str | None = option(
+        "-o", "--output", kind=Text("PATH"), help="Save the report as JSON."
+    )
+
+
+@frozen
+class BackendOptions(Options):
+    """Backends: which are tried; all that are installed unless some are named."""
+
+    backends: tuple[str, ...] = option(
+        *_BACKENDS,
+        kind=Ordered(_BACKENDS, _HELP),
+        default=(),
+        help="The backends that are tried.",
+    )

@@ -1,0 +1,280 @@
+"""The command `convert`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from attrs import evolve
+
+from polygraphy.cli.backends.tf import TfLoadOptions, TfOnnxOptions
+from polygraphy.cli.backends.tf_context import TF_TYPES, graph_of, opset_of
+from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn_about_groups
+from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
+from polygraphy.cli.backends.trt.context import config_of, network_of, save_timing_cache_of
+from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
+from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
+from polygraphy.cli.commands.convert_options import ConvertOptions
+from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
+from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.model import ModelOptions, split_symbol
+from polygraphy.cli.shared.onnx import (
+    OnnxCastOptions,
+    OnnxLoadOptions,
+    OnnxSaveOptions,
+    OnnxShapeOptions,
+    OutputOptions,
+)
+from polygraphy.cli.shared.onnx_context import cast_of, onnx_of
+from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.parts.trt_model import TrtConfig, TrtModel
+from polygraphy.codegen.scripts.convert import ConvertScript
+from polygraphy.domain.catalog.formats import extensions_of, format_named
+
+_TARGETS = {"onnx": "onnx", "engine": "trt"}
+_BY_EXTENSION = {end: to for kind, to in _TARGETS.items() for end in extensions_of(kind)}
+_ENDINGS = {
+    "onnx": "_converted.onnx",
+    "trt": ".engine",
+    "onnx-like-trt-network": "_network.onnx",
+}
+_USAGE = "polygraphy convert"
+
+
+class ConvertCommand(Command):
+    """Turns a model into an ONNX model or a TensorRT engine."""
+
+    name = "convert"
+    description = (
+        "Convert a model, of ONNX or TensorFlow, or a script that makes a TensorRT network, into an"
+        " ONNX model or a TensorRT engine."
+    )
+    groups = (
+        ModelOptions,
+        ConvertOptions,
+        OutputOptions,
+        OnnxLoadOptions,
+        OnnxCastOptions,
+        OnnxShapeOptions,
+        OnnxSaveOptions,
+        VerifyOptions,
+        *BUILD_GROUPS,
+        TrtCapabilityOptions,
+        TrtRtxOptions,
+        TrtPluginOptions,
+        TrtPoolOptions,
+        TrtGpuOptions,
+        TfLoadOptions,
+        TfOnnxOptions,
+        DataOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that converts the model."""
+        model = values[ModelOptions].model_file
+        if model is None:
+            raise CommandLineError("no model is given. Name its path.", _USAGE)
+        kind = kind_of_model(values)
+        target = _target(values[ConvertOptions])
+        _check_conversion(model, kind, target)
+        output = values[ConvertOptions].output or _default_output(model, target)
+        _check_paths(values, model, output)
+        _warn_about_unused(values, target)
+        if values[ConvertOptions].output is None:
+            inform(f"Saving to {output}, because no --output is given.")
+        parses = kind != "trt-network-script"
+        onnx = onnx_of(
+            _for_target(values, target, output),
+            _USAGE,
+            is_loaded=parses,
+            has_others=not parses,
+            cast=cast_of(values[OnnxCastOptions], _USAGE),
+            graph=graph_of(values, kind, _USAGE) if kind in TF_TYPES else None,
+            opset=opset_of(values),
+        )
+        if kind == "onnx" and target == "onnx":
+            onnx = evolve(onnx, map_weights=True)
+        return ConvertScript(
+            command=words,
+            model=split_symbol(model)[0],
+            target=target,
+            output=output,
+            onnx=onnx if parses else OnnxModel(),
+            trt=_trt(values, target, is_script=not parses),
+            data=data_of(values[DataOptions], values[ModelOptions].input_shapes, _USAGE),
+            verifies=_verifies(values, kind, target),
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+def _verifies(values: Values, kind: str, target: str) -> bool:
+    """Return whether outputs before and after are compared.
+
+    Raises:
+        CommandLineError: they cannot be.
+    """
+    verifies = values[VerifyOptions].verify
+    if verifies and (kind != "onnx" or target != "onnx"):
+        raise CommandLineError(
+            "--verify compares an ONNX model with what it is converted to, another ONNX model. Use"
+            " polygraphy run to compare backends.",
+            _USAGE,
+        )
+    data = (ModelOptions, DataOptions)
+    unused = flags_given(values, data, besides=("MODEL", "--model-type"))
+    if target != "onnx" or verifies:
+        unused = []
+    if unused:
+        warn(f"{', '.join(unused)}: without effect, because the model is not run: see --verify.")
+    return verifies
+
+
+def _target(options: ConvertOptions) -> str:
+    """Return what the model becomes.
+
+    Raises:
+        CommandLineError: nothing tells.
+    """
+    if options.convert_to is not None:
+        _check_extension(options.convert_to, options.output)
+        return options.convert_to
+    if options.output is None:
+        raise CommandLineError(
+            "what to convert to is not given. Add --convert-to onnx or --convert-to trt, or an"
+            f" --output that ends in one of {', '.join(_BY_EXTENSION)}.",
+            _USAGE,
+        )
+    extension = PurePath(options.output).suffix.lower()
+    if extension not in _BY_EXTENSION:
+        raise CommandLineError(
+            f"the extension of {options.output} does not tell what to convert to. Add --convert-to,"
+            f" or end it in one of {', '.join(_BY_EXTENSION)}.",
+            _USAGE,
+        )
+    return _BY_EXTENSION[extension]
+
+
+def _check_extension(target: str, output: str | None) -> None:
+    """Refuse a name that says that the file is something else.
+
+    Raises:
+        CommandLineError: it does.
+    """
+    said = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
+    if said is not None and (said == "trt") != (target == "trt"):
+        called = "a TensorRT engine" if said == "trt" else "an ONNX model"
+        raise CommandLineError(
+            f"--convert-to {target} contradicts the name of --output, {output}, which is that of"
+            f" {called}. Name another file, or leave --convert-to out.",
+            _USAGE,
+        )
+
+
+def _check_conversion(model: str, kind: str, target: str) -> None:
+    """Refuse what cannot be converted.
+
+    Raises:
+        CommandLineError: it cannot.
+    """
+    if kind == "engine":
+        raise CommandLineError(
+            f"{model} is a TensorRT engine, which cannot be converted to anything. Give the model"
+            " that it was built from.",
+            _USAGE,
+        )
+    check_model_type(model, kind, {"trt" if target != "onnx" else "onnxrt"}, _USAGE)
+
+
+def _default_output(model: str, target: str) -> str:
+    stem = PurePath(split_symbol(model)[0]).stem
+    if target == "onnx" and format_named(model) != "onnx":
+        return f"{stem}.onnx"
+    return stem + _ENDINGS[target]
+
+
+def _for_target(values: Values, target: str, output: str) -> Values:
+    """Return the options, in which an ONNX model is saved where the converted one is to be."""
+    if target != "onnx":
+        return values
+    groups = {type(group): group for group in values}
+    groups[OnnxSaveOptions] = evolve(values[OnnxSaveOptions], save_onnx=output)
+    return Values(groups)
+
+
+def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
+    if target == "onnx":
+        return TrtModel()
+    network = network_of(values, _USAGE, is_script=is_script)
+    if target != "trt":
+        return TrtModel(network=network)
+    return TrtModel(
+        network=network,
+        config=_config(values),
+        save_timing_cache=save_timing_cache_of(values),
+        device=values[TrtGpuOptions].device,
+    )
+
+
+def _config(values: Values) -> TrtConfig:
+    """Return how the engine is built, with the options that only this command has."""
+    rtx, capability = values[TrtRtxOptions], values[TrtCapabilityOptions].engine_capability
+    if rtx.use_gpu and rtx.compute_capabilities:
+        raise CommandLineError(
+            "--use-gpu and --compute-capabilities exclude each other. Choose one.", _USAGE
+        )
+    config = config_of(
+        values,
+        _USAGE,
+        engine_capability=capability,
+        use_gpu=rtx.use_gpu or None,
+        compute_capabilities=list(rtx.compute_capabilities) or None,
+    )
+    return evolve(config, is_rtx=rtx.use_gpu or bool(rtx.compute_capabilities))
+
+
+def _check_paths(values: Values, model: str, output: str) -> None:
+    read = [
+        ("MODEL", split_symbol(model)[0]),
+        *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
+        *read_by_trt(values, engines=False),
+    ]
+    written = [
+        ("--output", output),
+        ("--save-onnx", values[OnnxSaveOptions].save_onnx),
+        ("--log-file", values[LogOptions].log_file),
+        ("--gen-script", values[ScriptOptions].gen_script),
+        *written_by_trt(values),
+    ]
+    check_paths(read, written, _USAGE)
+
+
+def _warn_about_unused(values: Values, target: str) -> None:
+    """Say in one line each which options are about another target."""
+    network_only = target == "onnx-like-trt-network"
+    if target == "onnx":
+        if values[OnnxSaveOptions].save_onnx is not None:
+            raise CommandLineError("--save-onnx: --output says where the model is saved.", _USAGE)
+        because = "the model is converted to ONNX"
+        warn_about_groups(values, builds=False, loads=False, saves=False, because=because)
+    unused = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOptions)
+    others = unused if target != "trt" else ()
+    flags = flags_given(values, [*others, *(CONFIG_GROUPS if network_only else ())])
+    if flags:
+        warn(f"{', '.join(flags)}: without effect, because no engine is built.")
+    if target == "trt" and values[TrtPoolOptions].pooled_outputs:
+        inform(
+            "--pooled-outputs: the engine is the same with it; runners always keep one growing"
+            " allocation per output."
+        )

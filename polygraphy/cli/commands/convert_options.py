@@ -1,0 +1,31 @@
+"""What a model is converted to."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Choice, Text
+from polygraphy.cli.declare.option import Options, option
+
+TARGETS = ("onnx", "trt", "onnx-like-trt-network")
+
+
+@frozen
+class ConvertOptions(Options):
+    """Conversion: what the model becomes, and where that is saved."""
+
+    output: str | None = option(
+        "-o",
+        "--output",
+        kind=Text("PATH"),
+        help="Where to save it; named after the model, in the current folder, unless given.",
+    )
+    convert_to: str | None = option(
+        "--convert-to",
+        kind=Choice(*TARGETS),
+        help=(
+            "What it becomes: an ONNX model, a TensorRT engine, or an ONNX file that shows a"
+            " TensorRT network but cannot be run. Follows from the extension of --output unless"
+            " given."
+        ),
+    )

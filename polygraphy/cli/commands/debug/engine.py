@@ -1,0 +1,297 @@
+"""The commands `debug build` and `debug precision`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
+from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
+from polygraphy.cli.backends.trt.context import config_of, network_of, save_timing_cache_of
+from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
+from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
+from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
+from polygraphy.cli.commands.debug.context import (
+    check_of,
+    check_work_files,
+    iterations_of,
+    until_of,
+)
+from polygraphy.cli.commands.debug.options import (
+    ArtifactOptions,
+    CheckOptions,
+    DebugReplayOptions,
+    EngineIterationOptions,
+    UntilOptions,
+)
+from polygraphy.cli.commands.debug.precision_options import GoldenOptions, PrecisionSearchOptions
+from polygraphy.cli.commands.run.run_backends import kind_of_model
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.option import Options, argv_of
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.model import ModelOptions, split_symbol
+from polygraphy.cli.shared.onnx import (
+    OnnxCastOptions,
+    OnnxLoadOptions,
+    OnnxShapeOptions,
+    OutputOptions,
+)
+from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
+from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.parts.trt_model import TrtModel
+from polygraphy.codegen.scripts.debugging import DebugEngineScript
+from polygraphy.domain.catalog.formats import format_named
+
+_SCRIPT = "trt-network-script"
+_PRECISIONS = ("tf32", "fp16", "bf16", "fp8", "int8")
+
+_MODEL: tuple[type[Options], ...] = (
+    ModelOptions,
+    OnnxLoadOptions,
+    OnnxCastOptions,
+    OnnxShapeOptions,
+)
+_CHECKED: tuple[type[Options], ...] = (CheckOptions, ArtifactOptions, EngineIterationOptions)
+_BUILT: tuple[type[Options], ...] = (
+    *BUILD_GROUPS,
+    TrtCapabilityOptions,
+    TrtPluginOptions,
+    DataOptions,
+    ScriptOptions,
+    LogOptions,
+)
+
+
+class _EngineCommand(Command):
+    """Builds engines of a model."""
+
+    def _script(
+        self,
+        values: Values,
+        words: Sequence[str],
+        check_words: Sequence[str],
+        *,
+        asks: bool,
+        results: Sequence[str | None] = (),
+    ) -> DebugEngineScript:
+        """Return what both commands have in common.
+
+        Args:
+            values: the options, those about all outputs among them.
+            words: the command line.
+            check_words: the check command that does where none is given.
+            asks: whether it only does where nobody can be asked.
+            results: files that the check writes.
+        """
+        usage = f"polygraphy {self.name}"
+        model = _model(values, usage)
+        is_script = kind_of_model(values) == _SCRIPT
+        unmarked = with_defaults(Values({type(g): g for g in values if not _is_about_all(g)}))
+        onnx = onnx_of(
+            unmarked,
+            usage,
+            is_loaded=not is_script,
+            has_others=is_script,
+            cast=cast_of(values[OnnxCastOptions], usage),
+        )
+        options = values[ModelOptions]
+        check = check_of(values, usage, implied=check_words, asks=asks)
+        replay, artifacts = values[TrtTacticOptions].save_tactics, values[ArtifactOptions].artifacts
+        numbered = [replay] if replay is not None and replay not in artifacts else []
+        return DebugEngineScript(
+            command=words,
+            model=split_symbol(model)[0],
+            iterations=iterations_of(
+                values, check, EngineIterationOptions, numbered=numbered, results=results
+            ),
+            onnx=OnnxModel() if is_script else onnx,
+            trt=TrtModel(
+                network=network_of(with_defaults(values), usage, is_script=is_script),
+                config=config_of(
+                    values,
+                    usage,
+                    engine_capability=values[TrtCapabilityOptions].engine_capability,
+                ),
+                save_timing_cache=save_timing_cache_of(values),
+            ),
+            data=data_of(values[DataOptions], options.input_shapes, usage),
+            log=log_of(values[LogOptions]),
+        )
+
+    def _check_files(
+        self,
+        values: Values,
+        *,
+        read: Sequence[tuple[str, str | None]] = (),
+        written: Sequence[tuple[str, str | None]] = (),
+    ) -> None:
+        check_work_files(
+            values,
+            EngineIterationOptions,
+            f"polygraphy {self.name}",
+            read=[
+                ("MODEL", split_symbol(values[ModelOptions].model_file or "")[0]),
+                *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
+                *read_by_trt(values, engines=False),
+                *read,
+            ],
+            written=[*written_by_trt(values), *written],
+        )
+
+
+class DebugBuildCommand(_EngineCommand):
+    """Builds an engine again and again."""
+
+    name = "debug build"
+    description = (
+        "Build a TensorRT engine again and again, for failures that come and go with the builds,"
+        " and sort files, such as tactic replays, by whether the engine passed. Without a check,"
+        " and without a terminal to ask at, it passes if it runs, and gives no NaN or infinity."
+    )
+    groups = (*_MODEL, UntilOptions, *_CHECKED, *_BUILT)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that builds."""
+        usage = f"polygraphy {self.name}"
+        until = until_of(values[UntilOptions], usage)
+        self._check_files(values)
+        check = [*_run_command(values), "--validate"]
+        return evolve(self._script(values, words, check, asks=True), until=until).render()
+
+
+class DebugPrecisionCommand(_EngineCommand):
+    """Finds the layers that need more precision."""
+
+    name = "debug precision"
+    description = (
+        "Find out which layers have to compute in a higher precision for a TensorRT engine to pass"
+        " a check. Where TensorRT takes types from the model (11.x, RTX), those nodes are left out"
+        " when the ONNX model is cast."
+    )
+    groups = (
+        *_MODEL,
+        PrecisionSearchOptions,
+        GoldenOptions,
+        OutputOptions,
+        *_CHECKED,
+        DebugReplayOptions,
+        *_BUILT,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that searches."""
+        usage = f"polygraphy {self.name}"
+        golden, search = values[GoldenOptions], values[PrecisionSearchOptions]
+        _check_golden(values, usage)
+        values = _with_precision(values, usage)
+        self._check_files(
+            values,
+            read=[("--golden-outputs", golden.golden_outputs)],
+            written=[("--save-layer-outputs", golden.save_layer_outputs)],
+        )
+        check = _golden_check(values) if golden.golden_outputs is not None else []
+        results = [golden.save_layer_outputs]
+        script = self._script(values, words, check, asks=False, results=results)
+        return evolve(
+            script,
+            precision=search.precision or "float32",
+            search={"mode": search.mode, "direction": search.direction},
+        ).render()
+
+
+def _is_about_all(group: Options) -> bool:
+    """Return whether options make tensors outputs in every backend: here those of the network."""
+    return isinstance(group, OutputOptions)
+
+
+def _model(values: Values, usage: str) -> str:
+    """Return the path of the model.
+
+    Raises:
+        CommandLineError: there is none, or TensorRT builds no engine of it.
+    """
+    model = values[ModelOptions].model_file
+    if model is None:
+        raise CommandLineError("no model is given. Name its path.", usage)
+    kind = kind_of_model(values)
+    if kind not in ("onnx", _SCRIPT):
+        raise CommandLineError(
+            f"{model} is of type {kind}. Engines are built here of ONNX models and of scripts that"
+            " make networks.",
+            usage,
+        )
+    return model
+
+
+def _run_command(values: Values) -> list[str]:
+    """Return a command that runs the engine of an iteration."""
+    engine = values[EngineIterationOptions].iter_artifact
+    kind = [] if format_named(engine) == "engine" else ["--model-type", "engine"]
+    shapes = ModelOptions(input_shapes=values[ModelOptions].input_shapes)
+    plugins = argv_of(values[TrtPluginOptions])
+    return [
+        "polygraphy",
+        "run",
+        engine,
+        *kind,
+        "--trt",
+        *argv_of(shapes),
+        *plugins,
+        *argv_of(values[DataOptions]),
+    ]
+
+
+def _golden_check(values: Values) -> list[str]:
+    """Return the command that compares the engine of an iteration with saved outputs."""
+    golden = values[GoldenOptions]
+    command = [*_run_command(values), "--load-outputs", str(golden.golden_outputs)]
+    if golden.save_layer_outputs is not None:
+        command += ["--save-outputs", golden.save_layer_outputs]
+    if values[OutputOptions].mark_all:
+        command.append("--allow-missing-outputs")  # Not every tensor of the network is one there.
+    return command + argv_of(GoldenOptions(rtol=golden.rtol, atol=golden.atol))
+
+
+def _check_golden(values: Values, usage: str) -> None:
+    """Refuse what cannot be meant together."""
+    golden = values[GoldenOptions]
+    if golden.golden_outputs is not None and values[CheckOptions].check:
+        raise CommandLineError(
+            "--golden-outputs takes the place of a check command, so --check cannot be given, too.",
+            usage,
+        )
+    if golden.golden_outputs is None and golden.save_layer_outputs is not None:
+        raise CommandLineError(
+            "--save-layer-outputs needs --golden-outputs, what outputs are compared with.", usage
+        )
+    if golden.golden_outputs is None and (unused := flags_given(values, [GoldenOptions])):
+        warn(f"{', '.join(unused)}: without effect without --golden-outputs.")
+
+
+def _with_precision(values: Values, usage: str) -> Values:
+    """Return the options, in which a lower precision is allowed, and layers keep theirs.
+
+    Raises:
+        CommandLineError: the higher precision is not allowed.
+    """
+    options = values[TrtPrecisionOptions]
+    if values[PrecisionSearchOptions].precision == "float16":
+        if not options.fp16:
+            raise CommandLineError("--precision float16 needs --fp16.", usage)
+        if not options.int8:
+            warn("--precision float16: without --int8, no layer computes in less.")
+    if not any(getattr(options, name) for name in _PRECISIONS):
+        inform("Building with --fp16, because no lower precision is given.")
+        options = evolve(options, fp16=True)
+    if options.precision_constraints is None:
+        options = evolve(options, precision_constraints="obey")
+    groups = {type(group): group for group in values}
+    return Values({**groups, TrtPrecisionOptions: options})

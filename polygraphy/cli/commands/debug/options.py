@@ -1,0 +1,212 @@
+"""How it is searched for what is to blame: what is checked, what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Union
+
+from attrs import frozen
+
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds import Flag, Integer, Kind, Number, Text, Texts, integer
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.rest import Rest
+
+
+class _Integers(Texts):
+    """One or more whole numbers."""
+
+    def __init__(self) -> None:
+        super().__init__("CODE")
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return the numbers."""
+        return tuple(map(integer, words))
+
+    def unparse(self, value: Any) -> list[str]:
+        """Return the numbers as words."""
+        return list(map(str, value))
+
+
+class _Until(Kind):
+    """``good``, ``bad``, or a number from 1 on."""
+
+    metavar = "good|bad|N"
+
+    def parse(self, words: Sequence[str]) -> str | int:
+        """Return the word, or the number."""
+        if words[0].lower() in ("good", "bad"):
+            return words[0].lower()
+        try:
+            return int(Integer(minimum=1).parse(words))
+        except BadValue as error:
+            raise BadValue(f"{error}; good, bad, or a number from 1 on is expected") from None
+
+    def unparse(self, value: str | int) -> list[str]:
+        """Return the word."""
+        return [str(value)]
+
+
+@frozen
+class CheckOptions(Options):
+    """Check: what decides whether an iteration has passed."""
+
+    check: tuple[str, ...] = option(
+        "--check",
+        "--check-inference",
+        kind=Rest("COMMAND"),
+        default=(),
+        help=(
+            "A command that fails where the problem is; everything that follows belongs to it. No"
+            " shell takes part; polygraphy is this one. Without it, you are asked."
+        ),
+    )
+    fail_codes: tuple[int, ...] = option(
+        "--fail-code",
+        "--fail-returncode",
+        kind=_Integers(),
+        default=(),
+        help="The only exit codes that are failures; all but 0 unless given.",
+    )
+    ignore_fail_codes: tuple[int, ...] = option(
+        "--ignore-fail-code",
+        "--ignore-fail-returncode",
+        kind=_Integers(),
+        default=(),
+        help="Exit codes that are no failures.",
+    )
+    skip_codes: tuple[int, ...] | None = option(
+        "--skip-code",
+        kind=_Integers(),
+        help="Exit codes that say neither: 125 unless given, as for git bisect.",
+    )
+    fail_regex: tuple[str, ...] = option(
+        "--fail-regex",
+        kind=Texts("REGEX"),
+        default=(),
+        help=(
+            "Regular expressions: it is a failure only where what the command writes matches one of"
+            " them; and without --fail-code, whatever its exit code is."
+        ),
+    )
+    check_timeout: float | None = option(
+        "--check-timeout",
+        kind=Number(minimum=0),
+        help=(
+            "Seconds that it may take; then it is stopped, as if it had ended with exit code 124."
+            " It may take as long as it likes unless given."
+        ),
+    )
+    show_output: bool = option(
+        "--show-output", kind=Flag(), help="Show what it writes when it passes, too."
+    )
+    hide_fail_output: bool = option(
+        "--hide-fail-output", kind=Flag(), help="Do not show what it writes when it fails."
+    )
+
+
+@frozen
+class ArtifactOptions(Options):
+    """Artifacts: files that are sorted by whether the iteration has passed."""
+
+    artifacts: tuple[str, ...] = option(
+        "--artifacts",
+        kind=Texts("PATH"),
+        default=(),
+        help="Files and folders that are moved to DIR/good or DIR/bad after each iteration.",
+    )
+    art_dir: str | None = option(
+        "--art-dir",
+        "--artifacts-dir",
+        kind=Text("DIR"),
+        help="That DIR; polygraphy_artifacts unless given.",
+    )
+
+
+def _artifact(name: str) -> Any:
+    return option(
+        "--iter-artifact",
+        "--intermediate-artifact",
+        kind=Text("PATH"),
+        default=name,
+        help=(
+            f"Where each iteration puts what is checked; {name} unless given. There must be nothing"
+            " yet."
+        ),
+    )
+
+
+def _kept() -> Any:
+    return option(
+        "--no-remove-intermediate", kind=Flag(), help="Leave it there after each iteration."
+    )
+
+
+def _info() -> Any:
+    return option(
+        "--iter-info",
+        "--iteration-info",
+        kind=Text("PATH"),
+        help="A JSON file that tells the check the number of the iteration; removed after each.",
+    )
+
+
+@frozen
+class IterationInfoOptions(Options):
+    """Iterations: what there is in each."""
+
+    iter_info: str | None = _info()
+
+
+@frozen
+class EngineIterationOptions(Options):
+    """Iterations: what there is in each."""
+
+    iter_artifact: str = _artifact("polygraphy_debug.engine")
+    no_remove_intermediate: bool = _kept()
+    iter_info: str | None = _info()
+
+
+@frozen
+class ModelIterationOptions(Options):
+    """Iterations: what there is in each."""
+
+    iter_artifact: str = _artifact("polygraphy_debug.onnx")
+    no_remove_intermediate: bool = _kept()
+    iter_info: str | None = _info()
+
+
+@frozen
+class UntilOptions(Options):
+    """End: how long it goes on."""
+
+    until: Union[str, int, None] = option(
+        "--until",
+        kind=_Until(),
+        help="Go on until an iteration passes (good), or fails (bad), or for so many iterations.",
+    )
+    num_iterations: int | None = option(
+        "--num-iterations", kind=Integer(minimum=1), help="As --until N."
+    )
+
+
+@frozen
+class DebugReplayOptions(Options):
+    """Debug Replay: going on after a search was stopped."""
+
+    load_debug_replay: str | None = option(
+        "--load-debug-replay",
+        reads="Debug replay",
+        kind=Text("PATH"),
+        help="Do not check again what this file has the answer to.",
+    )
+    save_debug_replay: str = option(
+        "--save-debug-replay",
+        kind=Text("PATH"),
+        default="polygraphy_debug_replay.json",
+        help=(
+            "Where answers are saved after each iteration; polygraphy_debug_replay.json unless"
+            " given. After a crash, the file with _skip_current in its name takes the iteration"
+            " that crashed for a failure."
+        ),
+    )

@@ -1,0 +1,71 @@
+"""How it is found out which layers need more precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName, Text
+from polygraphy.cli.declare.option import Options, option
+
+
+@frozen
+class PrecisionSearchOptions(Options):
+    """Search: which layers are tried in higher precision."""
+
+    mode: str | None = option(
+        "--mode",
+        kind=Choice("bisect", "linear", "minimal"),
+        help=(
+            "How many layers from one end: bisect halves, linear adds one after the other. minimal"
+            " finds single layers, wherever they are, as few as possible. bisect unless given."
+        ),
+    )
+    direction: str | None = option(
+        "--dir",
+        "--direction",
+        kind=Choice("forward", "reverse"),
+        help="From the inputs (forward) or the outputs (reverse); forward unless given.",
+    )
+    precision: str | None = option(
+        "-p",
+        "--precision",
+        kind=Choice("float32", "float16", aliases={"fp32": "float32", "fp16": "float16"}),
+        help="The higher precision; float32 unless given.",
+    )
+
+
+@frozen
+class GoldenOptions(Options):
+    """Reference: saved outputs that take the place of a check command."""
+
+    golden_outputs: str | None = option(
+        "--golden-outputs",
+        reads="File of inference results",
+        kind=Text("PATH"),
+        help=(
+            "Check each engine by running it and comparing its outputs with these, which run"
+            " --save-outputs has saved; the options about data are those of that run."
+        ),
+    )
+    rtol: Any = option(
+        "--rtol",
+        "--rel-tol",
+        kind=PerName(NumberOrAuto(minimum=0)),
+        help="The relative tolerance of that comparison, as of run.",
+    )
+    atol: Any = option(
+        "--atol",
+        "--abs-tol",
+        kind=PerName(NumberOrAuto(minimum=0)),
+        help="The absolute tolerance, likewise.",
+    )
+    save_layer_outputs: str | None = option(
+        "--save-layer-outputs",
+        kind=Text("PATH"),
+        help=(
+            "Save all outputs of the last engine, and how far each is off. --mark-all makes every"
+            " tensor an output."
+        ),
+    )

@@ -1,0 +1,154 @@
+"""The command `debug reduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from polygraphy.cli.commands.debug.context import check_of, check_work_files, iterations_of
+from polygraphy.cli.commands.debug.options import (
+    ArtifactOptions,
+    CheckOptions,
+    DebugReplayOptions,
+    ModelIterationOptions,
+)
+from polygraphy.cli.commands.debug.reduce_options import (
+    ReducedModelOptions,
+    ReducedShapeOptions,
+    ReduceOptions,
+)
+from polygraphy.cli.commands.surgeon.surgeon_context import cast_steps, load_of, save_of
+from polygraphy.cli.commands.surgeon.surgeon_options import (
+    EditedModelOptions,
+    EditSaveOptions,
+    FallbackOptions,
+)
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.onnx import OnnxCastOptions
+from polygraphy.cli.shared.onnx_context import cast_of
+from polygraphy.codegen.scripts.debugging import DebugReduceScript
+from polygraphy.codegen.scripts.surgeon import Step
+
+
+class DebugReduceCommand(Command):
+    """Reduces a model to a part that still fails."""
+
+    name = "debug reduce"
+    description = (
+        "Reduce an ONNX model that fails a check to a small part that still fails. What is cut off"
+        " in front becomes an input; what other branches contribute becomes a constant, with the"
+        " value that it has when the whole model is run."
+    )
+    groups = (
+        EditedModelOptions,
+        ReduceOptions,
+        CheckOptions,
+        EditSaveOptions,
+        ReducedModelOptions,
+        ArtifactOptions,
+        ModelIterationOptions,
+        DebugReplayOptions,
+        ReducedShapeOptions,
+        FallbackOptions,
+        OnnxCastOptions,
+        DataOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that reduces the model."""
+        usage = f"polygraphy {self.name}"
+        self._check(values, usage)
+        model, save, chosen = (
+            values[EditedModelOptions],
+            values[EditSaveOptions],
+            values[ReduceOptions],
+        )
+        results, shapes = values[ReducedModelOptions], values[ReducedShapeOptions]
+        path = model.model_file or ""
+        output = save.output
+        if output is None and results.min_good is None:
+            output = f"{PurePath(path).stem}_reduced.onnx"
+            inform(f"Saving to {output}, because no --output is given.")
+        check_work_files(
+            values,
+            ModelIterationOptions,
+            usage,
+            read=[
+                ("MODEL", path),
+                *(("--load-inputs", each) for each in values[DataOptions].load_inputs),
+            ],
+            written=[
+                ("--output", output),
+                ("--min-good", results.min_good),
+                ("--save-inputs", results.save_inputs),
+            ],
+        )
+        return DebugReduceScript(
+            command=words,
+            model=path,
+            iterations=iterations_of(
+                values,
+                check_of(values, usage),
+                ModelIterationOptions,
+                results=(output, results.min_good),
+            ),
+            output=output,
+            min_good=results.min_good,
+            steps=[*self._steps(values), *cast_steps(cast_of(values[OnnxCastOptions], usage))],
+            load=load_of(model),
+            save=save_of(save),
+            search={
+                "mode": chosen.mode,
+                "reduce_outputs": False if chosen.no_reduce_outputs else None,
+                "reduce_inputs": False if chosen.no_reduce_inputs else None,
+                "save_inputs": results.save_inputs,
+            },
+            data=data_of(values[DataOptions], shapes.model_input_shapes, usage, only_first=True),
+            log=log_of(values[LogOptions]),
+        ).render()
+
+    def _check(self, values: Values, usage: str) -> None:
+        """Refuse options that exclude each other."""
+        chosen, shapes = values[ReduceOptions], values[ReducedShapeOptions]
+        observes = values[FallbackOptions].force_fallback_shape_inference
+        leaves_out = chosen.mode == "ddmin"
+        for one, other, flags in (
+            (
+                chosen.no_reduce_inputs,
+                chosen.no_reduce_outputs,
+                "--no-reduce-inputs and --no-reduce-outputs",
+            ),
+            (leaves_out, chosen.no_reduce_inputs, "--mode ddmin and --no-reduce-inputs"),
+            (leaves_out, chosen.no_reduce_outputs, "--mode ddmin and --no-reduce-outputs"),
+            (
+                shapes.no_shape_inference,
+                observes,
+                "--no-shape-inference and --force-fallback-shape-inference",
+            ),
+        ):
+            if one and other:
+                raise CommandLineError(f"{flags} exclude each other. Choose one.", usage)
+        if shapes.no_onnxruntime_shape_inference and (shapes.no_shape_inference or observes):
+            warn("--no-onnxruntime-shape-inference: without effect, because nothing is inferred.")
+
+    def _steps(self, values: Values) -> list[Step]:
+        """Return what is done to the model before."""
+        shapes = values[ReducedShapeOptions]
+        steps = []
+        if shapes.model_input_shapes:
+            first = {name: list(turns[0]) for name, turns in shapes.model_input_shapes.items()}
+            steps.append(Step("override_input_shapes", {"shapes": first}))
+        if values[FallbackOptions].force_fallback_shape_inference:
+            steps.append(Step("observe_shapes", takes_data=True))
+        elif not shapes.no_shape_inference:
+            allowed = False if shapes.no_onnxruntime_shape_inference else None
+            steps.append(Step("infer_shapes", {"allow_onnxruntime": allowed}))
+        return steps

@@ -1,0 +1,74 @@
+"""How a model is reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Choice, Flag, Text
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.shared.model import model_shapes_option
+
+
+@frozen
+class ReducedModelOptions(Options):
+    """Results: what the model is reduced to."""
+
+    min_good: str | None = option(
+        "--min-good",
+        "--minimal-good",
+        kind=Text("PATH"),
+        help="Save a part that passes, too, with about as many nodes.",
+    )
+    save_inputs: str | None = option(
+        "--save-inputs",
+        "--save-input-data",
+        kind=Text("PATH"),
+        help=(
+            "Save what the inputs of each part hold when the whole model is run, for the check to"
+            " use with --load-inputs; in the end, those of the result."
+        ),
+    )
+
+
+@frozen
+class ReduceOptions(Options):
+    """Search: how a failing part is found."""
+
+    mode: str | None = option(
+        "--mode",
+        kind=Choice("bisect", "linear", "ddmin"),
+        help=(
+            "bisect halves what may be to blame, in all branches; linear tries every node; ddmin"
+            " halves, and then leaves out nodes in between. bisect unless given."
+        ),
+    )
+    no_reduce_inputs: bool = option(
+        "--no-reduce-inputs", kind=Flag(), help="Keep the inputs: cut nodes off at the end only."
+    )
+    no_reduce_outputs: bool = option(
+        "--no-reduce-outputs",
+        kind=Flag(),
+        help="Keep the outputs: cut nodes off at the beginning only.",
+    )
+
+
+@frozen
+class ReducedShapeOptions(Options):
+    """Shapes: those of the model that is reduced."""
+
+    model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
+        "Give inputs these shapes, as in image:[1,3,224,224], also for generated data."
+    )
+    no_shape_inference: bool = option(
+        "--no-shape-inference", kind=Flag(), help="Do not infer shapes when the model is loaded."
+    )
+    no_onnxruntime_shape_inference: bool = option(
+        "--no-onnxruntime-shape-inference",
+        kind=Flag(),
+        help=(
+            "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
+            " inference does, where it and sympy are installed."
+        ),
+    )

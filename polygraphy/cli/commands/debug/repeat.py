@@ -1,0 +1,54 @@
+"""The command `debug repeat`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.commands.debug.context import (
+    check_of,
+    check_work_files,
+    iterations_of,
+    until_of,
+)
+from polygraphy.cli.commands.debug.options import (
+    ArtifactOptions,
+    CheckOptions,
+    DebugReplayOptions,
+    IterationInfoOptions,
+    UntilOptions,
+)
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.codegen.scripts.debugging import DebugRepeatScript
+
+
+class DebugRepeatCommand(Command):
+    """Checks the same again and again."""
+
+    name = "debug repeat"
+    description = (
+        "Run a command again and again, for what fails now and then, and sort files by whether it"
+        " passed."
+    )
+    groups = (
+        UntilOptions,
+        CheckOptions,
+        ArtifactOptions,
+        IterationInfoOptions,
+        DebugReplayOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that checks."""
+        usage = f"polygraphy {self.name}"
+        check_work_files(values, IterationInfoOptions, usage)
+        return DebugRepeatScript(
+            command=words,
+            iterations=iterations_of(values, check_of(values, usage), IterationInfoOptions),
+            until=until_of(values[UntilOptions], usage),
+            log=log_of(values[LogOptions]),
+        ).render()

@@ -1,0 +1,26 @@
+"""The command `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.codegen.scripts.saved import DoctorScript
+
+
+class DoctorCommand(Command):
+    """Shows what is installed."""
+
+    name = "doctor"
+    description = (
+        "Show versions, backends, execution providers, devices and the settings in the environment,"
+        " and how to install what is missing. Nothing is changed."
+    )
+    groups = (ScriptOptions, LogOptions)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that shows the environment."""
+        return DoctorScript(command=words, log=log_of(values[LogOptions])).render()

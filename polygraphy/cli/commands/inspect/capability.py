@@ -1,0 +1,75 @@
+"""The command `inspect capability`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.commands.inspect.capability_options import CapabilityOptions
+from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, OneModelOptions
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import warn
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.scripts.capability import InspectCapabilityScript
+
+
+class InspectCapabilityCommand(Command):
+    """Tells which parts of a model TensorRT supports."""
+
+    name = "inspect capability"
+    description = (
+        "Tell which nodes of an ONNX model the parser of TensorRT does not support, and why. Exits"
+        " with 0 when it supports all of them and with 1 when it does not."
+    )
+    groups = (
+        OneModelOptions,
+        CapabilityOptions,
+        OnnxShapeOptions,
+        ExternalDataOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that asks about the model."""
+        options = values[CapabilityOptions]
+        shapes, files = values[OnnxShapeOptions], values[ExternalDataOptions]
+        _warn_about_unused(options)
+        saves = options.save_external_data is not None
+        return InspectCapabilityScript(
+            command=words,
+            model=values[OneModelOptions].path,
+            onnx=OnnxModel(
+                external_data_dir=files.external_data_dir,
+                ignore_external_data=files.ignore_external_data or None,
+                infer_shapes=shapes.shape_inference,
+                allow_onnxruntime=(
+                    False
+                    if shapes.shape_inference and shapes.no_onnxruntime_shape_inference
+                    else None
+                ),
+            ),
+            output=options.output,
+            with_partitioning=options.with_partitioning or None,
+            external_data_suffix=options.save_external_data,
+            size_threshold=options.external_data_size_threshold if saves else None,
+            all_tensors_to_one_file=(
+                False if saves and options.no_save_all_tensors_to_one_file else None
+            ),
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+def _warn_about_unused(options: CapabilityOptions) -> None:
+    given = {
+        "--external-data-size-threshold": options.external_data_size_threshold is not None,
+        "--no-save-all-tensors-to-one-file": options.no_save_all_tensors_to_one_file,
+    }
+    unused = [flag for flag, is_given in given.items() if is_given]
+    if options.save_external_data is None and unused:
+        warn(f"{', '.join(unused)}: without effect, because --save-external-data is not given.")
+    elif options.save_external_data is not None and not options.with_partitioning:
+        warn("--save-external-data: without effect, because only --with-partitioning saves models.")

@@ -1,0 +1,52 @@
+"""What is asked about the support of a model, and where the answer is saved."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Flag, Text
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.size import ByteSize
+from polygraphy.cli.shared.onnx import TextOrNothing
+
+
+@frozen
+class CapabilityOptions(Options):
+    """Capability: what is asked, and where the answer is saved."""
+
+    with_partitioning: bool = option(
+        "--with-partitioning",
+        kind=Flag(),
+        help=(
+            "Divide the model into parts that are supported and parts that are not, and save each"
+            " as a model."
+        ),
+    )
+    output: str | None = option(
+        "-o",
+        "--output",
+        kind=Text("DIR"),
+        help=(
+            "Folder for results.txt and the parts; polygraphy_capability_dumps unless given."
+            " Nothing is saved of a model that is supported."
+        ),
+    )
+    save_external_data: str | None = option(
+        "--save-external-data",
+        "--external-data-path",
+        kind=TextOrNothing("SUFFIX"),
+        help=(
+            "Save large weights of the parts in files beside them, which are called as they are"
+            " with this suffix; without one, _ext_data."
+        ),
+    )
+    external_data_size_threshold: int | None = option(
+        "--external-data-size-threshold",
+        kind=ByteSize(),
+        help="Weights of more bytes go to such files, as in 16e6, 512K, 4M; 1024 unless given.",
+    )
+    no_save_all_tensors_to_one_file: bool = option(
+        "--no-save-all-tensors-to-one-file",
+        kind=Flag(),
+        help="Save each of those weights in a file of its own.",
+    )

@@ -1,0 +1,92 @@
+"""Which saved data are shown, and how much of them."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Flag, Integer, Text, Texts
+from polygraphy.cli.declare.option import Options, option
+
+
+@frozen
+class InspectedOptions(Options):
+    """Data: the files that are shown."""
+
+    paths: tuple[str, ...] = option(
+        reads="File of saved data",
+        kind=Texts("PATH"),
+        default=(),
+        help=(
+            "Saved inputs, outputs or accuracy results: files, or folders with one file per"
+            " iteration."
+        ),
+    )
+
+
+@frozen
+class DetailOptions(Options):
+    """Detail: how much is shown."""
+
+    all_iterations: bool = option(
+        "-a",
+        "--all",
+        kind=Flag(),
+        help="Show all iterations, not just the first.",
+        feeds="inspect_data.all_iterations",
+    )
+    statistics: bool = option(
+        "--statistics",
+        kind=Flag(),
+        help=(
+            "Show how many elements are NaN, infinite or zero, and where the first is, and"
+            " percentiles. Mean, deviation, smallest and largest are always shown."
+        ),
+        feeds="inspect_data.statistics",
+    )
+    show_values: bool = option(
+        "-s",
+        "--show-values",
+        kind=Flag(),
+        help="Show the elements.",
+        feeds="inspect_data.show_values",
+    )
+    histogram: bool = option(
+        "--histogram",
+        kind=Flag(),
+        help="Show how the elements are distributed.",
+        feeds="inspect_data.histogram",
+    )
+    num_items: int | None = option(
+        "-n",
+        "--num-items",
+        kind=Integer(minimum=-1),
+        help=(
+            "How many elements to show at each end of each dimension of an array of more than 1000;"
+            " -1 for all. 3 unless given."
+        ),
+        feeds="inspect_data.num_items",
+    )
+    line_width: int | None = option(
+        "--line-width",
+        kind=Integer(minimum=-1),
+        help="Longest line of elements, in characters; -1 for any length. 75 unless given.",
+        feeds="inspect_data.line_width",
+    )
+
+
+@frozen
+class ReferenceOptions(Options):
+    """Data: the two files that are compared."""
+
+    reference: str = option(
+        reads="File of saved data",
+        kind=Text("REFERENCE"),
+        default="",
+        help="What is expected: a file of saved outputs or inputs, or a folder of such.",
+    )
+    candidate: str = option(
+        reads="File of saved data",
+        kind=Text("CANDIDATE"),
+        default="",
+        help="What is compared with it, of the same kind.",
+    )

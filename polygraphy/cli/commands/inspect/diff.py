@@ -1,0 +1,73 @@
+"""The command `inspect diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.commands.inspect.data_options import ReferenceOptions
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.compare import JudgeOptions, SimpleOptions
+from polygraphy.cli.shared.compare_context import functions_of
+from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.plots import PlotOptions
+from polygraphy.codegen.parts.comparison import Comparison
+from polygraphy.codegen.scripts.models import DiffModelsScript
+from polygraphy.codegen.scripts.saved import InspectDiffScript
+from polygraphy.domain.catalog.formats import format_named
+
+_COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
+"""How numbers are compared."""
+
+
+class InspectDiffCommand(Command):
+    """Compares two files of saved data, or two models."""
+
+    name = "inspect diff"
+    description = (
+        "Compare saved outputs, or saved inputs, with a reference of the same kind; or one ONNX"
+        " model with another: inputs, outputs, nodes, attributes and initializers. Relative"
+        " differences are of the reference's values. Exits with 0 when everything matched and with"
+        " 1 when something did not."
+    )
+    groups = (ReferenceOptions, *_COMPARISON, ScriptOptions, LogOptions)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that compares the files."""
+        files, judge = values[ReferenceOptions], values[JudgeOptions]
+        if _are_models(files, f"polygraphy {self.name}"):
+            unused = flags_given(values, _COMPARISON)
+            if unused:
+                warn(f"{', '.join(unused)}: without effect, because models are the same, or not.")
+            return DiffModelsScript(
+                command=words,
+                reference=files.reference,
+                candidate=files.candidate,
+                log=log_of(values[LogOptions]),
+            ).render()
+        return InspectDiffScript(
+            command=words,
+            reference=files.reference,
+            candidate=files.candidate,
+            comparison=Comparison(
+                functions=functions_of(values),
+                script=judge.compare_func_script,
+                fail_fast=judge.fail_fast,
+                allow_missing_outputs=judge.allow_missing_outputs,
+            ),
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+def _are_models(files: ReferenceOptions, usage: str) -> bool:
+    """Return whether the files are ONNX models, by their names."""
+    models = [path for path in (files.reference, files.candidate) if format_named(path) == "onnx"]
+    if len(models) == 1:
+        raise CommandLineError(
+            f"{models[0]} is a model, and the other file is not. Compare files of one kind.", usage
+        )
+    return bool(models)

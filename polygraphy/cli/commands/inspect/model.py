@@ -1,0 +1,103 @@
+"""The command `inspect model`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.backends.tf import TfLoadOptions
+from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
+from polygraphy.cli.commands.inspect.model_options import (
+    ExternalDataOptions,
+    InspectedModelOptions,
+    ModelDetailOptions,
+    PageOptions,
+    shown,
+)
+from polygraphy.cli.commands.inspect.model_page import page_of
+from polygraphy.cli.commands.inspect.trt import INSPECTED_GROUPS, made_of
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.model import ModelOptions, model_type
+from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.codegen.scripts.models import InspectModelScript
+
+
+class InspectModelCommand(Command):
+    """Shows what models consist of."""
+
+    name = "inspect model"
+    description = (
+        "Show what models consist of: inputs, outputs and the numbers of weights and nodes; with"
+        " --show, nodes, their attributes and weights; with --visual, as a drawing in a browser."
+    )
+    groups = (
+        InspectedModelOptions,
+        ModelDetailOptions,
+        PageOptions,
+        OnnxShapeOptions,
+        ExternalDataOptions,
+        TfLoadOptions,
+        *INSPECTED_GROUPS,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that shows the models."""
+        models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
+        shapes, files = values[OnnxShapeOptions], values[ExternalDataOptions]
+        show, graph = shown(detail), values[TfLoadOptions]
+        self._check(values, show)
+        made = made_of(values, f"polygraphy {self.name}")
+        load = {
+            "model_type": models.model_type or _type_of_folders(models.paths, graph.ckpt),
+            "display_as": models.display_as,
+            "external_data_dir": files.external_data_dir,
+            "ignore_external_data": files.ignore_external_data or None,
+            "infer_shapes": shapes.shape_inference or None,
+            "allow_onnxruntime": (
+                False if shapes.shape_inference and shapes.no_onnxruntime_shape_inference else None
+            ),
+            "network_func": values[TrtNetworkOptions].trt_network_func_name,
+            "checkpoint": graph.ckpt,
+            "tf_outputs": list(graph.tf_outputs) or None,
+            "optimize_graph": graph.freeze_graph or None,
+        }
+        page = page_of(values, words, load, f"polygraphy {self.name}")
+        if page is not None:
+            return page.render()
+        return InspectModelScript(
+            command=words,
+            paths=models.paths,
+            show=show or None,
+            format="json" if detail.format == "json" else None,
+            stats=detail.stats or None,
+            list_unbounded_dds=detail.list_unbounded_dds or None,
+            tensor_info=detail.combine_tensor_info,
+            load=load if made is None else {},
+            made=made,
+            log=log_of(values[LogOptions]),
+        ).render()
+
+    def _check(self, values: Values, show: list[str]) -> None:
+        """Refuse what cannot be meant, and tell about what has no effect."""
+        if values[ModelDetailOptions].combine_tensor_info is not None and "layers" not in show:
+            raise CommandLineError(
+                "argument --combine-tensor-info: layers are not shown. Add --show layers.",
+                f"polygraphy {self.name}",
+            )
+        if values[TrtNetworkOptions].trt_network_func_name is not None and not any(
+            path.partition(":")[0].endswith(".py") for path in values[InspectedModelOptions].paths
+        ):
+            warn("--trt-network-func: has no effect, because no model is a network script.")
+
+
+def _type_of_folders(paths: Sequence[str], checkpoint: str | None) -> str | None:
+    """Return the type of models that are folders, which no extension tells."""
+    kinds = {model_type(ModelOptions(model_file=path)) for path in paths}
+    if kinds == {"saved-model"} and checkpoint is None:
+        return "saved-model"
+    return "ckpt" if kinds and kinds <= {"saved-model", "ckpt"} else None

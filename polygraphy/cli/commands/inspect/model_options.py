@@ -1,0 +1,171 @@
+"""Which models are shown, and how much of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Choice, Choices, Flag, Integer, Text, Texts
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.shared.onnx import external_data_folder
+from polygraphy.domain.catalog.formats import FORMATS
+
+_MODES = {
+    "none": (),
+    "basic": ("layers",),
+    "attrs": ("layers", "attrs"),
+    "full": ("layers", "attrs", "weights"),
+}
+
+
+class _Models(Texts):
+    """One or more models; of several, one that is not there hides none of the others."""
+
+    def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Return the only model."""
+        return super().files(value) if len(value) == 1 else []
+
+
+@frozen
+class InspectedModelOptions(Options):
+    """Model: the models that are shown."""
+
+    paths: tuple[str, ...] = option(
+        reads="Model",
+        kind=_Models("MODEL"),
+        default=(),
+        help="ONNX or TensorFlow models, TensorRT engines or network scripts.",
+    )
+    model_type: str | None = option(
+        "--model-type",
+        kind=Choice(*(name for name, each in FORMATS.items() if each.technology)),
+        help="Type of the models; follows from the file extension unless given.",
+    )
+    display_as: str | None = option(
+        "--display-as",
+        "--convert-to",
+        kind=Choice("trt"),
+        help="Show an ONNX model as the network that TensorRT makes of it.",
+    )
+
+
+@frozen
+class OneModelOptions(Options):
+    """Model: the model that is looked into."""
+
+    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="An ONNX model.")
+
+
+@frozen
+class TensorOptions(Options):
+    """Tensors: which tensors are shown."""
+
+    names: tuple[str, ...] = option(
+        "--names",
+        kind=Texts("NAME"),
+        default=(),
+        help="Only these tensors; names may be patterns, such as 'conv*'. All unless given.",
+    )
+    format: str | None = option(
+        "--format", kind=Choice("text", "json"), help="text, or json; text unless given."
+    )
+
+
+@frozen
+class ModelDetailOptions(Options):
+    """Detail: how much is shown."""
+
+    show: tuple[str, ...] = option(
+        "--show",
+        kind=Choices("layers", "attrs", "weights"),
+        default=(),
+        help=(
+            "Show layers; their attributes and the graphs inside them (attrs, together with"
+            " layers); the elements of weights."
+        ),
+    )
+    mode: str | None = option(
+        "--mode",
+        kind=Choice(*_MODES),
+        help=(
+            "The older way to say so: basic is --show layers, attrs is --show layers attrs, full is"
+            " --show layers attrs weights."
+        ),
+    )
+    show_weights: bool = option(
+        "--show-weights", kind=Flag(), help="The older way to say --show weights."
+    )
+    stats: bool = option(
+        "--stats",
+        kind=Flag(),
+        help=(
+            "Show how large an ONNX model is, and what it costs to run: parameters,"
+            " multiply-accumulate operations, the memory that activations take, and how often each"
+            " operator occurs; of networks and engines of TensorRT, layers by type and data type,"
+            " and the sizes that they tell."
+        ),
+    )
+    list_unbounded_dds: bool = option(
+        "--list-unbounded-dds",
+        kind=Flag(),
+        help=(
+            "Name the tensors of an ONNX model whose shape depends on data without any limit; the"
+            " model's constants should have been folded and its shapes be known."
+        ),
+    )
+    combine_tensor_info: str | None = option(
+        "--combine-tensor-info",
+        reads="File of inference results",
+        kind=Text("PATH"),
+        help="Show statistics of these saved outputs with the layers of an engine.",
+    )
+    format: str | None = option(
+        "--format",
+        kind=Choice("text", "json"),
+        help="text, or json for one document on standard output; text unless given.",
+    )
+
+
+@frozen
+class PageOptions(Options):
+    """Page: the model as a drawing in a browser, instead of text."""
+
+    visual: bool = option(
+        "--visual",
+        kind=Flag(),
+        help=(
+            "Show the model in a browser on this machine, until ctrl-C: its graph to move around"
+            " in, with a search, and what each node consists of."
+        ),
+    )
+    visual_port: int | None = option(
+        "--visual-port",
+        kind=Integer(minimum=0),
+        help="The port of that page; 0 is any that is free; 8000 unless given.",
+    )
+    save_visual: str | None = option(
+        "--save-visual",
+        kind=Text("PATH"),
+        help="Save the page as one HTML file, which needs no network, instead of showing it.",
+    )
+
+
+@frozen
+class ExternalDataOptions(Options):
+    """ONNX Model Loading: the weights of an ONNX model that are in other files."""
+
+    external_data_dir: str | None = external_data_folder()
+    ignore_external_data: bool = option(
+        "--ignore-external-data",
+        kind=Flag(),
+        help="Leave weights in other files alone, even where they would be looked at.",
+    )
+
+
+def shown(options: ModelDetailOptions) -> list[str]:
+    """Return what is shown, in the order of `--show`'s choices: the union of all ways to say so."""
+    asked = {*options.show, *_MODES[options.mode or "none"]}
+    if options.show_weights:
+        asked.add("weights")
+    return [word for word in _MODES["full"] if word in asked]

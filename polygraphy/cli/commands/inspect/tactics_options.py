@@ -1,0 +1,59 @@
+"""Which tactic replays are shown or compared."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Text, Texts
+from polygraphy.cli.declare.option import Options, option
+
+
+class _AnyTexts(Texts):
+    """Any number of texts, also none."""
+
+    nargs = "*"
+
+
+@frozen
+class ReplayOptions(Options):
+    """Tactics: the tactic replay that is shown."""
+
+    tactic_replay: str = option(
+        reads="Tactic replay",
+        kind=Text("REPLAY"),
+        default="",
+        help="A file that --save-tactics wrote.",
+    )
+
+
+@frozen
+class ComparedReplaysOptions(Options):
+    """Tactics: tactic replays of builds that passed and failed, or two to compare."""
+
+    replays: tuple[str, ...] = option(
+        reads="Tactic replay",
+        kind=_AnyTexts("REPLAY"),
+        default=(),
+        help="Two tactic replays: the layers are shown for which they hold different tactics.",
+    )
+    dir: str | None = option(
+        "--dir",
+        reads="Folder of tactic replays",
+        kind=Text("DIR"),
+        help=(
+            "A folder with the folders good and bad, which hold replays of builds that passed and"
+            " failed; the current one unless given."
+        ),
+    )
+    good: str | None = option(
+        "--good",
+        reads="Tactic replay",
+        kind=Text("PATH"),
+        help="A replay of a build that passed, or a folder of such, in place of DIR/good.",
+    )
+    bad: str | None = option(
+        "--bad",
+        reads="Tactic replay",
+        kind=Text("PATH"),
+        help="A replay of a build that failed, or a folder of such, in place of DIR/bad.",
+    )

@@ -1,0 +1,257 @@
+"""The commands that there are, by name; what a command consists of is imported when it is
+chosen.
+
+The name of a sub-command is that of its group, a space and its own: ``inspect data``.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from polygraphy.cli.declare.command import Command
+
+COMMANDS = {
+    "run": (
+        "polygraphy.cli.commands.run.run:RunCommand",
+        "Run a model in several backends and compare the outputs.",
+    ),
+    "convert": (
+        "polygraphy.cli.commands.convert:ConvertCommand",
+        "Convert a model to ONNX, or to a TensorRT engine.",
+    ),
+    "inspect data": (
+        "polygraphy.cli.commands.inspect.data:InspectDataCommand",
+        "Show what saved inputs, outputs or accuracy results hold.",
+    ),
+    "inspect diff": (
+        "polygraphy.cli.commands.inspect.diff:InspectDiffCommand",
+        "Compare two files of saved outputs or inputs, or two ONNX models.",
+    ),
+    "inspect model": (
+        "polygraphy.cli.commands.inspect.model:InspectModelCommand",
+        "Show what models consist of.",
+    ),
+    "inspect outputs": (
+        "polygraphy.cli.commands.inspect.parts:InspectOutputsCommand",
+        "List the tensors of an ONNX model.",
+    ),
+    "inspect sparsity": (
+        "polygraphy.cli.commands.inspect.parts:InspectSparsityCommand",
+        "Tell which weights of an ONNX model are 2:4 sparse.",
+    ),
+    "inspect capability": (
+        "polygraphy.cli.commands.inspect.capability:InspectCapabilityCommand",
+        "Tell which parts of an ONNX model TensorRT supports.",
+    ),
+    "inspect tactics": (
+        "polygraphy.cli.commands.inspect.tactics:InspectTacticsCommand",
+        "Show which tactic a TensorRT build chose for each layer.",
+    ),
+    "inspect diff-tactics": (
+        "polygraphy.cli.commands.inspect.tactics:InspectDiffTacticsCommand",
+        "Find TensorRT tactics that may be bad, or compare two replays.",
+    ),
+    "debug build": (
+        "polygraphy.cli.commands.debug.engine:DebugBuildCommand",
+        "Build a TensorRT engine again and again, and check each.",
+    ),
+    "debug precision": (
+        "polygraphy.cli.commands.debug.engine:DebugPrecisionCommand",
+        "Find the layers that need a higher precision in TensorRT.",
+    ),
+    "debug reduce": (
+        "polygraphy.cli.commands.debug.reduce:DebugReduceCommand",
+        "Reduce an ONNX model to a part that still fails.",
+    ),
+    "debug repeat": (
+        "polygraphy.cli.commands.debug.repeat:DebugRepeatCommand",
+        "Run a check again and again, and sort files by its answer.",
+    ),
+    "debug diff-tactics": (
+        "polygraphy.cli.commands.inspect.tactics:DebugDiffTacticsCommand",
+        "The old name of inspect diff-tactics.",
+    ),
+    "template trt-network": (
+        "polygraphy.cli.commands.template.trt:TemplateNetworkCommand",
+        "Write a script that makes a TensorRT network.",
+    ),
+    "template trt-config": (
+        "polygraphy.cli.commands.template.trt:TemplateConfigCommand",
+        "Write a script that makes a TensorRT builder configuration.",
+    ),
+    "template onnx-gs": (
+        "polygraphy.cli.commands.template.onnx:TemplateOnnxGsCommand",
+        "Write a script to edit an ONNX model with onnx-graphsurgeon.",
+    ),
+    "plugin autotune": (
+        "polygraphy.cli.commands.plugin.autotune:PluginAutotuneCommand",
+        "Find the plugins that make an ONNX model quicker in TensorRT.",
+    ),
+    "template shard-hints": (
+        "polygraphy.cli.commands.template.shard:TemplateShardHintsCommand",
+        "Write down how an ONNX model can be split over several devices.",
+    ),
+    "multi-device shard": (
+        "polygraphy.cli.commands.template.shard:MultiDeviceShardCommand",
+        "Split an ONNX model over several devices.",
+    ),
+    "plugin list": (
+        "polygraphy.cli.commands.plugin.patterns:PluginListCommand",
+        "Say which plugins could compute parts of an ONNX model.",
+    ),
+    "plugin match": (
+        "polygraphy.cli.commands.plugin.patterns:PluginMatchCommand",
+        "Find the parts of an ONNX model that plugins could compute.",
+    ),
+    "plugin replace": (
+        "polygraphy.cli.commands.plugin.patterns:PluginReplaceCommand",
+        "Put plugins in the place of parts of an ONNX model.",
+    ),
+    "check accuracy": (
+        "polygraphy.cli.commands.check.accuracy:CheckAccuracyCommand",
+        "Judge saved accuracy results anew, under other tolerances.",
+    ),
+    "check compatibility": (
+        "polygraphy.cli.commands.check.model:CheckCompatibilityCommand",
+        "Tell which backends can run a model.",
+    ),
+    "check lint": (
+        "polygraphy.cli.commands.check.model:CheckLintCommand",
+        "Find out what is wrong with an ONNX model.",
+    ),
+    "data concat": (
+        "polygraphy.cli.commands.data:DataConcatCommand",
+        "Put the iterations of several files behind each other.",
+    ),
+    "data merge": (
+        "polygraphy.cli.commands.data:DataMergeCommand",
+        "Put the tensors of several files beside each other, as input data.",
+    ),
+    "data to-input": (
+        "polygraphy.cli.commands.data:DataToInputCommand",
+        "The old name of merge.",
+    ),
+    "data convert": (
+        "polygraphy.cli.commands.data:DataConvertCommand",
+        "Write a file, or a folder, in another format.",
+    ),
+    "surgeon extract": (
+        "polygraphy.cli.commands.surgeon.surgeon:SurgeonExtractCommand",
+        "Cut a part out of an ONNX model.",
+    ),
+    "surgeon insert": (
+        "polygraphy.cli.commands.surgeon.surgeon:SurgeonInsertCommand",
+        "Put a node into an ONNX model.",
+    ),
+    "surgeon prune": (
+        "polygraphy.cli.commands.surgeon.surgeon:SurgeonPruneCommand",
+        "Make weights 2:4 sparse, or take nodes of some types out.",
+    ),
+    "surgeon sanitize": (
+        "polygraphy.cli.commands.surgeon.surgeon:SurgeonSanitizeCommand",
+        "Simplify an ONNX model: fold constants, infer shapes, tidy up.",
+    ),
+    "surgeon weight-reconstruct": (
+        "polygraphy.cli.commands.surgeon.surgeon:SurgeonWeightReconstructCommand",
+        "Put random weights into an ONNX model without weights.",
+    ),
+    "surgeon weight-strip": (
+        "polygraphy.cli.commands.surgeon.surgeon:SurgeonWeightStripCommand",
+        "Take the weights out of an ONNX model.",
+    ),
+    "doctor": (
+        "polygraphy.cli.commands.doctor:DoctorCommand",
+        "Show which backends, devices and settings there are.",
+    ),
+}
+
+GROUPS = {
+    "check": "Check models and saved results.",
+    "data": "Work with saved inputs and outputs.",
+    "debug": "Find out why a model, or an engine, goes wrong.",
+    "inspect": "Look into models and saved data.",
+    "multi-device": "Split models over several devices.",
+    "plugin": "Put plugins into ONNX models.",
+    "surgeon": "Edit ONNX models.",
+    "template": "Write scripts to start from.",
+}
+"""Names of groups of sub-commands, and what each is for."""
+
+
+def top_level() -> dict[str, str]:
+    """Return what may stand first on a command line, with what it is for; in alphabetical order
+    after `run`.
+    """
+    texts = {name: text for name, (_, text) in COMMANDS.items() if " " not in name}
+    texts.update(GROUPS)
+    return {name: texts[name] for name in sorted(texts, key=lambda name: (name != "run", name))}
+
+
+def members(group: str) -> dict[str, str]:
+    """Return the sub-commands of a group by their own names, with what each does."""
+    start = f"{group} "
+    return {
+        name[len(start) :]: text for name, (_, text) in COMMANDS.items() if name.startswith(start)
+    }
+
+
+def find(words: list[str]) -> tuple[str, list[str]]:
+    """Split a command line into the name of its command and the words after that.
+
+    Where there is no such command, the name is made of the words that would have to name it.
+    """
+    length = 2 if words[0] in GROUPS else 1
+    return " ".join(words[:length]), words[length:]
+
+
+def split_leading(words: list[str], commands: Collection[str]) -> tuple[list[str], list[str]]:
+    """Split off the options of logging before a command, as in ``-v --log-file l.txt model``.
+
+    Args:
+        words: the words of a command line.
+        commands: the words that name a command here, which no list of values goes beyond.
+
+    Returns:
+        Those options with their values, and what follows.
+
+    Raises:
+        CommandLineError: another option stands there.
+    """
+    if not words or not words[0].startswith("-"):
+        return [], words
+    from polygraphy.cli.declare.errors import CommandLineError
+    from polygraphy.cli.declare.option import options_of
+    from polygraphy.cli.shared.log import LogOptions
+
+    takes = {flag: option.kind.nargs for option in options_of(LogOptions) for flag in option.flags}
+    end = 0
+    while end < len(words) and words[end].startswith("-") and words[end] not in ("-h", "--help"):
+        flag, equals, _ = words[end].partition("=")
+        is_bundle = flag.strip("vq") == "-" and len(flag) > 1  # -vv, -vq
+        if flag not in takes and not is_bundle:
+            if not any(word in commands for word in words[end:]):
+                break
+            raise CommandLineError(
+                f"{flag} cannot stand before the command, as options of logging may. Write it after"
+                " the command."
+            )
+        end += 1
+        if equals or is_bundle or takes[flag] == 0:
+            continue
+        end += 1
+        while takes[flag] == "+" and end < len(words) and words[end] not in commands:
+            if words[end].startswith("-"):
+                break
+            end += 1
+    return words[:end], words[end:]
+
+
+def load(name: str) -> Command:
+    """Return a command."""
+    from importlib import import_module
+
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    command: Command = getattr(import_module(module), attribute)()
+    return command

@@ -1,0 +1,251 @@
+"""The command `plugin autotune`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from attrs import asdict
+
+from polygraphy.cli.backends.trt.config_options import (
+    TrtConfigOptions,
+    TrtDeviceOptions,
+    TrtPlanOptions,
+    TrtScriptOptions,
+)
+from polygraphy.cli.backends.trt.context import (
+    config_of,
+    network_of,
+    save_timing_cache_of,
+    with_build_defaults,
+)
+from polygraphy.cli.backends.trt.network_options import TrtParserOptions, TrtPluginOptions
+from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
+from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
+from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
+from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
+from polygraphy.cli.commands.check.model_options import CheckedModelOptions
+from polygraphy.cli.commands.plugin.autotune_options import (
+    TuningConfigOptions,
+    TuningOptions,
+    TuningPluginOptions,
+)
+from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
+from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.option import Options
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.parts.trt_model import TrtModel
+from polygraphy.codegen.scripts.plugin_tuning import TunePluginsScript
+from polygraphy.codegen.scripts.plugins import MatchPluginsScript
+
+_CONFIG = "config.yaml"
+
+_BUILD_GROUPS: tuple[type[Options], ...] = (
+    TrtProfileOptions,
+    TrtPrecisionOptions,
+    TrtCalibrationOptions,
+    TrtTimingOptions,
+    TrtConfigOptions,
+    TrtPlanOptions,
+    TrtDeviceOptions,
+    TrtScriptOptions,
+    TrtParserOptions,
+)
+"""How engines are built. The tactics of single layers are left out: with each choice of plugins,
+there are other layers.
+"""
+
+
+class PluginAutotuneCommand(Command):
+    """Finds the plugins that make a model quicker."""
+
+    name = "plugin autotune"
+    description = (
+        "Find out with TensorRT which plugins make an ONNX model quicker without changing its"
+        " outputs, and save the model with these plugins in it."
+    )
+    groups = (
+        CheckedModelOptions,
+        PluginFolderOptions,
+        PluginChoiceOptions,
+        TuningPluginOptions,
+        TuningConfigOptions,
+        TuningOptions,
+        *_BUILD_GROUPS,
+        DataOptions,
+        EditSaveOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that tries the plugins."""
+        usage = f"polygraphy {self.name}"
+        folder, choice = values[PluginFolderOptions].plugin_dir, values[PluginChoiceOptions]
+        config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
+        if folder is None:
+            raise CommandLineError(
+                "--plugin-dir is missing: the folder with a folder per plugin.", usage
+            )
+        if choice.include and choice.exclude:
+            raise CommandLineError("--include and --exclude exclude each other. Choose one.", usage)
+        output = values[EditSaveOptions].output or f"{PurePath(path).stem}_tuned.onnx"
+        self._check(values, output, usage)
+        include, exclude = list(choice.include) or None, list(choice.exclude) or None
+        if config.skip_autotuning:
+            return MatchPluginsScript(
+                command=words,
+                model=path,
+                onnx=OnnxModel(map_weights=True),
+                plugin_dir=folder,
+                include=include,
+                exclude=exclude,
+                output=config.save_config_yaml or _CONFIG,
+                log=log_of(values[LogOptions]),
+            ).render()
+        options, save = values[TuningOptions], values[EditSaveOptions]
+        trt = _trt_of(values, usage)
+        return TunePluginsScript(
+            command=words,
+            model=path,
+            plugin_dir=folder,
+            include=include,
+            exclude=exclude,
+            load_config=config.load_config_yaml,
+            save_config=config.save_config_yaml,
+            scripts=values[TuningPluginOptions].python_plugins,
+            trt=trt,
+            data=data_of(
+                values[DataOptions],
+                values[CheckedModelOptions].input_shapes,
+                usage,
+                only_first=not trt.calibrates,
+            ),
+            search={
+                "mode": options.autotune_mode,
+                "max_combinations": options.max_combinations,
+                "threshold": options.threshold,
+                "report": options.report,
+            },
+            tolerances=_tolerances(options),
+            output=output,
+            save={
+                "external_data_path": save.save_external_data,
+                "size_threshold": save.external_data_size_threshold,
+                "all_tensors_to_one_file": (
+                    False if save.no_save_all_tensors_to_one_file else None
+                ),
+            },
+            log=log_of(values[LogOptions]),
+        ).render()
+
+    def _check(self, values: Values, output: str, usage: str) -> None:
+        """Refuse what cannot be meant, and tell about what has no effect."""
+        config, options = values[TuningConfigOptions], values[TuningOptions]
+        if values[EditSaveOptions].output is None and not config.skip_autotuning:
+            inform(f"Saving to {output}, because no --output is given.")
+        timing = values[TrtTimingOptions]
+        for flag, path in (
+            ("--timing-cache", timing.timing_cache),
+            ("--load-timing-cache", timing.load_timing_cache),
+            ("--save-timing-cache", timing.save_timing_cache),
+        ):
+            if path is not None and options.no_timing_cache:
+                raise CommandLineError(
+                    f"{flag} and --no-timing-cache exclude each other. Choose one.", usage
+                )
+        if config.skip_autotuning and config.load_config_yaml is not None:
+            raise CommandLineError(
+                "--skip-autotuning only finds what matches, and --load-config-yaml says that it is"
+                " known. Leave one of them out.",
+                usage,
+            )
+        _warn_about_unused(values)
+        whole = _whole(values)
+        check_paths(
+            [
+                ("MODEL", values[CheckedModelOptions].path),
+                ("--load-config-yaml", config.load_config_yaml),
+                *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
+                *read_by_trt(whole, engines=False),
+            ],
+            [
+                ("-o/--output", None if config.skip_autotuning else output),
+                ("--report", options.report),
+                ("--save-config-yaml", config.save_config_yaml),
+                ("--log-file", values[LogOptions].log_file),
+                ("--gen-script", values[ScriptOptions].gen_script),
+                *written_by_trt(whole),
+            ],
+            usage,
+        )
+
+
+def _whole(values: Values) -> Values:
+    """Return the options with those of further groups about builds: as the command's own say, or
+    else as if they had been left out.
+    """
+    model, plugins = values[CheckedModelOptions], values[TuningPluginOptions].plugin_libraries
+    timing = asdict(values[TrtTimingOptions], recurse=False)
+    groups: dict[Any, Any] = {
+        TrtTacticOptions: TrtTacticOptions(**timing),
+        TrtPluginOptions: TrtPluginOptions(plugins=plugins),
+        ModelOptions: ModelOptions(model_file=model.path, input_shapes=model.input_shapes),
+    }
+    return with_build_defaults(Values({**{type(group): group for group in values}, **groups}))
+
+
+def _trt_of(values: Values, usage: str) -> TrtModel:
+    """Return how each engine is built."""
+    whole = _whole(values)
+    return TrtModel(
+        network=network_of(whole, usage, is_script=False),
+        config=config_of(whole, usage),
+        save_timing_cache=save_timing_cache_of(whole),
+    )
+
+
+def _tolerances(options: TuningOptions) -> dict[str, float]:
+    """Return both tolerances, if one of them is given."""
+    if options.rtol is None and options.atol is None:
+        return {}
+    return {
+        "rtol": 1e-3 if options.rtol is None else options.rtol,
+        "atol": 1e-3 if options.atol is None else options.atol,
+    }
+
+
+def _warn_about_unused(values: Values) -> None:
+    unused: dict[str, list[str]] = {}
+    if values[TuningConfigOptions].skip_autotuning:
+        groups = [
+            TuningOptions,
+            TuningPluginOptions,
+            *_BUILD_GROUPS,
+            EditSaveOptions,
+            DataOptions,
+        ]
+        unused["nothing is run"] = flags_given(
+            values, groups, besides=["--no-timing-cache", "--fp32"]
+        )
+    elif values[TuningOptions].autotune_mode != "exhaustive":
+        given = flags_given(values, [TuningOptions])
+        only = [flag for flag in given if flag in ("--max-combinations", "--threshold")]
+        unused["only --autotune-mode exhaustive needs it"] = only
+    if values[TuningConfigOptions].load_config_yaml is not None:
+        given = flags_given(values, [PluginChoiceOptions])
+        unused["--load-config-yaml says what matches"] = given
+    for reason, flags in unused.items():
+        if flags:
+            warn(f"{', '.join(flags)}: without effect, because {reason}.")

@@ -1,0 +1,105 @@
+"""How it is found out which plugins make a model quicker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Number, Text, Texts
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.shared.tolerances import absolute_tolerance, relative_tolerance
+
+_CONFIG = "config.yaml"
+
+
+class _ConfigPath(Text):
+    """The path of a YAML file; without a word, ``config.yaml``."""
+
+    def __init__(self) -> None:
+        super().__init__("PATH", nargs="?")
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Return the path."""
+        return words[0] if words else _CONFIG
+
+
+@frozen
+class TuningPluginOptions(Options):
+    """Plugin Code: what TensorRT runs."""
+
+    plugin_libraries: tuple[str, ...] = option(
+        "--plugin-libraries",
+        reads="Library",
+        kind=Texts("PATH"),
+        default=(),
+        help="Shared libraries with the plugins.",
+    )
+    python_plugins: tuple[str, ...] = option(
+        "--python-plugins",
+        reads="Script",
+        kind=Texts("PATH"),
+        default=(),
+        help="Python files that register plugins with TensorRT when they are run.",
+    )
+
+
+@frozen
+class TuningConfigOptions(Options):
+    """Matches: the parts that plugins could compute."""
+
+    save_config_yaml: str | None = option(
+        "--save-config-yaml",
+        kind=_ConfigPath(),
+        help="Save what matched to a YAML file; config.yaml unless named.",
+    )
+    load_config_yaml: str | None = option(
+        "--load-config-yaml",
+        reads="File of plugins",
+        kind=Text("PATH"),
+        help="Take the parts from a YAML file that plugin match has written.",
+    )
+    skip_autotuning: bool = option(
+        "--skip-autotuning",
+        kind=Flag(),
+        help="Only find what matches and save it, to config.yaml unless --save-config-yaml says.",
+    )
+
+
+@frozen
+class TuningOptions(Options):
+    """Search: which combinations are tried."""
+
+    autotune_mode: str | None = option(
+        "--autotune-mode",
+        kind=Choice("greedy", "exhaustive"),
+        help=(
+            "greedy adds one part after the other and keeps each that helps; exhaustive tries every"
+            " combination. greedy unless given."
+        ),
+    )
+    max_combinations: int | None = option(
+        "--max-combinations",
+        kind=Integer(minimum=1),
+        help="How many combinations exhaustive tries at most; 1000 unless given.",
+    )
+    threshold: float | None = option(
+        "--threshold",
+        kind=Number(minimum=0),
+        help=(
+            "By which share of its latency the model has to become quicker for exhaustive to end;"
+            " 0.1 unless given."
+        ),
+    )
+    rtol: float | None = relative_tolerance(
+        Number(minimum=0), of="the model without plugins", otherwise="1e-3 unless given."
+    )
+    atol: float | None = absolute_tolerance(Number(minimum=0), otherwise="1e-3 unless given.")
+    no_timing_cache: bool = option(
+        "--no-timing-cache",
+        kind=Flag(),
+        help="Let each build measure for itself, as it does unless --timing-cache is given.",
+    )
+    report: str | None = option(
+        "--report", kind=Text("PATH"), help="Write a report of the search as text."
+    )

@@ -1,0 +1,151 @@
+"""The commands `plugin match`, `plugin list` and `plugin replace`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from attrs import evolve
+
+from polygraphy.cli.commands.inspect.model_options import OneModelOptions
+from polygraphy.cli.commands.plugin.patterns_options import (
+    MatchOutputOptions,
+    PluginChoiceOptions,
+    PluginFolderOptions,
+    ReplaceOptions,
+)
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
+from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
+from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.scripts.plugins import MatchPluginsScript, ReplacePluginsScript
+
+_LOADING = (OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
+_ENDING = (ScriptOptions, LogOptions)
+_CONFIG = "config.yaml"
+
+
+class PluginListCommand(Command):
+    """Says which plugins match."""
+
+    name = "plugin list"
+    description = (
+        "Say which plugins of a folder could take the place of parts of an ONNX model, and how"
+        " often each."
+    )
+    groups = (OneModelOptions, PluginFolderOptions, PluginChoiceOptions, *_LOADING, *_ENDING)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that finds the parts."""
+        return _matching(self, values, words, None).render()
+
+
+class PluginMatchCommand(Command):
+    """Writes down what plugins match."""
+
+    name = "plugin match"
+    description = (
+        "Find the parts of an ONNX model that the plugins of a folder could take the place of, and"
+        " write them to a YAML file, from which plugin replace puts the plugins in."
+    )
+    groups = (
+        OneModelOptions,
+        PluginFolderOptions,
+        PluginChoiceOptions,
+        MatchOutputOptions,
+        *_LOADING,
+        *_ENDING,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that finds the parts and saves them."""
+        path = values[OneModelOptions].path
+        output = values[MatchOutputOptions].output or _beside(path, _CONFIG)
+        check_paths(
+            [("MODEL", path)],
+            [("-o/--output", output), *_also_written(values)],
+            f"polygraphy {self.name}",
+        )
+        return _matching(self, values, words, output).render()
+
+
+class PluginReplaceCommand(Command):
+    """Puts plugins into a model."""
+
+    name = "plugin replace"
+    description = (
+        "Put plugins in the place of parts of an ONNX model, as a YAML file says that plugin match"
+        " has written."
+    )
+    groups = (OneModelOptions, PluginFolderOptions, ReplaceOptions, *_LOADING, *_ENDING)
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that replaces the parts."""
+        usage = f"polygraphy {self.name}"
+        path, options = values[OneModelOptions].path, values[ReplaceOptions]
+        config = options.config or _beside(path, _CONFIG)
+        output = options.output or _beside(path, "replaced.onnx")
+        check_paths(
+            [("MODEL", path), ("--config", config)],
+            [("-o/--output", output), *_also_written(values)],
+            usage,
+        )
+        return ReplacePluginsScript(
+            command=words,
+            model=path,
+            onnx=_onnx(values, usage),
+            plugin_dir=_folder(values, usage),
+            config=config,
+            output=output,
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+def _matching(
+    command: Command, values: Values, words: Sequence[str], output: str | None
+) -> MatchPluginsScript:
+    usage = f"polygraphy {command.name}"
+    choice = values[PluginChoiceOptions]
+    if choice.include and choice.exclude:
+        raise CommandLineError("--include and --exclude exclude each other. Choose one.", usage)
+    return MatchPluginsScript(
+        command=words,
+        model=values[OneModelOptions].path,
+        onnx=_onnx(values, usage),
+        plugin_dir=_folder(values, usage),
+        include=list(choice.include) or None,
+        exclude=list(choice.exclude) or None,
+        output=output,
+        log=log_of(values[LogOptions]),
+    )
+
+
+def _onnx(values: Values, usage: str) -> OnnxModel:
+    cast = cast_of(values[OnnxCastOptions], usage)
+    model = onnx_of(with_defaults(values), usage, is_loaded=True, cast=cast)
+    return evolve(model, map_weights=True)
+
+
+def _folder(values: Values, usage: str) -> str:
+    folder = values[PluginFolderOptions].plugin_dir
+    if folder is None:
+        raise CommandLineError(
+            "--plugin-dir is missing: the folder with a folder per plugin.", usage
+        )
+    return folder
+
+
+def _also_written(values: Values) -> list[tuple[str, str | None]]:
+    return [
+        ("--log-file", values[LogOptions].log_file),
+        ("--gen-script", values[ScriptOptions].gen_script),
+    ]
+
+
+def _beside(model: str, name: str) -> str:
+    return str(PurePath(model).parent / name)

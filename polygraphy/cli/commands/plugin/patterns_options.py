@@ -1,0 +1,65 @@
+"""Which plugins are put into a model, and where that is kept."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Text, Texts
+from polygraphy.cli.declare.option import Options, option
+
+
+@frozen
+class PluginFolderOptions(Options):
+    """Plugins: where they are."""
+
+    plugin_dir: str | None = option(
+        "--plugin-dir",
+        reads="Folder of plugins",
+        kind=Text("DIR"),
+        help="A folder with a folder per plugin, each with a script pattern.py. It must be given.",
+    )
+
+
+@frozen
+class PluginChoiceOptions(Options):
+    """Choice: which plugins are tried."""
+
+    include: tuple[str, ...] = option(
+        "--include",
+        kind=Texts("PLUGIN"),
+        default=(),
+        help="Only these plugins, by the names of their folders.",
+    )
+    exclude: tuple[str, ...] = option(
+        "--exclude", kind=Texts("PLUGIN"), default=(), help="All plugins but these."
+    )
+
+
+@frozen
+class MatchOutputOptions(Options):
+    """Output: where it is kept what was found."""
+
+    output: str | None = option(
+        "-o",
+        "--output",
+        kind=Text("PATH"),
+        help="The YAML file to write; config.yaml beside the model unless given.",
+    )
+
+
+@frozen
+class ReplaceOptions(Options):
+    """Replacement: what is replaced, and where the model is saved."""
+
+    config: str | None = option(
+        "--config",
+        reads="File of plugins",
+        kind=Text("PATH"),
+        help="The YAML file that plugin match wrote; config.yaml beside the model unless given.",
+    )
+    output: str | None = option(
+        "-o",
+        "--output",
+        kind=Text("PATH"),
+        help="Where to save the model; replaced.onnx beside the model unless given.",
+    )

@@ -1,0 +1,179 @@
+"""From options to the context of a program: which backends run what, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.backends.foreign import PluggedBackend
+from polygraphy.cli.backends.tf import TfLoadOptions, TfOnnxOptions
+from polygraphy.cli.backends.tf_context import (
+    GRAPH_GROUPS,
+    SESSION_GROUPS,
+    TF_TYPES,
+    graph_of,
+    opset_of,
+    session_of,
+)
+from polygraphy.cli.backends.torch_context import references_of, torch_of
+from polygraphy.cli.backends.trt.checks import warn_about_groups
+from polygraphy.cli.backends.trt.context import (
+    config_of,
+    loading_of,
+    network_of,
+    running_of,
+    save_timing_cache_of,
+)
+from polygraphy.cli.backends.trt.engine_options import (
+    TrtLoadOptions,
+    TrtRunnerOptions,
+    TrtSaveOptions,
+)
+from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.commands.run.run_plugins import check_types
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
+from polygraphy.cli.shared.onnx import OnnxCastOptions
+from polygraphy.cli.shared.onnx_context import cast_of, onnx_of
+from polygraphy.cli.shared.runners import RUNNERS, RunnerOptions
+from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.parts.tf_graph import TfGraph
+from polygraphy.codegen.parts.torch_model import TorchModels
+from polygraphy.codegen.parts.trt_model import TrtModel, TrtNetwork
+from polygraphy.domain.catalog.formats import formats_of
+
+_ENGINE, _SCRIPT = "engine", "trt-network-script"
+_REMOVED = formats_of("")
+_RUNS = {
+    "onnxrt": ("onnx", *TF_TYPES),
+    "onnx": ("onnx", *TF_TYPES),
+    "pluginref": ("onnx", *TF_TYPES),
+    "trt": ("onnx", _ENGINE, _SCRIPT, *TF_TYPES),
+    "tf": TF_TYPES,
+}
+"""The types of models that each backend runs."""
+
+
+@frozen
+class Backends:
+    """How the model comes to be in the form that each backend takes."""
+
+    model: str | None
+    onnx: OnnxModel
+    trt: TrtModel
+    tf: TfGraph
+    torch: TorchModels
+    references: str | None
+
+
+def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = ()) -> Backends:
+    """Return how the model is loaded, built and run in the backends that are chosen.
+
+    Args:
+        values: the options.
+        usage: the command, for messages.
+        plugins: the backends of other packages that are chosen.
+
+    Raises:
+        CommandLineError: a backend cannot run such a model, or options do not fit together.
+    """
+    names = {runner.partition(":")[0] for runner in values[RunnerOptions].runners}
+    options = values[ModelOptions]
+    only_tf = names == {"tf"}
+    kind = kind_of_model(values, unknown="frozen" if only_tf else "onnx")
+    if names - {"trt_engine", "torch"}:
+        check_model_type(options.model_file or "", kind, names, usage)
+    check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins, usage)
+    takers = {plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types}
+    builds = "trt" in names and kind != _ENGINE
+    parses = builds and kind != _SCRIPT
+    graph = graph_of(values, kind, usage) if kind in TF_TYPES else None
+    _warn_about_unused(values, names, kind, builds=builds)
+    onnx = onnx_of(
+        values,
+        usage,
+        is_loaded=parses or bool(names & {"onnxrt", "onnx", "pluginref", *takers}),
+        has_others=bool(names & {"tf", "torch"}) or (builds and not parses),
+        cast=cast_of(values[OnnxCastOptions], usage),
+        graph=graph,
+        opset=opset_of(values) if kind in TF_TYPES else None,
+    )
+    return Backends(
+        model=split_symbol(options.model_file)[0] if options.model_file else None,
+        onnx=onnx,
+        trt=_trt(values, usage, builds=builds, is_script=kind == _SCRIPT, names=names),
+        tf=session_of(graph, values, usage) if graph is not None and "tf" in names else TfGraph(),
+        torch=torch_of(values),
+        references=references_of(values),
+    )
+
+
+def kind_of_model(values: Values, *, unknown: str = "onnx") -> str:
+    """Return the type of the model; `unknown` where nothing tells."""
+    kind = model_type(values[ModelOptions])
+    if kind is None and values[TfLoadOptions].ckpt is not None:
+        return "ckpt"
+    return kind or unknown
+
+
+def check_model_type(
+    path: str, kind: str, names: set[str], usage: str, offered: Iterable[str] = _RUNS
+) -> None:
+    """Refuse a model that a backend cannot run; `offered` are the backends of the command.
+
+    Raises:
+        CommandLineError: it cannot.
+    """
+    if kind in _REMOVED:
+        raise CommandLineError(
+            f"{path} is a model of type {kind}, which no TensorRT of today reads. Convert it to"
+            " ONNX with the tools of its framework, and give that.",
+            usage,
+        )
+    flags = {name: flag for flag, name in RUNNERS.items()}
+    unable = [name for name in flags if name in names and kind not in _RUNS.get(name, (kind,))]
+    if unable:
+        able = [flags[name] for name in offered if kind in _RUNS[name]]
+        raise CommandLineError(
+            f"{path} is a model of type {kind}, which {' and '.join(flags[n] for n in unable)}"
+            f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another.",
+            usage,
+        )
+
+
+def _trt(values: Values, usage: str, *, builds: bool, is_script: bool, names: set[str]) -> TrtModel:
+    running = running_of(values[TrtRunnerOptions])
+    loading = loading_of(values[TrtLoadOptions])
+    if builds:
+        return TrtModel(
+            network=network_of(values, usage, is_script=is_script),
+            config=config_of(values, usage),
+            save_timing_cache=save_timing_cache_of(values),
+            save=values[TrtSaveOptions].save_engine,
+            running=running,
+            **loading,
+        )
+    if not names & {"trt", "trt_engine"}:
+        return TrtModel()
+    plugins = TrtNetwork(plugins=values[TrtPluginOptions].plugins)
+    return TrtModel(is_engine=True, network=plugins, running=running, **loading)
+
+
+def _warn_about_unused(values: Values, names: set[str], kind: str, *, builds: bool) -> None:
+    """Say in one line each which options are about backends or models that take no part."""
+    loads = bool(names & {"trt", "trt_engine"})
+    tftrt = "tf" in names
+    if not (tftrt and loads):
+        because = "the engine is built already" if loads else "nothing runs in TensorRT: see --trt"
+        warn_about_groups(values, builds=builds or tftrt, loads=loads or tftrt, because=because)
+    if "tf" not in names:
+        unused = flags_given(values, SESSION_GROUPS)
+        if unused:
+            warn(f"{', '.join(unused)}: without effect, because nothing runs in TensorFlow.")
+    if kind not in TF_TYPES:
+        unused = flags_given(values, [*GRAPH_GROUPS, TfOnnxOptions])
+        if unused:
+            warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")

@@ -1,0 +1,171 @@
+"""What the options of `run` cannot mean together, and which have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.backends.tf import TfSaveOptions
+from polygraphy.cli.backends.torch_context import read_by_torch
+from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
+from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.option import Options
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.compare import CompareOptions, JudgeOptions, SimpleOptions
+from polygraphy.cli.shared.compare_context import check_saved_verdicts
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.onnx import OnnxSaveOptions
+from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.plots import PlotOptions
+from polygraphy.cli.shared.runners import (
+    OnnxrtOptions,
+    OnnxrtThreadOptions,
+    OrderOptions,
+    RunnerOptions,
+    RunOptions,
+)
+
+Named = list[tuple[str, "str | None"]]
+Groups = tuple[type[Options], ...]
+
+_CHOOSE = "Choose at least one of --onnxrt, --onnx, --trt."
+
+
+def check_run(values: Values, usage: str, written_besides: Named) -> None:
+    """Refuse what cannot be meant together, and name what has no effect.
+
+    Args:
+        values: the options.
+        usage: the command, for messages.
+        written_besides: further files that are written, each with its flag.
+
+    Raises:
+        CommandLineError: something cannot be meant.
+    """
+    for refusal in _REFUSALS:
+        if refusal.applies(values):
+            raise CommandLineError(refusal.message, usage)
+    check_paths(_read(values), [*_written(values), *written_besides], usage)
+    check_saved_verdicts(values, usage)
+    for idle in _IDLE:
+        given = flags_given(values, idle.groups, besides=idle.besides)
+        if given and idle.applies(values):
+            warn(f"{', '.join(given)}: without effect, because {idle.because}.")
+
+
+@frozen
+class _Refusal:
+    """A combination that cannot be meant, and what is said about it."""
+
+    applies: Callable[[Values], object]
+    message: str
+
+
+@frozen
+class _Idle:
+    """When the options of some groups have no effect, why, and which have one nevertheless."""
+
+    applies: Callable[[Values], bool]
+    groups: Groups
+    because: str
+    besides: Sequence[str] = ()
+
+
+def _runners(values: Values) -> tuple[str, ...]:
+    return values[RunnerOptions].runners
+
+
+def _lacks_model(values: Values) -> bool:
+    """Return whether a runner runs the model, and none is given."""
+    runs_model = any(":" not in runner for runner in _runners(values))
+    return runs_model and values[ModelOptions].model_file is None
+
+
+def _saves_a_run(values: Values) -> bool:
+    saved = values[RunOptions]
+    return any((saved.save_inputs, saved.save_outputs, saved.save_input_blob))
+
+
+def _compares(values: Values) -> bool:
+    """Return whether there may be two runs: a saved file may hold several."""
+    loaded = len(values[CompareOptions].load_outputs)
+    runners = len(_runners(values))
+    return runners + loaded > 1 or not runners
+
+
+_REFUSALS = (
+    _Refusal(
+        lambda values: values[OrderOptions].subprocess_timeout is not None
+        and not values[OrderOptions].use_subprocess,
+        "--subprocess-timeout needs --use-subprocess: the limit is that of a process of its own.",
+    ),
+    _Refusal(
+        lambda values: not _runners(values) and not values[CompareOptions].load_outputs,
+        f"nothing is selected to run. {_CHOOSE}",
+    ),
+    _Refusal(_lacks_model, "a runner is selected but no model is given. Name its path."),
+    _Refusal(
+        lambda values: not _runners(values) and _saves_a_run(values),
+        f"without a runner there is nothing to save. {_CHOOSE}",
+    ),
+)
+
+_IDLE = (
+    _Idle(
+        lambda values: bool(_runners(values)) and "onnxrt" not in _runners(values),
+        (OnnxrtOptions, OnnxrtThreadOptions),
+        "nothing runs in ONNX Runtime: see --onnxrt",
+    ),
+    _Idle(
+        lambda values: not _runners(values),
+        (ModelOptions, OnnxrtOptions, OnnxrtThreadOptions, DataOptions, OrderOptions),
+        "nothing is run",
+    ),
+    _Idle(
+        lambda values: not _compares(values),
+        (CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions),
+        "nothing is compared: a single runner is",
+        besides=(
+            "--fail-fast",  # Validation heeds it, too.
+            "--postprocess",
+            "--postprocess-func-script",
+            "--save-accuracy-results",
+            "--validate",
+        ),
+    ),
+)
+
+
+def _read(values: Values) -> Named:
+    """Return what is read, each with its flag."""
+    return [
+        ("MODEL", values[ModelOptions].model_file if _runners(values) else None),
+        *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
+        *(("--load-outputs", path) for path in values[CompareOptions].load_outputs),
+        *read_by_trt(values),
+        *read_by_torch(values),
+    ]
+
+
+def _written(values: Values) -> Named:
+    """Return what is written, each with its flag."""
+    saved = values[RunOptions]
+    return [
+        ("--save-inputs", saved.save_inputs),
+        ("--save-outputs", saved.save_outputs),
+        ("--save-input-blob", saved.save_input_blob),
+        ("--save-onnx", values[OnnxSaveOptions].save_onnx),
+        ("--save-accuracy-results", values[CompareOptions].save_accuracy_results),
+        ("--log-file", values[LogOptions].log_file),
+        ("--gen-script", values[ScriptOptions].gen_script),
+        ("--save-engine", values[TrtSaveOptions].save_engine),
+        ("--save-pb", values[TfSaveOptions].save_pb),
+        *written_by_trt(values),
+    ]

@@ -1,0 +1,85 @@
+"""Backends of other packages in the command `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.backends.foreign import BrokenPlugin, PluggedBackend
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.option import Option
+from polygraphy.codegen.parts.plugged import PluggedRunner
+from polygraphy.codegen.scripts.script import RunScript
+
+
+def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
+    """Return the option that chooses runners with the flags of some backends."""
+    assert isinstance(option.kind, Ordered)
+    extended = Option(
+        (*option.flags, *(plugin.flag for plugin in plugins)),
+        option.kind.extended(
+            {plugin.flag: plugin.name for plugin in plugins},
+            {plugin.flag: plugin.declared.help for plugin in plugins},
+        ),
+        option.help,
+        option.default,
+    )
+    extended.name = option.name
+    return extended
+
+
+def plugged_of(values: Values, plugins: Sequence[PluggedBackend]) -> dict[str, PluggedRunner]:
+    """Return what the program needs to know of each backend, by name."""
+    return {
+        plugin.name: PluggedRunner(
+            title=plugin.declared.title,
+            partial=plugin.partial,
+            options=values[plugin.declared.options] if plugin.declared.options else None,
+            loads_onnx="onnx" in plugin.declared.model_types,
+        )
+        for plugin in plugins
+    }
+
+
+def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend], usage: str) -> None:
+    """Refuse a model that a backend cannot run.
+
+    Args:
+        path: the model.
+        kind: its type; those of TensorFlow count as ``onnx``, which they are converted to.
+        plugins: the backends that are to run it.
+        usage: the command, for messages.
+
+    Raises:
+        CommandLineError: one of them cannot.
+    """
+    for plugin in plugins:
+        types = plugin.declared.model_types
+        if types and kind not in types:
+            raise CommandLineError(
+                f"{path} is a model of type {kind}, which {plugin.flag} cannot run: it runs"
+                f" {' and '.join(types)}. --model-type tells if the type is another.",
+                usage,
+            )
+
+
+def rendered(script: RunScript, plugins: Sequence[PluggedBackend]) -> str:
+    """Return the program, and see to it that it is one: partials are anybody's.
+
+    Raises:
+        BrokenPlugin: it is not.
+    """
+    if not plugins:
+        return script.render()
+    try:
+        source = script.render()
+        compile(source, "<program>", "exec")
+    except Exception as error:
+        packages = " or ".join(dict.fromkeys(plugin.package for plugin in plugins))
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
+        raise BrokenPlugin(
+            f"what the package {packages} contributes to the program is wrong: {reason}. Repair or"
+            " uninstall that package."
+        ) from error
+    return source

@@ -1,0 +1,266 @@
+"""How ONNX models are edited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Choice, Flag, Integer, PerName, Text, Texts
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.size import ByteSize
+from polygraphy.cli.declare.tensor_kinds import Attributes, NamedShapes, Tensors
+from polygraphy.cli.shared.model import model_shapes_option
+from polygraphy.cli.shared.onnx import (
+    Outputs,
+    external_data_folder,
+    external_data_name,
+    external_data_threshold,
+    one_file_per_weight,
+    structure_only,
+)
+
+
+@frozen
+class EditedModelOptions(Options):
+    """Model: the ONNX model that is edited."""
+
+    model_file: str | None = option(reads="Model", kind=Text("MODEL"), help="Path of the model.")
+    external_data_dir: str | None = external_data_folder()
+    ignore_external_data: bool = structure_only()
+
+
+@frozen
+class EditSaveOptions(Options):
+    """Saving: where the edited model is saved."""
+
+    output: str | None = option(
+        "-o",
+        "--output",
+        kind=Text("PATH"),
+        help="Where to save it; named after the model, in the current folder, unless given.",
+    )
+    save_external_data: str | None = external_data_name()
+    external_data_size_threshold: int | None = external_data_threshold()
+    no_save_all_tensors_to_one_file: bool = one_file_per_weight()
+
+
+@frozen
+class VerifyOptions(Options):
+    """Verification: whether the edited model still computes the same."""
+
+    verify: bool = option(
+        "--verify",
+        kind=Flag(),
+        help=(
+            "Run the model before and after on the same data, and only save it when all outputs"
+            " match; otherwise the exit code is 1. What lacks weights is compared with the weights"
+            " put back; what has random ones is only run, and looked through for NaN and infinity."
+        ),
+    )
+
+
+@frozen
+class TrialShapeOptions(Options):
+    """Trial Shapes: of the data with which the model is run, where it is."""
+
+    model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
+        "Shapes of the data with which the model is run, as in image:[1,3,224,224]; 1 for each open"
+        " dimension unless given."
+    )
+
+
+@frozen
+class ExtractOptions(Options):
+    """Extraction: between which tensors the model is cut."""
+
+    inputs: Any = option(
+        "--inputs",
+        kind=Tensors(),
+        help=(
+            "Tensors that become the inputs, with shapes and data types, as in x:[1,3,N]:float32."
+            " What is left out, or auto, is taken from the model, inferred, or found out by running"
+            " it. The model's own inputs unless given; without a name, there are none."
+        ),
+    )
+    outputs: Any = option(
+        "--outputs",
+        kind=Tensors(),
+        help="Tensors that become the outputs, as in y:float32; the model's own unless given.",
+    )
+
+
+@frozen
+class FallbackOptions(Options):
+    """Observed Shapes: shapes that cannot be inferred."""
+
+    force_fallback_shape_inference: bool = option(
+        "--force-fallback-shape-inference",
+        kind=Flag(),
+        help=(
+            "Find out the shapes of all tensors by running the model instead of inferring them."
+            " Every dimension becomes that of the data."
+        ),
+    )
+
+
+@frozen
+class SanitizeShapeOptions(Options):
+    """ONNX Shape Inference: data types and shapes that the model does not state."""
+
+    no_shape_inference: bool = option(
+        "--no-shape-inference", kind=Flag(), help="Do not infer shapes when the model is loaded."
+    )
+    no_onnxruntime_shape_inference: bool = option(
+        "--no-onnxruntime-shape-inference",
+        kind=Flag(),
+        help=(
+            "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
+            " inference does, where it and sympy are installed."
+        ),
+    )
+    override_input_shapes: Mapping[str, tuple[int | str | None, ...]] | None = option(
+        "--override-input-shapes",
+        "--override-inputs",
+        kind=NamedShapes(),
+        help=(
+            "Give inputs other shapes, as in image:[1,3,224,224]; the shapes of the other tensors"
+            " are inferred anew."
+        ),
+    )
+
+
+@frozen
+class SanitizeOutputOptions(Options):
+    """Outputs: which tensors the model gives."""
+
+    outputs: tuple[str, ...] = option(
+        "--outputs",
+        kind=Outputs("NAME"),
+        default=(),
+        help="Tensors that become its outputs, in place of its own; names may be patterns; '*' is"
+        " every tensor.",
+    )
+    exclude_outputs: tuple[str, ...] = option(
+        "--exclude-outputs",
+        kind=Texts("NAME"),
+        default=(),
+        help="Tensors that are no outputs; names may be patterns.",
+    )
+    outputs_by_type: tuple[str, ...] = option(
+        "--outputs-by-type",
+        kind=Texts("OP"),
+        default=(),
+        help="Types of operators, such as Conv: what they compute becomes outputs.",
+    )
+
+
+@frozen
+class SanitizeOptions(Options):
+    """Tidying: what is done to the graph."""
+
+    cleanup: bool = option(
+        "--cleanup", kind=Flag(), help="Remove nodes and weights on which no output depends."
+    )
+    toposort: bool = option(
+        "--toposort",
+        kind=Flag(),
+        help="Put the nodes in an order in which they can be computed.",
+    )
+    upper_bounds: Any = option(
+        "--set-unbounded-dds-upper-bound",
+        kind=PerName(Integer(minimum=1), "TENSOR"),
+        help=(
+            "Limit tensors whose size depends on data without limit, by Min nodes before the"
+            " operands that decide about it: for all of them, or by name, as in 10000 indices:500."
+        ),
+    )
+
+
+@frozen
+class FoldOptions(Options):
+    """Constant Folding: what depends on no input becomes a weight."""
+
+    fold_constants: bool = option(
+        "--fold-constants", kind=Flag(), help="Replace what depends on no input by its value."
+    )
+    num_passes: int | None = option(
+        "--num-passes",
+        "--num-const-fold-passes",
+        kind=Integer(minimum=1),
+        help="How often to go through the model; until nothing more can be folded unless given.",
+    )
+    partitioning: str | None = option(
+        "--partitioning",
+        kind=Choice("basic", "recursive"),
+        help=(
+            "What to do when a constant cannot be computed: basic folds the others, recursive also"
+            " what it is computed from. Otherwise folding stops there."
+        ),
+    )
+    no_fold_shapes: bool = option(
+        "--no-fold-shapes",
+        kind=Flag(),
+        help="Leave Shape and Size nodes alone, and with them what is computed from shapes.",
+    )
+    no_per_pass_shape_inference: bool = option(
+        "--no-per-pass-shape-inference",
+        kind=Flag(),
+        help="Do not infer shapes while folding.",
+    )
+    fold_size_threshold: int | None = option(
+        "--fold-size-threshold",
+        kind=ByteSize(),
+        help="Leave constants of more bytes as they are computed, as in 16e6, 512K, 4M.",
+    )
+
+
+@frozen
+class InsertOptions(Options):
+    """Node: what is put into the model, in the place of what lies between its tensors."""
+
+    inputs: tuple[str, ...] = option(
+        "--inputs", kind=Texts("NAME"), default=(), help="The tensors that it takes, in order."
+    )
+    outputs: tuple[str, ...] = option(
+        "--outputs",
+        kind=Texts("NAME"),
+        default=(),
+        help="The tensors that it makes, in order; one that it takes as well is replaced by another"
+        " behind the node.",
+    )
+    op: str | None = option("--op", kind=Text("OP"), help="The type of its operator.")
+    name: str | None = option("--name", kind=Text("NAME"), help="Its name.")
+    attrs: Any = option(
+        "--attrs",
+        kind=Attributes(),
+        help="Its attributes, as in axis=1 alpha=0.5 mode=linear sizes=[1,2].",
+    )
+
+
+@frozen
+class PruneOptions(Options):
+    """Pruning: what is taken out of the model."""
+
+    remove_node_types: tuple[str, ...] = option(
+        "--remove-node-types",
+        kind=Texts("OP"),
+        default=(),
+        help=(
+            "Take the nodes of these types out: what took their first result takes their first"
+            " operand. Otherwise two of every four weights that products sum over become zero."
+        ),
+    )
+
+
+@frozen
+class StripOptions(Options):
+    """Weights: which ones stay."""
+
+    exclude_list: str | None = option(
+        "--exclude-list",
+        reads="List of names",
+        kind=Text("PATH"),
+        help="A text file with the names of weights that stay, one per line.",
+    )

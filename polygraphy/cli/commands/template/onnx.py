@@ -1,0 +1,67 @@
+"""The command `template onnx-gs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from polygraphy.cli.commands.inspect.model_options import OneModelOptions
+from polygraphy.cli.commands.template.template_options import TemplateOptions
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
+from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
+from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.scripts.template_onnx_gs import TemplateOnnxGsScript
+
+
+class TemplateOnnxGsCommand(Command):
+    """Writes a script that edits a model; the script is not run."""
+
+    name = "template onnx-gs"
+    description = (
+        "Write a script to edit an ONNX model as an onnx-graphsurgeon graph. The script saves what"
+        " it makes beside the model, with _updated appended to its name."
+    )
+    groups = (
+        OneModelOptions,
+        TemplateOptions,
+        OnnxLoadOptions,
+        OnnxCastOptions,
+        OnnxShapeOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the script."""
+        usage = f"polygraphy {self.name}"
+        model = PurePath(values[OneModelOptions].path)
+        cast = cast_of(values[OnnxCastOptions], usage)
+        check_paths(
+            [("MODEL", str(model))],
+            [("-o/--output", values[TemplateOptions].output)],
+            usage,
+        )
+        return TemplateOnnxGsScript(
+            command=words,
+            model=values[OneModelOptions].path,
+            onnx=onnx_of(with_defaults(values), usage, is_loaded=True, cast=cast),
+            output=str(model.parent / f"{model.stem}_updated.onnx"),
+            log=log_of(values[LogOptions]),
+        ).render()
+
+    def destination(self, values: Values) -> str | None:
+        """Return where the script goes.
+
+        Raises:
+            CommandLineError: that is not given.
+        """
+        output = values[TemplateOptions].output
+        if output is None:
+            raise CommandLineError(
+                "where to write the script is not given. Add -o PATH, or -o - for standard output.",
+                f"polygraphy {self.name}",
+            )
+        return output

@@ -1,0 +1,176 @@
+"""The commands `template shard-hints` and `multi-device shard`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
+from polygraphy.cli.commands.template.shard_options import (
+    HintOutputOptions,
+    HintSourceOptions,
+    ShardHintOptions,
+)
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.scripts.shard import ShardHintsScript, ShardScript
+
+_PATTERNS = (0, 1)
+
+
+class TemplateShardHintsCommand(Command):
+    """Writes down how a model can be split."""
+
+    name = "template shard-hints"
+    description = (
+        "Find out how an ONNX model can be split over several devices, and write it to a JSON file"
+        " for multi-device shard."
+    )
+    groups = (
+        EditedModelOptions,
+        HintOutputOptions,
+        ShardHintOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that writes the hints."""
+        usage = f"polygraphy {self.name}"
+        model, output = values[EditedModelOptions], values[HintOutputOptions].output
+        if output is None:
+            raise CommandLineError("where to write the hints is not given. Add -o PATH.", usage)
+        _check_files(values, [], output, usage)
+        return ShardHintsScript(
+            command=words,
+            model=model.model_file or "",
+            onnx=_onnx(values),
+            arguments=_arguments(values, usage),
+            output=output,
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+class MultiDeviceShardCommand(Command):
+    """Splits a model."""
+
+    name = "multi-device shard"
+    description = (
+        "Split an ONNX model over several devices: along the sequence, which makes one model for"
+        " all devices, or by its weights, which makes one for each, named after its number."
+    )
+    groups = (
+        EditedModelOptions,
+        HintSourceOptions,
+        ShardHintOptions,
+        OnnxShapeOptions,
+        EditSaveOptions,
+        ScriptOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that splits the model."""
+        usage = f"polygraphy {self.name}"
+        source, save = values[HintSourceOptions], values[EditSaveOptions]
+        if (source.hint is None) != source.one_shot:
+            raise CommandLineError(
+                "give either --hint PATH or --one-shot: how is the model split?", usage
+            )
+        unused = [] if source.one_shot else flags_given(values, [ShardHintOptions])
+        if unused:
+            warn(f"{', '.join(unused)}: without effect, because --hint says how.")
+        if save.output is None:
+            raise CommandLineError("where to save the model is not given. Add -o PATH.", usage)
+        _check_files(values, [("--hint", source.hint)], save.output, usage)
+        return ShardScript(
+            command=words,
+            model=values[EditedModelOptions].model_file or "",
+            onnx=_onnx(values),
+            hints=source.hint,
+            arguments={} if source.hint else _arguments(values, usage),
+            output=save.output,
+            save={
+                "external_data_path": save.save_external_data,
+                "size_threshold": save.external_data_size_threshold,
+                "all_tensors_to_one_file": False if save.no_save_all_tensors_to_one_file else None,
+            },
+            log=log_of(values[LogOptions]),
+        ).render()
+
+
+def _onnx(values: Values) -> OnnxModel:
+    model = values[EditedModelOptions]
+    infers = allow = None
+    if any(isinstance(group, OnnxShapeOptions) for group in values):
+        shapes = values[OnnxShapeOptions]
+        infers = shapes.shape_inference
+        allow = False if infers and shapes.no_onnxruntime_shape_inference else None
+    return OnnxModel(
+        external_data_dir=model.external_data_dir,
+        ignore_external_data=model.ignore_external_data or None,
+        map_weights=True,
+        infer_shapes=bool(infers),
+        allow_onnxruntime=allow,
+    )
+
+
+def _arguments(values: Values, usage: str) -> dict[str, Any]:
+    """Return the arguments of `find_shard_hints`; None leaves a default alone."""
+    options = values[ShardHintOptions]
+    if options.attention_pattern not in (None, *_PATTERNS):
+        raise CommandLineError(
+            f"argument --attention-pattern: {options.attention_pattern} is none of 0, 1.", usage
+        )
+    if options.cp_type != "fused":
+        flags = ("--q-shuffle", "--k-shuffle", "--v-shuffle", "--is-causal")
+        given = [one for one in flags_given(values, [ShardHintOptions]) if one in flags]
+        if given:
+            warn(f"{', '.join(given)}: without effect without --cp-type fused.")
+    if options.parallelism == "TP" and (options.nb_rank or 1) < 2:
+        raise CommandLineError(
+            "--parallelism TP splits weights over several devices. Add --nb-rank with their"
+            " number.",
+            usage,
+        )
+    return {
+        "parallelism": options.parallelism,
+        "nb_rank": options.nb_rank,
+        "root": options.root,
+        "gpus": options.gpus,
+        "groups": list(options.groups) or None,
+        "cp_type": options.cp_type,
+        "suggest_io": False if options.no_suggest_io else None,
+        **{
+            name: getattr(options, name)
+            for name in ("i_idx", "o_idx", "k_idx", "v_idx", "i_rank", "o_rank", "kv_rank")
+        },
+        "reduce_op": options.reduce_op,
+        "attention_pattern": options.attention_pattern,
+        **{
+            name: None if getattr(options, name) is None else list(getattr(options, name))
+            for name in ("q_shuffle", "k_shuffle", "v_shuffle")
+        },
+        "is_causal": options.is_causal or None,
+    }
+
+
+def _check_files(
+    values: Values, read: Sequence[tuple[str, str | None]], output: str, usage: str
+) -> None:
+    check_paths(
+        [("MODEL", values[EditedModelOptions].model_file), *read],
+        [
+            ("-o/--output", output),
+            ("--log-file", values[LogOptions].log_file),
+            ("--gen-script", values[ScriptOptions].gen_script),
+        ],
+        usage,
+    )

@@ -1,0 +1,139 @@
+"""How a model is split over several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Kind, Text
+from polygraphy.cli.declare.option import Options, option
+
+
+class Integers(Kind):
+    """Some whole numbers, or none."""
+
+    nargs = "*"
+    metavar = "N"
+
+    def parse(self, words: Sequence[str]) -> tuple[int, ...]:
+        """Return the numbers."""
+        try:
+            return tuple(map(int, words))
+        except ValueError:
+            raise BadValue(f"{' '.join(words)!r} are not whole numbers") from None
+
+    def unparse(self, value: Sequence[int]) -> list[str]:
+        """Return the numbers in words."""
+        return list(map(str, value))
+
+
+_AXIS = Integer()
+_RANK = Integer(minimum=1)
+
+
+@frozen
+class HintOutputOptions(Options):
+    """Output: where the hints go."""
+
+    output: str | None = option(
+        "-o", "--output", kind=Text("PATH"), help="The JSON file to write. It must be given."
+    )
+
+
+@frozen
+class HintSourceOptions(Options):
+    """Source: where it is said how the model is split; one of these must be given."""
+
+    hint: str | None = option(
+        "-s",
+        "--hint",
+        reads="File of hints",
+        kind=Text("PATH"),
+        help="A JSON file that template shard-hints wrote.",
+    )
+    one_shot: bool = option(
+        "--one-shot", kind=Flag(), help="Find it out, as template shard-hints does."
+    )
+
+
+@frozen
+class ShardHintOptions(Options):
+    """Shard Hints: how the model is split."""
+
+    parallelism: str | None = option(
+        "--parallelism",
+        kind=Choice("CP", "TP"),
+        help="CP splits the sequence, TP the weights; CP unless given.",
+    )
+    nb_rank: int | None = option(
+        "--nb-rank", kind=_RANK, help="How many devices there are; 1 unless given."
+    )
+    root: int | None = option(
+        "--root", kind=Integer(minimum=-1), help="The device that results go to which go to one."
+    )
+    gpus: int | None = option(
+        "--gpus", kind=Integer(minimum=0), help="How many devices take part; 0, the usual, is all."
+    )
+    groups: tuple[int, ...] = option(
+        "--groups",
+        kind=Integers(),
+        default=(),
+        help="The groups of devices that take part; all unless given.",
+    )
+    cp_type: str | None = option(
+        "--cp-type",
+        kind=Choice("native", "fused"),
+        help=(
+            "native gathers K and V of each attention layer; fused makes each one node, which"
+            " spreads over the devices by itself. native unless given."
+        ),
+    )
+    no_suggest_io: bool = option(
+        "--no-suggest-io",
+        kind=Flag(),
+        help="Do not split inputs that attention depends on, nor join outputs that depend on it.",
+    )
+    i_idx: int | None = option(
+        "--i-idx", kind=_AXIS, help="Axis of the sequence in inputs; 0 unless given."
+    )
+    o_idx: int | None = option(
+        "--o-idx", kind=_AXIS, help="Axis of the sequence in outputs; 0 unless given."
+    )
+    k_idx: int | None = option(
+        "--k-idx", kind=_AXIS, help="Axis of the sequence in K, as it is multiplied."
+    )
+    v_idx: int | None = option("--v-idx", kind=_AXIS, help="Axis of the sequence in V.")
+    i_rank: int | None = option(
+        "--i-rank", kind=_RANK, help="How many axes inputs have whose shape the model does not say."
+    )
+    o_rank: int | None = option("--o-rank", kind=_RANK, help="Likewise for outputs.")
+    kv_rank: int | None = option("--kv-rank", kind=_RANK, help="Likewise for K and V.")
+    reduce_op: str | None = option(
+        "--reduce-op",
+        kind=Choice("sum", "prod", "min", "max", "avg"),
+        help="What becomes of the copies of an input that the devices have; max unless given.",
+    )
+    attention_pattern: int | None = option(
+        "--attention-pattern",
+        kind=Integer(minimum=0),
+        help=(
+            "0 finds attention whose scale and mask are weights or inputs, 1 also where they are"
+            " computed."
+        ),
+    )
+    q_shuffle: tuple[int, ...] | None = option(
+        "--q-shuffle", kind=Integers(), help="A permutation of the axes of Q, for --cp-type fused."
+    )
+    k_shuffle: tuple[int, ...] | None = option(
+        "--k-shuffle", kind=Integers(), help="Likewise for K; swaps the last two unless given."
+    )
+    v_shuffle: tuple[int, ...] | None = option(
+        "--v-shuffle", kind=Integers(), help="Likewise for V."
+    )
+    is_causal: bool = option(
+        "--is-causal",
+        kind=Flag(),
+        help="A position only attends to those before it, with --cp-type fused.",
+    )

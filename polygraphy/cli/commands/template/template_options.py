@@ -1,0 +1,22 @@
+"""Where the script goes that is written as a start."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Text
+from polygraphy.cli.declare.option import Options, option
+
+
+@frozen
+class TemplateOptions(Options):
+    """Script: where the script goes."""
+
+    output: str | None = option(
+        "-o",
+        "--output",
+        "--gen-script",
+        "--gen",
+        kind=Text("PATH"),
+        help="The script to write; - is standard output. It must be given.",
+    )

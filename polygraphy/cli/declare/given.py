@@ -1,0 +1,29 @@
+"""Which options were given, whatever their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.option import Option, Options, options_of
+
+
+def flags_given(
+    values: Values, groups: Iterable[type[Options]], *, besides: Iterable[str] = ()
+) -> list[str]:
+    """Return the first spelling of each option of some groups that has a value other than its
+    default, in the order of declaration, but for those `besides`; an argument without a flag is
+    called as in the help.
+    """
+    left_out = set(besides)
+    return [
+        _spelled(declared)
+        for group in groups
+        for declared in options_of(group)
+        if getattr(values[group], declared.name) != declared.default
+        and _spelled(declared) not in left_out
+    ]
+
+
+def _spelled(declared: Option) -> str:
+    return declared.flags[0] if declared.flags else declared.kind.metavar

@@ -1,0 +1,42 @@
+"""How the words that follow an option become a value, and a value becomes words."""
+
+from polygraphy.cli.declare.kinds.base import Kind
+from polygraphy.cli.declare.kinds.flags import Count, Flag, Ordered
+from polygraphy.cli.declare.kinds.numbers import (
+    Integer,
+    Number,
+    NumberOrAuto,
+    Range,
+    bracketed,
+    integer,
+    number,
+)
+from polygraphy.cli.declare.kinds.per_name import PerName, Statistics
+from polygraphy.cli.declare.kinds.providers import Provider, Providers
+from polygraphy.cli.declare.kinds.shapes import Shapes
+from polygraphy.cli.declare.kinds.texts import Choice, Choices, Folder, Script, Text, Texts
+
+__all__ = [
+    "Choice",
+    "Choices",
+    "Count",
+    "Flag",
+    "Folder",
+    "Integer",
+    "Kind",
+    "Number",
+    "NumberOrAuto",
+    "Ordered",
+    "PerName",
+    "Provider",
+    "Providers",
+    "Range",
+    "Script",
+    "Shapes",
+    "Statistics",
+    "Text",
+    "Texts",
+    "bracketed",
+    "integer",
+    "number",
+]

@@ -1,0 +1,129 @@
+"""Numbers, whole or not, and ranges of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds.base import Kind
+
+
+class Integer(Kind):
+    """A whole number."""
+
+    metavar = "N"
+
+    def __init__(self, minimum: int | None = None) -> None:
+        """Say which is the smallest allowed."""
+        self.minimum = minimum
+
+    def parse(self, words: Sequence[str]) -> int:
+        """Return the number."""
+        value = integer(words[0])
+        if self.minimum is not None and value < self.minimum:
+            raise BadValue(f"{value} is less than {self.minimum}")
+        return value
+
+    def unparse(self, value: int) -> list[str]:
+        """Return the number in words."""
+        return [str(value)]
+
+
+class Number(Kind):
+    """A number within limits."""
+
+    metavar = "NUMBER"
+
+    def __init__(self, minimum: float = -math.inf, maximum: float = math.inf) -> None:
+        """Say which are the smallest and the largest allowed."""
+        self.minimum = minimum
+        self.maximum = maximum
+
+    def parse(self, words: Sequence[str]) -> float:
+        """Return the number."""
+        try:
+            value = float(words[0])
+        except ValueError:
+            raise BadValue(f"{words[0]!r} is not a number") from None
+        if not self.minimum <= value <= self.maximum:
+            limit = f"from {self.minimum:g}" + (
+                f" to {self.maximum:g}" if self.maximum < math.inf else ""
+            )
+            raise BadValue(f"{words[0]} is not allowed here: numbers {limit} are")
+        return value
+
+    def unparse(self, value: float) -> list[str]:
+        """Return the number in words."""
+        return [repr(value)]
+
+
+class NumberOrAuto(Number):
+    """A number within limits, or the word ``auto``."""
+
+    metavar = "NUMBER|auto"
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Return the number, or the word."""
+        return "auto" if words[0].lower() == "auto" else super().parse(words)
+
+    def unparse(self, value: Any) -> list[str]:
+        """Return the number in words, or the word."""
+        return [value] if value == "auto" else super().unparse(value)
+
+
+class Range(Kind):
+    """A range of numbers: ``[0,1]``."""
+
+    metavar = "[MIN,MAX]"
+
+    def parse(self, words: Sequence[str]) -> tuple[float | int, float | int]:
+        """Return the smaller and the larger number."""
+        parts = bracketed(words[0])
+        if len(parts) != 2:
+            raise BadValue(f"{words[0]!r} is not a range such as [0,1]")
+        low, high = map(number, parts)
+        if not low <= high:
+            raise BadValue(f"{words[0]!r} does not go from the smaller to the larger number")
+        return low, high
+
+    def unparse(self, value: tuple[float, float]) -> list[str]:
+        """Return the range in brackets."""
+        return [f"[{value[0]!r},{value[1]!r}]"]
+
+
+def bracketed(text: str) -> list[str]:
+    """Split ``[a,b]``, or ``a,b``, at its commas."""
+    stripped = text.strip()
+    if stripped.startswith("[") != stripped.endswith("]"):
+        raise BadValue(f"{text!r} has an unmatched bracket")
+    inner = stripped[1:-1] if stripped.startswith("[") else stripped
+    return [part.strip() for part in inner.split(",")] if inner.strip() else []
+
+
+def integer(text: str) -> int:
+    """Return a whole number; ``1e3`` is one."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value.is_integer():
+        raise BadValue(f"{text!r} is not a whole number")
+    return int(value)
+
+
+def number(text: str) -> float | int:
+    """Return a number: whole when it is written so."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise BadValue(f"{text!r} is not a number") from None

@@ -1,0 +1,123 @@
+"""Options of the command line, each declared once, as a typed field of an attrs class.
+
+Parser, help, completion, documentation and the way back from a value to a command line all derive
+from the declaration::
+
+    @frozen
+    class DataOptions(Options):
+        '''Data Loader: generate or load the input data.'''
+
+        seed: int | None = option("--seed", kind=Integer(minimum=0), help="Seed of the first
+            iteration; 1 unless given.")
+
+A field's default is the value of an option that the user left out. Its kind says how words become a
+value, and back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import attr
+
+from polygraphy.cli.declare.kinds import Flag, Kind, Text
+
+T = TypeVar("T")
+_METADATA = "polygraphy.option"
+
+
+class Option:
+    """The declaration of one option or positional argument."""
+
+    __slots__ = ("as_", "default", "feeds", "flags", "help", "kind", "name", "reads")
+
+    def __init__(
+        self,
+        flags: tuple[str, ...],
+        kind: Kind,
+        help: str,
+        default: Any,
+        feeds: tuple[str, ...] = (),
+        as_: Any = None,
+        reads: str | None = None,
+    ) -> None:
+        self.flags = flags
+        self.kind = kind
+        self.help = help
+        self.default = default
+        self.feeds = feeds
+        self.as_ = as_
+        self.reads = reads
+        self.name = ""
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether the option is an argument without a flag."""
+        return not self.flags
+
+    @property
+    def label(self) -> str:
+        """What messages call the option."""
+        return "/".join(self.flags) or self.name
+
+    def argv(self, value: Any) -> list[str]:
+        """Return the words of the command line that give the option this value; none for the
+        default.
+        """
+        if value == self.default:
+            return []
+        words = self.kind.unparse(value)
+        return self.kind.command_line(self.flags, words)
+
+
+class Options:
+    """The base of a group of options; the first line of a group's docstring is ``Title:
+    description``.
+    """
+
+
+def option(
+    *flags: str,
+    help: str,
+    kind: Kind | None = None,
+    default: Any = None,
+    feeds: str | tuple[str, ...] = (),
+    as_: Any = None,
+    reads: str | None = None,
+) -> Any:
+    """Declare an option; without flags, a positional argument.
+
+    Args:
+        flags: the option's spellings, the preferred one first.
+        help: what it does, in one or two sentences; ends with a full stop.
+        kind: how words become a value; free text unless given.
+        default: the value when the option is left out.
+        feeds: the argument of a published name that the value becomes, as in
+            ``CreateConfig.sparse_weights``; several where it becomes more than one.
+        as_: what a flag stands for there, if that is not True.
+        reads: what the files are that the option names and that have to be there, for messages.
+    """
+    chosen = kind or Text()
+    if default is None and isinstance(chosen, Flag):
+        default = False
+    targets = (feeds,) if isinstance(feeds, str) else feeds
+    declared = Option(flags, chosen, help, default, targets, as_, reads)
+    return attr.ib(default=default, metadata={_METADATA: declared})
+
+
+def options_of(group: type[Options]) -> list[Option]:
+    """Return the declarations of a group, in order."""
+    declared = []
+    for attribute in group.__attrs_attrs__:  # type: ignore[attr-defined]
+        made: Option = attribute.metadata[_METADATA]
+        made.name = attribute.name
+        declared.append(made)
+    return declared
+
+
+def argv_of(group: Options) -> list[str]:
+    """Return the words of the command line that make a group what it is."""
+    words: list[str] = []
+    for declared in options_of(type(group)):
+        words += declared.argv(getattr(group, declared.name))
+    return words

@@ -1,0 +1,20 @@
+"""What becomes of the rendered program."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Text
+from polygraphy.cli.declare.option import Options, option
+
+
+@frozen
+class ScriptOptions(Options):
+    """Program: the Python program that the command stands for."""
+
+    gen_script: str | None = option(
+        "--gen-script",
+        "--gen",
+        kind=Text("PATH"),
+        help="Save the program instead of running it; - is standard output.",
+    )

@@ -1,1 +1,0 @@
-"""Groups of options that commands share."""

@@ -1,0 +1,112 @@
+"""What is said, how, and where."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds import Choices, Count, Flag, PerName, Text
+from polygraphy.cli.declare.option import Options, option
+
+LEVELS = (
+    "ULTRA_VERBOSE",
+    "SUPER_VERBOSE",
+    "EXTRA_VERBOSE",
+    "VERBOSE",
+    "INFO",
+    "START",
+    "FINISH",
+    "WARNING",
+    "ERROR",
+    "CRITICAL",
+)
+_INFO = LEVELS.index("INFO")
+_PLACES = {
+    "backend/base": "adapters/base",
+    "backend/common": "adapters/base",
+    "backend/onnxrt": "adapters/onnxruntime",
+    "backend/onnx": "adapters/onnx",
+    "backend": "adapters",
+    "comparator": "adapters/console",
+    "json": "adapters/files",
+}
+
+
+class _Level(Text):
+    """The name of a log level, in any case."""
+
+    def parse(self, words: object) -> str:
+        """Return the name in capitals."""
+        name = str(words[0]).upper()  # type: ignore[index]
+        if name not in LEVELS:
+            raise BadValue(f"{name!r} is no log level; there is {', '.join(LEVELS)}")
+        return name
+
+
+@frozen
+class LogOptions(Options):
+    """Logging: how much is said, how, and where."""
+
+    verbose: int = option(
+        "-v",
+        "--verbose",
+        kind=Count(),
+        default=0,
+        help="Say more; may repeat, as in -vv, up to four times.",
+    )
+    quiet: int = option("-q", "--quiet", kind=Count(), default=0, help="Say less; may repeat.")
+    extra_verbose: bool = option("--extra-verbose", kind=Flag(), help="Say as much as with -vv.")
+    verbosity: object = option(
+        "--verbosity",
+        kind=PerName(_Level("LEVEL"), "PATH"),
+        help="Log level by name, for all modules or per path within the package, as in "
+        "--verbosity INFO adapters/onnxruntime:VERBOSE. Outranks -v and -q.",
+    )
+    silent: bool = option(
+        "--silent",
+        kind=Flag(),
+        help="Say nothing but what is critical; a --log-file is written all the same.",
+    )
+    log_format: tuple[str, ...] = option(
+        "--log-format",
+        kind=Choices("timestamp", "line-info", "no-colors", "json"),
+        default=(),
+        help="What log lines look like; json writes one object per line.",
+    )
+    log_file: str | None = option(
+        "--log-file", kind=Text("PATH"), help="Write the log to this file as well."
+    )
+
+
+def severities(options: LogOptions) -> dict[str, str]:
+    """Return log levels by path within the package, ``""`` for all others; empty when nothing was
+    asked for.
+
+    The most specific wins: `--silent` where there is no log file, then `--verbosity`, then `-v`,
+    `-q` and `--extra-verbose`, of which the highest level counts.
+    """
+    if options.silent and options.log_file is None:
+        return {"": "CRITICAL"}
+    more = max(options.verbose, 2 if options.extra_verbose else 0)
+    named = options.verbosity if isinstance(options.verbosity, dict) else {"": options.verbosity}
+    chosen = {_place_of(path): str(level) for path, level in named.items() if level is not None}
+    if "" not in chosen and more != options.quiet:
+        chosen[""] = _stepped(more - options.quiet)
+    return dict(sorted(chosen.items()))
+
+
+def _place_of(path: str) -> str:
+    """Return where the code of a published module lives: `backend/onnxrt` is in
+    `adapters/onnxruntime`.
+    """
+    for published, place in _PLACES.items():
+        if path == published or path.startswith((f"{published}/", f"{published}.py")):
+            return place
+    return path
+
+
+def _stepped(steps: int) -> str:
+    """Return the level `steps` above INFO in detail, or below it where negative."""
+    if steps < -4:
+        return "CRITICAL"
+    return LEVELS[max(0, min(len(LEVELS) - 1, _INFO - steps))]

@@ -1,0 +1,37 @@
+"""From options to the context of a program: how it logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polygraphy
+from polygraphy.cli.declare.errors import warn
+from polygraphy.cli.shared.log import LogOptions, severities
+from polygraphy.codegen.parts.log import Log
+
+
+def log_of(options: LogOptions) -> Log:
+    """Return how the program is to log; paths that are of no module are named."""
+    chosen = severities(options)
+    unknown = [path for path in chosen if path and not _is_known(path)]
+    if unknown:
+        warn(
+            f"--verbosity {', '.join(unknown)}: the package has no such file or folder; a script"
+            " goes by its name alone, as in --verbosity compare.py:VERBOSE."
+        )
+    return Log(
+        severities=chosen,
+        formats=options.log_format,
+        file=options.log_file,
+        is_quiet=options.silent and options.log_file is not None,
+    )
+
+
+def _is_known(path: str) -> bool:
+    """Return whether a path is one within the package, or may be the name of somebody's script."""
+    root = Path(polygraphy.__file__).parent
+    try:
+        is_inside = any((root / each).exists() for each in (path, f"{path}.py"))
+    except OSError:  # The name is longer than any file's.
+        is_inside = False
+    return is_inside or ("/" not in path and path.endswith(".py"))

@@ -1,0 +1,75 @@
+"""Which model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os.path import isdir
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Choice, Shapes, Text
+from polygraphy.cli.declare.kinds.base import split_symbol
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.domain.catalog.formats import FORMATS, format_named
+
+__all__ = [
+    "MODEL_TYPES",
+    "ModelOptions",
+    "model_shapes_option",
+    "model_type",
+    "split_symbol",
+]
+
+MODEL_TYPES = tuple(FORMATS)
+
+
+@frozen
+class ModelOptions(Options):
+    """Model: the model, and the shapes of its inputs."""
+
+    model_file: str | None = option(
+        reads="Model", kind=Text("MODEL", nargs="?"), help="Path of the model."
+    )
+    model_type: str | None = option(
+        "--model-type",
+        kind=Choice(*MODEL_TYPES),
+        help="Type of the model; follows from the file extension, or from what the folder holds,"
+        " unless given.",
+    )
+    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
+        "--input-shapes",
+        "--inputs",
+        kind=Shapes(),
+        help=(
+            "Shapes of inputs, as in --input-shapes image:[1,3,224,224] mask:1x224x224. Names may"
+            " be patterns. Data are generated in these shapes; an input that is given several takes"
+            " them in turn. They are TensorRT's profile where no --trt-min-shapes and the like are."
+        ),
+    )
+
+
+def model_shapes_option(help: str) -> Any:
+    """Return the option `--input-shapes` of commands where `--inputs` means something else."""
+    return option(
+        "--input-shapes", "--model-input-shapes", "--model-inputs", kind=Shapes(), help=help
+    )
+
+
+def model_type(options: ModelOptions) -> str | None:
+    """Return the type of the model, None when nothing tells it."""
+    if options.model_type is not None or options.model_file is None:
+        return options.model_type
+    named = format_named(split_symbol(options.model_file)[0])
+    if named is None and isdir(options.model_file):  # noqa: PTH112 - Path's refuses long names.
+        return _kind_of_folder(Path(options.model_file))
+    return named
+
+
+def _kind_of_folder(folder: Path) -> str | None:
+    """Return what a folder holds, None for no model at all."""
+    if any((folder / name).exists() for name in ("saved_model.pb", "saved_model.pbtxt")):
+        return "saved-model"
+    is_checkpoint = (folder / "checkpoint").exists() or any(folder.glob("*.index"))
+    return "ckpt" if is_checkpoint else None

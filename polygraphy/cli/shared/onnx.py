@@ -1,0 +1,213 @@
+"""How an ONNX model is loaded and changed before it is run, and where that is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Flag, Text, Texts
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.size import ByteSize
+
+EVERY_TENSOR = ("*",)
+"""The value of an option that makes every tensor an output."""
+
+
+class Outputs(Texts):
+    """Names of tensors, or ``*`` for all of them, which may also be spelled ``mark all``."""
+
+    def parse(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the names, or `EVERY_TENSOR`."""
+        return EVERY_TENSOR if " ".join(words) == "mark all" else tuple(words)
+
+
+class TextOrNothing(Text):
+    """A text that may be left out, which gives the empty one."""
+
+    def __init__(self, metavar: str) -> None:
+        super().__init__(metavar, nargs="?")
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Return the word, or the empty text."""
+        return words[0] if words else ""
+
+    def unparse(self, value: str) -> list[str]:
+        """Return the text as one word, or no word."""
+        return [value] if value else []
+
+
+@frozen
+class OutputOptions(Options):
+    """Outputs: which tensors are compared, in every backend."""
+
+    mark_all: bool = option(
+        "--mark-all",
+        kind=Flag(),
+        help=(
+            "Make every tensor an output in every selected backend, and compare those that both"
+            " sides have, in the order in which the model computes them."
+        ),
+    )
+    exclude_outputs: tuple[str, ...] = option(
+        "--exclude-outputs",
+        kind=Texts("NAME"),
+        default=(),
+        help="Tensors that are no outputs in any backend; names may be patterns.",
+    )
+
+
+def external_data_folder() -> Any:
+    """Return the option that names the folder of a model's weights."""
+    return option(
+        "--external-data-dir",
+        "--load-external-data",
+        "--ext",
+        reads="Folder of weights",
+        kind=Text("DIR"),
+        help="Folder of the files with the model's weights, if they are not beside the model.",
+    )
+
+
+def structure_only() -> Any:
+    """Return the option that leaves weights in other files there."""
+    return option(
+        "--ignore-external-data",
+        kind=Flag(),
+        help="Load the structure of the model only, without weights from other files.",
+    )
+
+
+@frozen
+class OnnxLoadOptions(Options):
+    """ONNX Model Loading: the weights and the outputs of an ONNX model."""
+
+    external_data_dir: str | None = external_data_folder()
+    ignore_external_data: bool = structure_only()
+    onnx_outputs: tuple[str, ...] = option(
+        "--onnx-outputs",
+        kind=Outputs("NAME"),
+        default=(),
+        help=(
+            "Tensors of the ONNX model that become its outputs, in place of its own; names may be"
+            " patterns, such as 'conv*'. '*' is every tensor, and so is 'mark all'."
+        ),
+    )
+    onnx_exclude_outputs: tuple[str, ...] = option(
+        "--onnx-exclude-outputs",
+        kind=Texts("NAME"),
+        default=(),
+        help="Tensors of the ONNX model that are no outputs; names may be patterns.",
+    )
+    onnx_outputs_by_type: tuple[str, ...] = option(
+        "--onnx-outputs-by-type",
+        kind=Texts("OP"),
+        default=(),
+        help=(
+            "Types of operators, such as Conv: what they compute becomes outputs of the ONNX model,"
+            " in place of its own, and besides those of --onnx-outputs."
+        ),
+    )
+
+
+@frozen
+class OnnxCastOptions(Options):
+    """ONNX Precision: the data type in which an ONNX model computes."""
+
+    fp_to_fp16: bool = option(
+        "--fp-to-fp16",
+        kind=Flag(),
+        help="Convert the ONNX model to fp16; its inputs and outputs keep their types.",
+    )
+    to_bf16: bool = option("--to-bf16", kind=Flag(), help="Convert it to bf16, likewise.")
+    cast_keep_ops: tuple[str, ...] = option(
+        "--cast-keep-ops",
+        kind=Texts("OP"),
+        default=(),
+        help="Types of operators that stay in fp32, such as Softmax.",
+    )
+    cast_keep_nodes: tuple[str, ...] = option(
+        "--cast-keep-nodes",
+        kind=Texts("NODE"),
+        default=(),
+        help="Nodes that stay in fp32; one without a name goes by those of its results.",
+    )
+    cast_only_ops: tuple[str, ...] = option(
+        "--cast-only-ops",
+        kind=Texts("OP"),
+        default=(),
+        help="Types of operators that are converted; nothing else is then.",
+    )
+    cast_only_nodes: tuple[str, ...] = option(
+        "--cast-only-nodes",
+        kind=Texts("NODE"),
+        default=(),
+        help="Nodes that are converted, likewise.",
+    )
+    cast_io: bool = option(
+        "--cast-io", kind=Flag(), help="Convert the types of its inputs and outputs, too."
+    )
+
+
+@frozen
+class OnnxShapeOptions(Options):
+    """ONNX Shape Inference: data types and shapes that an ONNX model does not state."""
+
+    shape_inference: bool = option(
+        "--shape-inference",
+        "--do-shape-inference",
+        kind=Flag(),
+        help="Infer the shapes of the ONNX model's tensors when it is loaded.",
+    )
+    no_onnxruntime_shape_inference: bool = option(
+        "--no-onnxruntime-shape-inference",
+        kind=Flag(),
+        help=(
+            "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
+            " inference does, where it and sympy are installed."
+        ),
+    )
+
+
+def external_data_name() -> Any:
+    """Return the option that names the file of the large weights of a model that is saved."""
+    return option(
+        "--save-external-data",
+        "--external-data-path",
+        kind=TextOrNothing("NAME"),
+        help=(
+            "Save its large weights in a file of this name beside it; without a name, that of the"
+            " model with .data appended. Models of 2 GB or more always are saved so."
+        ),
+    )
+
+
+def external_data_threshold() -> Any:
+    """Return the option that says which weights are large."""
+    return option(
+        "--external-data-size-threshold",
+        kind=ByteSize(),
+        help="Weights of more bytes go to that file, as in 16e6, 512K, 4M; 1024 unless given.",
+    )
+
+
+def one_file_per_weight() -> Any:
+    """Return the option that gives each large weight a file."""
+    return option(
+        "--no-save-all-tensors-to-one-file",
+        kind=Flag(),
+        help="Save each of those weights in a file of its own.",
+    )
+
+
+@frozen
+class OnnxSaveOptions(Options):
+    """ONNX Model Saving: the ONNX model as it is run, with all changes."""
+
+    save_onnx: str | None = option(
+        "--save-onnx", kind=Text("PATH"), help="Save the ONNX model that is run."
+    )
+    save_external_data: str | None = external_data_name()
+    external_data_size_threshold: int | None = external_data_threshold()
+    no_save_all_tensors_to_one_file: bool = one_file_per_weight()

@@ -1,0 +1,164 @@
+"""Which files a command line reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from os.path import isfile, normpath, realpath
+from pathlib import Path
+from typing import Any
+
+from attrs import fields
+
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.option import options_of
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
+
+_LIBRARY = "Library"
+_DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
+"""Names in whose presence the text of a script does not tell what it defines."""
+
+Named = Iterable[tuple[str, str | None]]
+
+
+def check_paths(read: Named, written: Named, usage: str) -> None:
+    """Refuse to write what is read, and to write two things to one place.
+
+    Args:
+        read: what is read: a flag, or what else to call it, and its path.
+        written: what is written, likewise.
+        usage: the command, for messages.
+
+    Raises:
+        CommandLineError: two of them name the same path, be it through a link.
+    """
+    taken = {_place(path): flag for flag, path in read if path is not None}
+    for flag, path in written:
+        if path is None:
+            continue
+        other = taken.setdefault(_place(path), flag)
+        if other != flag:
+            raise CommandLineError(
+                f"{other} and {flag} name the same path, {path}. Save to another one.", usage
+            )
+
+
+def check_log_and_program(values: Values, usage: str) -> None:
+    """Refuse to write the log or the program over a file that the command line names elsewhere.
+
+    Args:
+        values: the options of any command.
+        usage: the command, for messages.
+
+    Raises:
+        CommandLineError: the file exists, and something else names it, too.
+    """
+    flags = {(LogOptions, "log_file"): "--log-file", (ScriptOptions, "gen_script"): "--gen-script"}
+    written: list[tuple[str, str]] = []
+    named: set[str] = set()
+    for group in values:
+        for field in fields(type(group)):
+            texts = _texts(getattr(group, field.name))
+            flag = flags.get((type(group), field.name))
+            if flag is None:
+                named.update(map(_place, texts))
+            else:
+                written += [(flag, text) for text in texts]
+    for flag, path in written:
+        place = _place(path)
+        if place in named and isfile(place):  # noqa: PTH113 - Path's refuses long names.
+            raise CommandLineError(
+                f"{flag} would overwrite {path}, which the command line names elsewhere, too. Name"
+                " another file.",
+                usage,
+            )
+
+
+def check_read(values: Values) -> None:
+    """Refuse a command line that names a file, or a symbol of a script, that is not there.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for group in values:
+        for declared in options_of(type(group)):
+            value = getattr(group, declared.name)
+            if declared.reads is None or not value:
+                continue
+            for path, symbol in declared.kind.files(value):
+                _check_file(declared.reads, path)
+                if symbol is not None and path.endswith(".py"):
+                    _check_symbol(path, symbol)
+
+
+def _check_file(what: str, path: str) -> None:
+    place = Path(path)
+    try:
+        if place.exists() or _is_prefix(place) or (what == _LIBRARY and place.name == path):
+            return  # A library without a folder is looked for where the system has them.
+        names = [each.name for each in place.parent.iterdir()]
+        if place.is_symlink():
+            raise UsageError(
+                f"{what} {path} is a link to {place.readlink()}, which does not exist.",
+                hint="Mend the link, or name the file itself.",
+            )
+    except FileNotFoundError:
+        names = []  # There is no such folder.
+    except (OSError, ValueError):
+        return  # Whether it is there is not known: whoever opens it says what is wrong.
+    matches = close_matches(place.name, names, limit=1, cutoff=0.8)
+    hint = f"Did you mean {place.parent / matches[0]}?" if matches else ""
+    if not names and not place.parent.exists():
+        hint = f"The folder {place.parent} does not exist either."
+    raise UsageError(f"{what} {path} does not exist.", hint=hint)
+
+
+def _is_prefix(place: Path) -> bool:
+    """Return whether files of a TensorFlow checkpoint begin so."""
+    return place.with_name(f"{place.name}.index").exists()
+
+
+def _check_symbol(path: str, symbol: str) -> None:
+    """Refuse a symbol that a script cannot define, as far as its text tells."""
+    import ast
+
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # Whoever runs the script says what is wrong with it.
+    known: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            known.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            known.add(node.id)
+        elif isinstance(node, ast.alias):
+            known.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name) and node.id in _DEFINE_MORE:
+            return
+    defined = [getattr(node, "name", "_") for node in tree.body]
+    public = [name for name in defined if not name.startswith("_")]
+    if public and not known & {symbol, "*", "__getattr__"}:  # Else its imports may say more.
+        raise UnknownNameError(f"In the script {path}, the name", symbol, public)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in the value of an option."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, (tuple, list)):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _place(path: str) -> str:
+    """Return where a path leads, through links."""
+    try:
+        return realpath(path)
+    except (OSError, ValueError):  # Nothing can be there.
+        return normpath(path)

@@ -1,0 +1,86 @@
+"""Which files are read, and which is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.cli.declare.kinds import Number, PerName, Text, Texts
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.shared.tolerances import (
+    absolute_tolerance,
+    checked_statistic,
+    relative_tolerance,
+)
+
+
+@frozen
+class JoinOptions(Options):
+    """Data: what is read, and what is written."""
+
+    paths: tuple[str, ...] = option(
+        reads="File of saved data",
+        kind=Texts("PATH"),
+        default=(),
+        help="Files, or folders with one file per iteration.",
+    )
+    output: str | None = option(
+        "-o",
+        "--output",
+        kind=Text("PATH"),
+        help="The file to write, or without file extension the folder. It must be given.",
+        feeds=("concat.output", "merge.output"),
+    )
+
+
+@frozen
+class ConvertOptions(Options):
+    """Data: what is read, and what is written."""
+
+    path: str = option(
+        reads="File of saved data",
+        kind=Text("PATH"),
+        default="",
+        help="A file, or a folder with one file per iteration.",
+    )
+    output: str = option(
+        kind=Text("OUTPUT"),
+        default="",
+        help=(
+            "What to write: the format follows from the file extension; without one, a folder with"
+            " one file per iteration."
+        ),
+        feeds="convert.output",
+    )
+
+
+@frozen
+class RejudgeOptions(Options):
+    """Tolerances: what is not given stays as it was when the results were saved."""
+
+    path: str = option(
+        reads="File of accuracy results",
+        kind=Text("PATH"),
+        default="",
+        help="A file of accuracy results.",
+    )
+    rtol: Any = relative_tolerance(
+        PerName(Number(minimum=0)),
+        of="the second run's value",
+        otherwise="As it was saved unless given.",
+        feeds="check_accuracy.rtol",
+    )
+    atol: Any = absolute_tolerance(
+        PerName(Number(minimum=0)),
+        otherwise="As it was saved unless given.",
+        feeds="check_accuracy.atol",
+    )
+    check_error_stat: Any = checked_statistic(
+        "max",
+        "mean",
+        "median",
+        "quantile",
+        otherwise="Single elements cannot be checked anew: they are not saved.",
+        feeds="check_accuracy.check_error_stat",
+    )

@@ -1,0 +1,69 @@
+"""How tolerances are declared, wherever a command takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polygraphy.cli.declare.kinds import Kind, PerName, Statistics
+from polygraphy.cli.declare.option import option
+
+Feeds = str | tuple[str, ...]
+
+
+def relative_tolerance(kind: Kind, of: str, otherwise: str, feeds: Feeds = ()) -> Any:
+    """Return the option `--rtol`.
+
+    Args:
+        kind: what a value looks like.
+        of: whose value the difference is divided by.
+        otherwise: what counts when it is not given, as a sentence.
+        feeds: the arguments that it becomes.
+    """
+    example = ", for all outputs or per output, as in --rtol 1e-5 logits:1e-3"
+    return option(
+        "--rtol",
+        "--rel-tol",
+        kind=kind,
+        help=(
+            f"Largest difference relative to {of}{example if isinstance(kind, PerName) else ''}."
+            f" {otherwise}"
+        ),
+        feeds=feeds,
+    )
+
+
+def absolute_tolerance(kind: Kind, otherwise: str, feeds: Feeds = ()) -> Any:
+    """Return the option `--atol`; see `relative_tolerance`."""
+    return option(
+        "--atol",
+        "--abs-tol",
+        kind=kind,
+        help=f"Largest absolute difference, likewise. {otherwise}",
+        feeds=feeds,
+    )
+
+
+def checked_statistic(*statistics: str, otherwise: str, feeds: Feeds = ()) -> Any:
+    """Return the option `--check-error-stat` of some statistics; see `relative_tolerance`."""
+    return option(
+        "--check-error-stat",
+        kind=Statistics(*statistics),
+        help=(
+            "Which statistic of the differences must be within tolerance; several must all be."
+            f" {otherwise}"
+        ),
+        feeds=feeds,
+    )
+
+
+def threshold(function: str, kind: Kind, what: str, *flags: str) -> Any:
+    """Return the option that says what a comparison function holds outputs to.
+
+    Args:
+        function: the name of the function.
+        kind: what a value looks like, for all outputs or for one.
+        what: what the value is of, and what counts when it is not given.
+        flags: the spellings; the function's name with ``-threshold`` unless given.
+    """
+    usual = f"--{function.replace('_', '-')}-threshold"
+    return option(*(flags or (usual,)), kind=PerName(kind), help=f"{function}: {what}")

@@ -1,0 +1,4 @@
+"""What programs of several commands share: a model, a backend, a comparison.
+
+Uses no other room of codegen but the renderer.
+"""

@@ -1,0 +1,144 @@
+"""What programs that search for what is to blame are about, in plain values: the contexts of their
+templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import Factory, frozen
+
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.parts.log import Log
+from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.parts.trt_model import TrtModel
+from polygraphy.codegen.render import render
+from polygraphy.codegen.scripts.data import Data
+from polygraphy.codegen.scripts.surgeon import Step
+
+
+@frozen
+class Check:
+    """What decides whether an iteration has passed.
+
+    Attributes:
+        command: the words of a command; none to ask.
+        arguments: how its end is judged.
+        is_fallback: whether it only counts where nobody can be asked.
+    """
+
+    command: Sequence[str] = ()
+    arguments: Mapping[str, Any] = Factory(dict)
+    is_fallback: bool = False
+
+
+@frozen
+class Iterations:
+    """What there is in each iteration: a check, and further arguments; None for none."""
+
+    check: Check
+    arguments: Mapping[str, Any] = Factory(dict)
+
+
+@frozen
+class DebugRepeatScript:
+    """A program that checks the same thing again and again.
+
+    Attributes:
+        command: the words of the command line.
+        iterations: what there is in each iteration.
+        until: a number, ``good`` or ``bad``.
+        log: how much is said.
+    """
+
+    command: Sequence[str]
+    iterations: Iterations
+    until: str | int
+    log: Log = Log()
+
+    def render(self) -> str:
+        """Return the program."""
+        summary = "Check the same again and again."
+        return render("debug_repeat.py.j2", summary, self.command, script=self)
+
+
+@frozen
+class DebugEngineScript:
+    """A program that builds an engine again and again.
+
+    Attributes:
+        command: the words of the command line.
+        model: the path of the model.
+        iterations: what there is in each iteration.
+        onnx: how the ONNX model comes to be.
+        trt: how the engine is built.
+        data: the data that calibration uses.
+        until: a number, ``good`` or ``bad``; None to search for layers.
+        precision: the higher precision in which layers are tried.
+        search: further arguments of that search.
+        log: how much is said.
+    """
+
+    command: Sequence[str]
+    model: str
+    iterations: Iterations
+    onnx: OnnxModel = OnnxModel()
+    trt: TrtModel = TrtModel()
+    data: Data = Data()
+    until: str | int | None = None
+    precision: str = "float32"
+    search: Mapping[str, Any] = Factory(dict)
+    log: Log = Log()
+
+    @property
+    def shares_calibration(self) -> bool:
+        """Whether the program itself keeps what the first build found out by calibrating."""
+        calibration = self.trt.config.calibration
+        return calibration is not None and calibration.cache is None
+
+    def render(self) -> str:
+        """Return the program."""
+        name = quoted(self.model.replace("\\", "/").rpartition("/")[2])
+        if self.until is not None:
+            summary = f"Build {name} in TensorRT again and again."
+            return render("debug_build.py.j2", summary, self.command, script=self)
+        summary = f"Find the layers of {name} that need more precision in TensorRT."
+        return render("debug_precision.py.j2", summary, self.command, script=self)
+
+
+@frozen
+class DebugReduceScript:
+    """A program that reduces a model.
+
+    Attributes:
+        command: the words of the command line.
+        model: the path of the model.
+        iterations: what there is in each iteration.
+        output: where the part that fails is saved; None for nowhere.
+        min_good: likewise for one that passes.
+        steps: what is done to the model before.
+        load: arguments of loading.
+        save: arguments of saving.
+        search: arguments of the search.
+        data: the data with which the model is run.
+        log: how much is said.
+    """
+
+    command: Sequence[str]
+    model: str
+    iterations: Iterations
+    output: str | None = None
+    min_good: str | None = None
+    steps: Sequence[Step] = ()
+    load: Mapping[str, Any] = Factory(dict)
+    save: Mapping[str, Any] = Factory(dict)
+    search: Mapping[str, Any] = Factory(dict)
+    data: Data = Data()
+    log: Log = Log()
+
+    def render(self) -> str:
+        """Return the program."""
+        name = quoted(self.model.replace("\\", "/").rpartition("/")[2])
+        summary = f"Reduce {name} to a part that still fails."
+        return render("debug_reduce.py.j2", summary, self.command, script=self)

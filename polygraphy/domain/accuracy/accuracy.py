@@ -1,0 +1,426 @@
+"""The verdict about pairs of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, SupportsIndex, Union
+
+from attrs import frozen
+
+from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers
+from polygraphy.domain.accuracy.reevaluation import Thresholds, check_aggregation, reevaluate
+from polygraphy.domain.compare.average import average_of
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.results.keyed_list import KeyedList
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.tensors.pickling import pickled_as, their_items
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.storage import ResultStore, Spool
+
+PathOrFile = Union[str, "Path", IO[Any]]
+RunnerPair = tuple[str, str]
+PairKey = Union[RunnerPair, SupportsIndex, None]
+"""Which pair is asked about: by position, or by names, which several pairs may have; the first pair
+for None.
+"""
+
+
+@frozen
+class PairResult:
+    """One iteration of two runs, compared by one function.
+
+    `results` maps output names to answers that are truthy when the output passed; `outputs` are the
+    two runs' outputs. Where `is_judged` is false, only the average of all iterations is judged.
+    Names of runners may repeat: `positions` says which runs were compared.
+    """
+
+    runners: RunnerPair
+    iteration: int
+    label: str
+    results: Mapping[str, Any]
+    outputs: tuple[IterationResult, IterationResult]
+    is_judged: bool = True
+    positions: tuple[int, int] = (0, 1)
+
+    @property
+    def mismatched(self) -> list[str]:
+        """Names of the outputs that failed."""
+        return [name for name, result in self.results.items() if not result]
+
+
+@frozen
+class PairTally:
+    """How many of a pair's iterations matched; of its outputs, where averages are judged.
+
+    An iteration without any output matches nothing.
+    """
+
+    runners: RunnerPair
+    matched: int
+    total: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether there was something to match, and all of it did."""
+        return 0 < self.matched == self.total
+
+    @property
+    def percentage(self) -> float:
+        """The share that matched, in percent; 0 where there was nothing to match."""
+        return 100.0 * self.matched / self.total if self.total else 0.0
+
+
+@frozen
+class WorstOutput:
+    """The output that exceeds its tolerance the most: by `excess` times, infinite for NaN.
+
+    `iteration` is None for the average of all iterations.
+    """
+
+    runners: RunnerPair
+    iteration: int | None
+    name: str
+    result: CompareResult
+    excess: float
+
+
+@pickled_as("polygraphy.comparator.struct")
+class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
+    """What one comparison function found: per pair of runners, per iteration, an answer per output.
+
+    Truthy when every pair passed, as `tallies` counts: every output of every iteration did, and in
+    every iteration at least one was compared.
+
+    Attributes:
+        label: name of the comparison function.
+        aggregation: ``per_sample`` where every iteration is judged, ``average`` where the mean of
+            each metric over the iterations is.
+        left_out_at: per position of a pair, the outputs that were not compared because only one
+            side has them.
+    """
+
+    key_description = "Pair of runners"
+    label = "simple"
+    aggregation = "per_sample"
+    left_out_at: Mapping[int, Sequence[str]] = MappingProxyType({})
+
+    def __init__(
+        self,
+        dct: (
+            Mapping[RunnerPair, Iterable[Answers]]
+            | Iterable[tuple[RunnerPair, Iterable[Answers]]]
+            | None
+        ) = None,
+        aggregation: str = "per_sample",
+    ) -> None:
+        """Hold no pairs, or those of a dictionary or of a list of ``(pair, iterations)``."""
+        super().__init__(dct.items() if isinstance(dct, Mapping) else dct)
+        if aggregation != self.aggregation:
+            self.aggregation = check_aggregation(aggregation)
+
+    def start(self, pair: RunnerPair, spool: Spool | None = None) -> AnswerLog:
+        """Add a pair of runners, and return the log that takes what is found of it. Of many
+        iterations the earlier ones are kept in the spool, if there is one, until somebody looks at
+        them.
+        """
+        log = AnswerLog(spool)
+        self.append((pair, log))
+        return log
+
+    def read(self) -> Iterator[tuple[RunnerPair, Collection[Answers]]]:
+        """Yield what `items` does, for whoever neither changes nor keeps it: that holds few
+        iterations in memory, however many there are.
+        """
+        for pair, iterations in super().items():
+            yield pair, iterations.reading() if isinstance(iterations, AnswerLog) else iterations
+
+    @property
+    def left_out(self) -> dict[RunnerPair, list[str]]:
+        """Per pair of names, the outputs that were not compared because only one side has them."""
+        by_names: dict[RunnerPair, list[str]] = {}
+        for position, names in self.left_out_at.items():
+            by_names.setdefault(self.keys()[position], []).extend(names)
+        return {pair: list(dict.fromkeys(names)) for pair, names in by_names.items()}
+
+    def _positions(self, runner_pair: PairKey) -> list[int]:
+        """Return the positions of the pairs that are asked about; UnknownNameError when there is no
+        such pair.
+        """
+        if runner_pair is None or isinstance(runner_pair, SupportsIndex):
+            return [range(len(self))[0 if runner_pair is None else runner_pair]]
+        found = [position for position, pair in enumerate(self.keys()) if pair == runner_pair]
+        return found or [self.index_of(runner_pair)]
+
+    def _position(self, runner_pair: PairKey) -> int:
+        """Return the position of the one pair that is asked about.
+
+        Raises:
+            UnknownNameError: there is no such pair.
+            UsageError: there are several.
+        """
+        found = self._positions(runner_pair)
+        if len(found) > 1:
+            raise UsageError(
+                f"{len(found)} pairs of runs have the names {runner_pair}.",
+                hint=f"Ask by position: {', '.join(map(str, found))}.",
+            )
+        return found[0]
+
+    def _iterations_at(self, position: int) -> Collection[Answers]:
+        return next(islice(self.read(), position, None))[1]
+
+    def _unpack(self) -> None:
+        for entry in super().items():
+            if isinstance(entry[1], AnswerLog):
+                entry[1].unpack()
+
+    def keys(self) -> list[RunnerPair]:
+        """Return the pairs, in order."""
+        return [pair for pair, _ in super().items()]
+
+    def items(self) -> Iterator[tuple[RunnerPair, list[Answers]]]:
+        """Yield ``(pair, iterations)``."""
+        self._unpack()
+        return super().items()
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the entry at a position, or the iterations of a pair."""
+        self._unpack()
+        return super().__getitem__(key)
+
+    def pop(self, index: SupportsIndex = -1) -> tuple[RunnerPair, list[Answers]]:
+        """Remove and return an entry."""
+        self._unpack()
+        return super().pop(index)
+
+    def __reversed__(self) -> Iterator[tuple[RunnerPair, list[Answers]]]:
+        self._unpack()
+        return super().__reversed__()
+
+    def __eq__(self, other: object) -> bool:
+        for each in (self, other):
+            if isinstance(each, AccuracyResult):
+                each._unpack()
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def is_average(self) -> bool:
+        """Whether averages over iterations are judged, rather than iterations."""
+        return self.aggregation == "average"
+
+    def __iter__(self) -> Iterator[RunnerPair]:  # type: ignore[override]
+        """Yield the pairs, as a dictionary does; see `items`."""
+        return iter(self.keys())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self.items()),), vars(self)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 and all(tally.passed for tally in self.tallies())
+
+    def tallies(self) -> Iterator[PairTally]:
+        """Yield how each pair fared, in order; every verdict and every count is taken from here."""
+        for position, pair in enumerate(self.keys()):
+            passed = [
+                bool(answers) and all(answers.values()) for answers in self._judgements(position)
+            ]
+            yield PairTally(pair, sum(passed), len(passed))
+
+    def _judgements(self, position: int) -> Iterable[Answers]:
+        """Return what is counted: the answers about each iteration, or each average by itself."""
+        if not self.is_average:
+            return self._iterations_at(position)
+        return [{name: average} for name, average in self._averages(position).items()]
+
+    def stats(self, runner_pair: PairKey = None) -> tuple[int, int, int]:
+        """Count the iterations of a pair (the first unless given): ``(matched, mismatched,
+        total)``; its outputs where averages are judged. Several pairs of the same names are counted
+        together.
+        """
+        asked = self._positions(runner_pair)
+        tallies = [tally for at, tally in enumerate(self.tallies()) if at in asked]
+        matched, total = (sum(each) for each in zip(*((t.matched, t.total) for t in tallies)))
+        return matched, total - matched, total
+
+    def percentage(self, runner_pair: PairKey = None) -> float:
+        """Return the share of what `stats` counts that matched, in percent; 0 where there is
+        nothing.
+        """
+        matched, _, total = self.stats(runner_pair)
+        return PairTally(("", ""), matched, total).percentage
+
+    def average_results(self, runner_pair: PairKey = None) -> dict[str, CompareResult]:
+        """Return, per output of a pair (the first unless given), the mean of each metric over the
+        iterations, held to the thresholds of the first one. Where an iteration was not compared,
+        there are no means, and all outputs fail.
+
+        Raises:
+            UsageError: the answers hold no metrics, or several pairs have these names.
+        """
+        return self._averages(self._position(runner_pair))
+
+    def _averages(self, position: int) -> dict[str, CompareResult]:
+        by_output: dict[str, list[Any]] = {}
+        empty: int | None = None
+        for iteration, answers in enumerate(self._iterations_at(position)):
+            if not answers and empty is None:
+                empty = iteration
+            for name, answer in answers.items():
+                by_output.setdefault(name, []).append(answer)
+        if empty is not None:
+            reason = f"No output was compared in iteration {empty}, so there is no average."
+            return {name: UncomparedResult(reason) for name in by_output}
+        return {name: average_of(found) for name, found in by_output.items()}
+
+    def judged(self, position: int) -> Collection[Answers]:
+        """Return what decides about the pair at a position: the answers about every iteration, or
+        the averages as if they were one; for whoever neither changes nor keeps it.
+        """
+        return [self._averages(position)] if self.is_average else self._iterations_at(position)
+
+    def output_names(self) -> list[str]:
+        """Return the names of all outputs that were compared, each once."""
+        return list(dict.fromkeys(name for _, _, name, _ in self.scan()))
+
+    def describe_average(self, runner_pair: PairKey = None) -> dict[str, tuple[str, bool]]:
+        """Return, per output of a pair (the first unless given), the verdict about its averages in
+        a line, and whether it passed; without those whose thresholds have no such line.
+        """
+        described = {
+            name: result.describe() for name, result in self.average_results(runner_pair).items()
+        }
+        return {name: line for name, line in described.items() if line is not None}
+
+    def reevaluate(self, thresholds: Thresholds, aggregation: str | None = None) -> AccuracyResult:
+        """Hold the metrics to other thresholds, in place.
+
+        Args:
+            thresholds: one for all outputs, or by output name, in which ``""`` stands for others.
+            aggregation: ``per_sample`` or ``average``, if that is to change, too.
+
+        Returns:
+            These results.
+
+        Raises:
+            UsageError: an output has no threshold, or one for metrics that were not computed; then
+                nothing is changed.
+        """
+        chosen = self.aggregation if aggregation is None else check_aggregation(aggregation)
+        reevaluate(((name, answer) for _, _, name, answer in self.outputs()), thresholds)
+        self.aggregation = chosen
+        return self
+
+    def outputs(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
+        """Yield every answer with its pair, iteration and output name."""
+        self._unpack()
+        yield from self.scan()
+
+    def scan(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
+        """Yield what `outputs` does, for whoever neither changes nor keeps it; see `read`."""
+        for pair, iterations in self.read():
+            for iteration, answers in enumerate(iterations):
+                for name, answer in answers.items():
+                    yield pair, iteration, name, answer
+
+    def worst(self) -> WorstOutput | None:
+        """Return the output that exceeds its tolerance the most, or comes closest to it; None
+        without metrics.
+        """
+        worst: WorstOutput | None = None
+        for pair, iteration, name, answer in self.judged_answers():
+            excess = answer.excess if isinstance(answer, CompareResult) else None
+            if excess is not None and (worst is None or excess > worst.excess):
+                worst = WorstOutput(pair, iteration, name, answer, excess)
+        return worst
+
+    def failures(self) -> Iterator[Any]:
+        """Yield every answer that makes this fail, or the averages that do."""
+        return (answer for _, _, _, answer in self.judged_answers() if not answer)
+
+    def failed_names(self) -> set[str]:
+        """Return the names of all outputs that failed."""
+        return {name for _, _, name, answer in self.judged_answers() if not answer}
+
+    def judged_answers(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
+        """Yield what decides: every answer, or the averages."""
+        for position, pair in enumerate(self.keys()):
+            for iteration, answers in enumerate(self.judged(position)):
+                for name, answer in answers.items():
+                    yield pair, None if self.is_average else iteration, name, answer
+
+
+@pickled_as("polygraphy.comparator.struct")
+class AccuracyResults(list[AccuracyResult]):
+    """What several comparison functions found; truthy when all of them passed."""
+
+    def __init__(self, lst: Iterable[AccuracyResult] | None = None) -> None:
+        super().__init__(lst or ())
+
+    def append(self, elem: AccuracyResult) -> None:
+        """Add what another function found."""
+        super().append(elem)
+
+    def extend(self, elems: Iterable[AccuracyResult]) -> None:
+        """Add what other functions found."""
+        super().extend(elems)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 and all(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the results; NVIDIA's says those, too."""
+        self.extend(their_items(state) or ())
+        vars(self).update(state)
+
+    def output_names(self) -> list[str]:
+        """Return the names of all outputs that were compared, each once."""
+        return list(dict.fromkeys(name for result in self for name in result.output_names()))
+
+    def reevaluate(
+        self, thresholds: Thresholds | Sequence[Thresholds], aggregation: str | None = None
+    ) -> AccuracyResults:
+        """Hold the metrics to other thresholds, in place; see `AccuracyResult.reevaluate`.
+
+        Args:
+            thresholds: for every comparison function in turn, or where there is one, its own.
+            aggregation: ``per_sample`` or ``average``, if that is to change, too.
+
+        Returns:
+            These results.
+
+        Raises:
+            UsageError: there is not one entry for each comparison function, or one does not fit.
+        """
+        listed = thresholds if isinstance(thresholds, (list, tuple)) else [thresholds]
+        if len(listed) != len(self):
+            raise UsageError(
+                f"There are {len(self)} comparison functions, and thresholds for {len(listed)}.",
+                hint="Give a list with one entry for each.",
+            )
+        for result, each in zip(self, listed, strict=True):
+            result.reevaluate(each, aggregation)
+        return self
+
+    def save(self, dest: PathOrFile) -> None:
+        """Write the verdicts to one file, whole or not at all."""
+        resolve(ResultStore).save(self, dest)
+
+    @classmethod
+    def load(cls, src: PathOrFile) -> AccuracyResults:
+        """Read verdicts; FileError when the file is missing, damaged or holds something else."""
+        return resolve(ResultStore).load(src, AccuracyResults)
+
+    def to_json(self) -> str:
+        """Return the verdicts as JSON text."""
+        return resolve(ResultStore).dumps(self)
+
+    @staticmethod
+    def from_json(src: str) -> AccuracyResults:
+        """Read verdicts from JSON text."""
+        return resolve(ResultStore).loads(src, AccuracyResults)

@@ -1,0 +1,112 @@
+"""The answers about one iteration after another, of which the past takes no memory."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.errors import FileError
+from polygraphy.ports.storage import Spool
+
+Answers = Mapping[str, Any]
+"""What was found in an iteration: by output, something that is truthy when it passed."""
+
+MOST = 2048
+"""Most answers that are held as objects."""
+_PROTOCOL = 5
+
+
+class AnswerLog(list[Answers]):
+    """A list of answers per iteration, whose earlier part is packed away while it grows.
+
+    As a list it holds the recent iterations; `reading` goes through all of them without changing
+    that, and `unpack` makes it a list of all, which grows as any other from then on. Only answers
+    that come back as they were are packed: results of our comparison functions, and truth values.
+    """
+
+    def __init__(self, spool: Spool | None) -> None:
+        """Start empty; what is packed goes to `spool`, nothing is where there is none."""
+        super().__init__()
+        self._spool = spool
+        self._packs = spool is not None
+        self._tickets: list[int] = []
+        self._packed = 0
+        self._held = 0
+
+    def add(self, answers: Answers) -> None:
+        """Add an iteration."""
+        self.append(answers)
+        self._held += len(answers)
+        if self._held >= MOST and self._packs and len(self) > 1:
+            self._pack()
+
+    def extend_last(self, answers: Answers) -> None:
+        """Add further answers to the last iteration."""
+        self[-1] = {**self[-1], **answers}
+        self._held += len(answers)
+
+    @property
+    def total(self) -> int:
+        """How many iterations there are."""
+        return self._packed + len(self)
+
+    def reading(self) -> Reading:
+        """Return all iterations, for whoever neither changes nor keeps them."""
+        return Reading(self)
+
+    def unpack(self) -> None:
+        """Hold all iterations as objects from now on; FileError when they cannot be read."""
+        if self._tickets:
+            self[:0] = self._past()
+        self._tickets, self._packed, self._packs = [], 0, False
+
+    def _pack(self) -> None:
+        """Pack all but the last iteration, to which something may still be added."""
+        assert self._spool is not None
+        past = self[:-1]
+        try:
+            self._packs = _are_packable(past)
+            ticket = self._spool.put(pickle.dumps(past, _PROTOCOL)) if self._packs else -1
+        except (FileError, pickle.PicklingError, AttributeError, TypeError):
+            self._packs = False
+        if self._packs:  # Else they stay: that costs memory, and nothing is lost.
+            self._tickets.append(ticket)
+            self._packed += len(past)
+            del self[:-1]
+            self._held = len(self[0])
+
+    def _past(self) -> Iterator[Answers]:
+        for ticket in self._tickets:
+            assert self._spool is not None
+            # Nobody else can have written to the spool.
+            yield from pickle.loads(self._spool.take(ticket))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self.reading()),)
+
+
+class Reading(Collection[Answers]):
+    """All iterations of a log, in their order; what it yields is not to be changed."""
+
+    def __init__(self, log: AnswerLog) -> None:
+        self._log = log
+
+    def __contains__(self, answers: object) -> bool:
+        return any(each == answers for each in self)
+
+    def __len__(self) -> int:
+        return self._log.total
+
+    def __iter__(self) -> Iterator[Answers]:
+        yield from self._log._past()
+        yield from self._log
+
+
+def _are_packable(iterations: list[Answers]) -> bool:
+    return all(
+        isinstance(answer, (CompareResult, bool))
+        for answers in iterations
+        for answer in answers.values()
+    )

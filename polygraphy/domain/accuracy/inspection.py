@@ -1,0 +1,172 @@
+"""What there is to say about saved data: tensor by tensor, and about a file as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
+
+import numpy as np
+from attrs import Factory, frozen
+
+from polygraphy.domain.arithmetic import Histogram, Summary, histogram, summarize
+
+PERCENTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+"""The quantiles of a detailed report."""
+
+_BLOCK = 1 << 18
+
+_Array = np.ndarray[Any, Any]
+
+
+@frozen
+class Detail:
+    """How much a report says.
+
+    Attributes:
+        statistics: whether NaN, infinities and zeros are counted even where there are none, and
+            `PERCENTILES` computed.
+        histogram: whether the distribution of the elements is computed.
+        values: whether the elements themselves are part of the report.
+    """
+
+    statistics: bool = False
+    histogram: bool = False
+    values: bool = False
+
+
+@frozen
+class Peculiarity:
+    """Elements that are NaN, infinite or zero: how many, and where the first is, in C order."""
+
+    what: str
+    count: int
+    first: tuple[int, ...] | None
+
+
+@frozen
+class TensorReport:
+    """One tensor of one iteration.
+
+    Attributes:
+        name: of the tensor.
+        dtype: of the elements, by name.
+        shape: of the tensor.
+        unmeasured: what the elements are where there are no statistics of them; None for numbers.
+        summary: its statistics, with `PERCENTILES` where detail is asked for.
+        peculiarities: NaN, +Inf, -Inf and zeros; without detail only NaN and infinities that there
+            are.
+        histogram: the distribution of its elements; None unless asked for.
+        values: the elements; None unless asked for.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    summary: Summary
+    unmeasured: str | None = None
+    peculiarities: tuple[Peculiarity, ...] = ()
+    histogram: Histogram | None = None
+    values: _Array | None = None
+
+
+@frozen
+class IterationReport:
+    """The tensors of one iteration."""
+
+    index: int
+    tensors: tuple[TensorReport, ...]
+
+    @staticmethod
+    def of(index: int, arrays: Mapping[str, Any], detail: Detail) -> IterationReport:
+        """Report on the arrays of an iteration."""
+        tensors = (report_on(name, np.asarray(array), detail) for name, array in arrays.items())
+        return IterationReport(index, tuple(tensors))
+
+
+@frozen
+class RunReport:
+    """What is said about one runner, or about input data.
+
+    Attributes:
+        runner: name of the runner; None for input data.
+        iterations: how many iterations there are, of which the report may hold only some.
+        reports: one per iteration that is reported on.
+    """
+
+    runner: str | None
+    iterations: int
+    reports: list[IterationReport] = Factory(list)
+
+
+@frozen
+class DataReport:
+    """What is said about one file or folder.
+
+    Attributes:
+        source: the path.
+        runs: one per runner, or a single one for input data.
+        detail: how much is said.
+        all_iterations: whether it is said about all iterations or only the first.
+    """
+
+    source: str
+    runs: tuple[RunReport, ...]
+    detail: Detail
+    all_iterations: bool
+
+    @property
+    def is_of_inputs(self) -> bool:
+        """Whether the report is about input data."""
+        return any(run.runner is None for run in self.runs)
+
+
+_UNMEASURED = dict.fromkeys("USO", "Text") | {"V": "Bytes of an unknown type"}
+"""What elements are that are no numbers, by the kind of their data type."""
+
+
+def report_on(name: str, array: _Array, detail: Detail) -> TensorReport:
+    """Describe an array of any dtype and shape."""
+    summary = summarize(array, quantiles=PERCENTILES) if detail.statistics else summarize(array)
+    return TensorReport(
+        name=name,
+        dtype="str" if array.dtype.kind in "UO" else str(array.dtype),
+        shape=array.shape,
+        summary=summary,
+        unmeasured=_UNMEASURED.get(array.dtype.kind),
+        peculiarities=_peculiarities(array, summary, detail),
+        histogram=histogram(array) if detail.histogram else None,
+        values=array if detail.values else None,
+    )
+
+
+def _peculiarities(array: _Array, summary: Summary, detail: Detail) -> tuple[Peculiarity, ...]:
+    found = [
+        _peculiarity("NaN", summary.nan, array, np.isnan),
+        _peculiarity("+Inf", summary.posinf, array, _is_positive_infinity),
+        _peculiarity("-Inf", summary.neginf, array, lambda block: block == -inf),
+    ]
+    if detail.statistics:
+        found.append(_peculiarity("zeros", summary.zeros, array, lambda block: block == 0))
+        return tuple(found)
+    return tuple(peculiarity for peculiarity in found if peculiarity.count)
+
+
+def _is_positive_infinity(block: _Array) -> Any:
+    """Of complex numbers, whose modulus counts, all infinities are positive."""
+    return np.isinf(block) if block.dtype.kind == "c" else block == inf
+
+
+def _peculiarity(
+    what: str, count: int, array: _Array, predicate: Callable[[_Array], Any]
+) -> Peculiarity:
+    """Find the first element that a predicate holds for; the array is searched in blocks."""
+    first = None
+    flat = array.reshape(-1)
+    for start in range(0, flat.size if count else 0, _BLOCK):
+        found = predicate(flat[start : start + _BLOCK])
+        if found.any():
+            index = np.unravel_index(start + int(found.argmax()), array.shape)
+            first = tuple(int(step) for step in index)
+            break
+    return Peculiarity(what, count, first)

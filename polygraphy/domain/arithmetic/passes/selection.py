@@ -1,0 +1,258 @@
+"""Order statistics of a stream of blocks: exact, usually in one pass, in bounded memory.
+
+A random sample of the stream tells, for each probability that is asked for, between which two
+values the quantile almost certainly lies. One pass counts the elements below each of these values
+and keeps the few elements between them. The counts then say which of the kept elements has the
+wanted rank, or that the sample misled; in that case the interval that does hold the rank, whose
+size is known by then, is searched in the same way. So the answer never depends on luck; only the
+number of passes does. (The idea is that of Floyd and Rivest, "Expected time bounds for selection",
+1975.)
+
+Values that occur many times cannot flood the memory: an end of an interval that the sample shows
+often is counted by itself instead of kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polygraphy.domain.arithmetic.passes.interpolation import ranks_beside
+from polygraphy.domain.arithmetic.passes.keys import END, LEAST, is_point, key_of, value_of
+from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.passes.widen import Floats, Reals
+
+SAMPLE = 1 << 18
+"""Most elements of a sample."""
+
+SAMPLE_LEAST = 1 << 12
+"""Fewest elements of a sample (unless the stream has fewer)."""
+
+KEPT = 1 << 22
+"""Most elements that one search keeps: 32 MiB."""
+
+DEVIATIONS = 4.0
+"""Half the width of an interval, in standard deviations of the rank of a sampled quantile."""
+
+FREQUENT = 1000
+"""A value that makes up more than this part of a sample is counted instead of kept."""
+
+PARTS = 8
+"""Parts into which an interval with too many elements is divided."""
+
+
+def positions(size: int) -> npt.NDArray[np.intp]:
+    """C-order positions of a random sample of a stream, ascending and always the same for a size.
+
+    The stream is cut in equal strata and one position is drawn in each, so that neither sorted
+    nor periodic data mislead.
+    """
+    count = min(size, SAMPLE, max(SAMPLE_LEAST, size // 32))
+    drawn = np.random.default_rng(size).random(count)
+    drawn += np.arange(count)
+    drawn *= size / count
+    chosen: npt.NDArray[np.intp] = drawn.astype(np.intp)
+    return np.minimum(chosen, size - 1, out=chosen)
+
+
+class Search:
+    """A search for the quantiles of one stream.
+
+    Count every block of the stream with a `Tally` (one for each thread), then call `settle`; if it
+    returns False, do that again. After that `element` answers for the ranks on both sides of each
+    probability.
+    """
+
+    def __init__(self, probabilities: Iterable[float], sample: Floats) -> None:
+        """Choose the first intervals.
+
+        Parameters:
+            probabilities: each from 0 to 1.
+            sample: elements of the stream at `positions`, shape ``(m,)``; NaN are left out.
+                It is sorted in place.
+        """
+        self._probabilities = tuple(probabilities)
+        self._ranks: list[int] | None = None
+        self._values: dict[int, float] = {}
+        self.valid = 0
+        """Elements that are not NaN, known when `settle` was called."""
+        sample.sort()
+        self._start(sample[: int(sample.searchsorted(np.nan))])
+
+    def element(self, rank: int) -> float:
+        """The element of that rank (from 0) among those that are not NaN."""
+        return self._values[rank]
+
+    def settle(self, counts: Sequence[Sequence[int]], valid: int) -> bool:
+        """Take in a pass: what the tallies returned, and how many elements are not NaN.
+
+        Returns whether every rank is known now; if not, the intervals have become narrower.
+        """
+        if self._ranks is None:
+            self.valid = valid
+            self._ranks = ranks_beside(valid, self._probabilities)
+        below = [0, *(sum(column) for column in zip(*counts, strict=True)), valid]
+        kept = self._take_kept()
+        offsets: dict[int, int] = {}
+        pending: set[int] = set()
+        for rank in self._ranks:
+            i = bisect_right(below, rank) - 1
+            if rank in self._values:
+                continue
+            if is_point(*self._intervals[i]):
+                self._values[rank] = value_of(self._intervals[i][0])
+            elif self._wanted[i] and kept is not None:
+                skipped = sum(below[j + 1] - below[j] for j in range(i) if self._wanted[j])
+                offsets[rank] = skipped + rank - below[i]
+            else:
+                pending.add(i)
+        if kept is not None:
+            self._values |= _select(kept, offsets)
+        if pending:
+            self._narrow(sorted(pending), below)
+        return not pending
+
+    def _start(self, sample: Floats) -> None:
+        brackets = [_bracket(probability, sample) for probability in self._probabilities]
+        edges = {edge for bracket in brackets for edge in bracket}
+        ranges = [(min(bracket), max(bracket)) for bracket in brackets]
+        self._divide(edges, lambda low, high: any(a <= low and high <= b for a, b in ranges))
+
+    def _narrow(self, pending: Sequence[int], below: Sequence[int]) -> None:
+        edges: set[int] = set()
+        whole = []
+        room = KEPT
+        for i in pending:
+            low, high = self._intervals[i]
+            edges |= {low, high}
+            if below[i + 1] - below[i] <= room:
+                room -= below[i + 1] - below[i]
+                whole.append((low, high))
+            else:
+                edges |= {low + (high - low) * part // PARTS for part in range(1, PARTS)}
+        self._divide(edges, lambda low, high: (low, high) in whole)
+
+    def _divide(self, edges: set[int], wanted: Callable[[int, int], bool]) -> None:
+        """Divide all numbers at `edges`; the elements of `wanted` intervals will be kept.
+
+        Interval i holds the elements x with ``low <= key_of(x) < high``.
+        """
+        ordered = sorted(edges | {LEAST, END})
+        self._intervals = list(itertools.pairwise(ordered))
+        self._wanted = [
+            wanted(low, high) and not is_point(low, high) for low, high in self._intervals
+        ]
+        self._pieces: list[Reals] = []
+        self._room = KEPT
+        self._lock = threading.Lock()
+
+    # What a tally needs: where to count, and where to leave what is kept.
+
+    @property
+    def bounds(self) -> list[tuple[float, bool]]:
+        """Values to count below, ascending; for each, whether keeping begins or ends there."""
+        return [
+            (value_of(low), self._wanted[i] != self._wanted[i + 1])
+            for i, (low, _) in enumerate(self._intervals[1:])
+        ]
+
+    @property
+    def keeps_rest(self) -> bool:
+        """Whether the elements above the last bound are kept."""
+        return self._wanted[-1]
+
+    def keep(self, elements: Reals) -> None:
+        """Keep elements of the wanted intervals, unless there are too many already."""
+        with self._lock:
+            self._room -= elements.size
+            if self._room >= 0:
+                self._pieces.append(elements)
+
+    def _take_kept(self) -> Reals | None:
+        """All elements of the wanted intervals, or None if there were too many."""
+        pieces, self._pieces = self._pieces, []
+        if self._room < 0:
+            return None
+        return np.concatenate(pieces) if pieces else np.empty(0)
+
+
+class Tally:
+    """Counts blocks for a `Search`; used by one thread."""
+
+    def __init__(self, search: Search, scratch: Scratch) -> None:
+        self._search = search
+        self._bounds: list[tuple[Reals, bool]] = []
+        self._keeps = search.keeps_rest or any(ends for _, ends in search.bounds)
+        self._below = scratch.mask()
+        self._inside = scratch.mask()
+
+    def __call__(self, block: Reals) -> tuple[int, ...]:
+        """The number of elements below each bound of the search; keeps those that it wants."""
+        if not self._bounds or self._bounds[0][0].dtype != block.dtype:
+            self._bounds = [
+                (_round_up(bound, block.dtype), ends) for bound, ends in self._search.bounds
+            ]
+        below, inside = self._below[: block.size], self._inside[: block.size]
+        inside.fill(False)
+        counts = []
+        for bound, ends in self._bounds:
+            np.less(block, bound, out=below)
+            counts.append(int(np.count_nonzero(below)))
+            if ends:
+                # The sets below ascending bounds are nested, so an exclusive or of those below
+                # both ends of each interval leaves what is in an interval.
+                np.logical_xor(inside, below, out=inside)
+        if self._search.keeps_rest:
+            np.logical_xor(inside, np.equal(block, block, out=below), out=inside)
+        if self._keeps:
+            self._search.keep(block.compress(inside))
+        return tuple(counts)
+
+
+def _bracket(probability: float, sample: Floats) -> set[int]:
+    """Keys between which the quantile of the stream almost certainly lies, of a sorted sample."""
+    size = sample.size
+    centre = probability * (size - 1)
+    # The rank of a sampled quantile is binomial; the constant covers its skewness at the tails.
+    reach = DEVIATIONS * math.sqrt(size * probability * (1 - probability)) + DEVIATIONS
+    first, last = math.floor(centre - reach), math.ceil(centre + reach)
+    bracket = set()
+    for i, outside in ((first, LEAST), (last, END)):
+        if not 0 <= i < size:
+            bracket.add(outside)
+            continue
+        key = key_of(float(sample[i]))
+        bracket.add(key if i == first else key + 1)
+        if _occurrences(sample, sample[i]) > max(1, size // FREQUENT):
+            bracket |= {key, key + 1}
+    return bracket
+
+
+def _occurrences(ordered: Floats, value: float) -> int:
+    return int(ordered.searchsorted(value, "right") - ordered.searchsorted(value, "left"))
+
+
+def _round_up(bound: float, dtype: np.dtype[Any]) -> Reals:
+    """The least number of that dtype that is not below `bound`, which has the same below it."""
+    rounded = np.array(bound, dtype)
+    # Compared as Python floats: numpy would round the bound to float32 there too.
+    return np.nextafter(rounded, np.array(np.inf, dtype)) if rounded.item() < bound else rounded
+
+
+def _select(elements: Reals, ranks: dict[int, int]) -> dict[int, float]:
+    """For each key of `ranks` the element of that rank; reorders `elements`."""
+    found = {}
+    start = 0
+    # One partition of the remainder per rank, ascending: faster than one for several ranks.
+    for key, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        elements[start:].partition(rank - start)
+        found[key] = float(elements[rank])
+        start = rank
+    return found

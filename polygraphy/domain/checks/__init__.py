@@ -1,0 +1,4 @@
+"""Findings about a model: lint, compatibility, capability.
+
+May use `model`.
+"""

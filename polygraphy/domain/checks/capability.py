@@ -1,0 +1,143 @@
+"""Which nodes of a model a backend supports, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from attrs import frozen
+
+
+@frozen
+class ModelNode:
+    """A node of the model: its operator, and its name, which may be empty."""
+
+    operator: str
+    name: str = ""
+
+
+@frozen
+class Problem:
+    """Something that a backend says against a model.
+
+    Attributes:
+        reason: what it says.
+        node: position of the node in the graph; None where it is not about one, or about one in a
+            function of the model.
+        operator: operator of the node; empty if unknown.
+        name: name of the node; empty if unknown.
+        stack: names of the functions of the model that the node is inside, outermost first.
+    """
+
+    reason: str
+    node: int | None = None
+    operator: str = ""
+    name: str = ""
+    stack: tuple[str, ...] = ()
+
+
+@frozen
+class ModelPart:
+    """Consecutive nodes that are supported together, or are not.
+
+    Attributes:
+        start: position of the first.
+        end: position behind the last.
+        is_supported: whether the backend supports them.
+        problems: why it does not.
+    """
+
+    start: int
+    end: int
+    is_supported: bool
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def nodes(self) -> range:
+        """The positions of the nodes."""
+        return range(self.start, self.end)
+
+    @property
+    def file_name(self) -> str:
+        """What the part is called when it is saved."""
+        kind = "supported" if self.is_supported else "unsupported"
+        return f"{kind}_subgraph-nodes-{self.start}-{self.end - 1}.onnx"
+
+
+@frozen
+class SupportReport:
+    """What is known about the support of one model.
+
+    Attributes:
+        is_supported: whether the whole model is supported.
+        nodes: the nodes of the model.
+        problems: what the backend says against the model as a whole.
+        parts: the parts of the model in order, where it was partitioned.
+    """
+
+    is_supported: bool
+    nodes: tuple[ModelNode, ...]
+    problems: tuple[Problem, ...] = ()
+    parts: tuple[ModelPart, ...] = ()
+
+    def table(self) -> str:
+        """Return what is not supported as a table: of parts, if there are any, else of problems."""
+        rows = self._part_rows() if self.parts else self._problem_rows()
+        return "\n".join(["===== Summary =====", *_aligned(rows)]) + "\n"
+
+    def _problem_rows(self) -> Iterator[Sequence[str]]:
+        yield "Stack trace", "Operator", "Node", "Reason"
+        for problem in self.problems:
+            yield " -> ".join(problem.stack), problem.operator, problem.name, problem.reason
+
+    def _part_rows(self) -> Iterator[Sequence[str]]:
+        yield "Operator", "Count", "Reason", "Nodes"
+        rows: dict[tuple[str, str], list[ModelPart]] = {}
+        counts: dict[tuple[str, str], int] = {}
+        for part in self.parts:
+            if part.is_supported:
+                continue
+            reason = "; ".join(problem.reason for problem in part.problems)
+            for index in part.nodes:
+                row = (self.nodes[index].operator, reason)
+                parts = rows.setdefault(row, [])
+                if part not in parts:
+                    parts.append(part)
+                counts[row] = counts.get(row, 0) + 1
+        for row, parts in rows.items():
+            ranges = str([[part.start, part.end] for part in parts])
+            yield row[0], str(counts[row]), row[1], ranges
+
+
+def parts_of(node_count: int, supported: Iterable[Iterable[int]]) -> list[ModelPart]:
+    """Divide a model into parts.
+
+    Args:
+        node_count: how many nodes there are.
+        supported: groups of positions of nodes that are supported together; a node is in one group
+            at most.
+
+    Returns:
+        Parts in order, which together hold every node once. A group whose nodes do not follow each
+        other becomes several.
+    """
+    group_of: dict[int, int] = {
+        node: number for number, nodes in enumerate(supported) for node in nodes
+    }
+    parts: list[ModelPart] = []
+    for start in range(node_count):
+        if parts and start < parts[-1].end:
+            continue
+        group, end = group_of.get(start), start + 1
+        while end < node_count and group_of.get(end) == group:
+            end += 1
+        parts.append(ModelPart(start, end, group is not None))
+    return parts
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    table = [[" ".join(cell.split()) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table)]
+    for index, row in enumerate(table):
+        yield " | ".join(f"{cell:{width}}" for cell, width in zip(row, widths)).rstrip()
+        if index == 0:
+            yield "-" * (sum(widths) + 3 * (len(widths) - 1))

@@ -1,0 +1,4 @@
+"""Input data: generated, loaded, described.
+
+May use `tensors`.
+"""

@@ -1,0 +1,222 @@
+"""Data on their way into a model: checked against what it asks for, and fitted to it where that
+loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.errors import DataTypeConversionException, InputError, close_matches
+from polygraphy.domain.tensors.casting import cast_if_representable
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.pairing import pair_outputs
+from polygraphy.domain.tensors.shapes import Shape, fits, format_shape, is_dynamic_dim
+
+_MAX_RANK_TO_PERMUTE = 6
+
+
+def own_copy(data: Any) -> Any:
+    """Return the same elements in memory that nobody else writes to.
+
+    Arrays and tensors stay what they are, but for views of memory, on the host or a device, which
+    become NumPy arrays. A number, which may be the address of device memory, is as it is, and so is
+    what cannot be copied.
+    """
+    if isinstance(data, np.ndarray):
+        return deepcopy(data) if data.dtype.hasobject else data.copy()
+    if data is None or isinstance(data, (int, float, complex, str, bytes, np.generic)):
+        return data
+    if isinstance(data, memoryview):
+        return np.array(data)
+    if hasattr(data, "__cuda_array_interface__") and hasattr(data, "numpy"):
+        return data.clone() if hasattr(data, "clone") else data.numpy()
+    for method in ("clone", "copy"):  # As PyTorch and CuPy call it.
+        if hasattr(data, "dtype") and hasattr(data, method):
+            return getattr(data, method)()
+    try:
+        return deepcopy(data)
+    except Exception:  # Anybody's class.
+        return data
+
+
+def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
+    """Check names, data types and shapes of a feed dictionary.
+
+    Integers stand for device addresses and are only checked by name.
+
+    Raises:
+        InputError: something does not fit; it names the input, what was expected and what was
+            found.
+    """
+    if not isinstance(feed_dict, Mapping):
+        raise InputError(
+            "The data for an inference are a dictionary from input names to arrays, not a"
+            f" {type(feed_dict).__name__}.",
+            hint=f"Give {{{', '.join(f'{name!r}: ...' for name in metadata)}}}.",
+        )
+    _check_names(feed_dict, metadata)
+    for name, array in feed_dict.items():
+        if isinstance(array, int):
+            continue
+        _check_array(name, array)
+        dtype, shape = metadata[name]
+        found = _dtype_of(array)
+        wanted = DataType.from_dtype(dtype)
+        if wanted is not None and found != wanted:
+            raise InputError(
+                f"Input {name!r} must have data type {wanted}, but the data have {found}."
+            )
+        if not fits(array.shape, shape):
+            raise InputError(
+                f"Shape mismatch: input {name!r} must have shape {format_shape(shape)}, "
+                f"but the data have {format_shape(array.shape)}."
+            )
+
+
+def _check_array(name: str, array: Any) -> None:
+    if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+        raise InputError(
+            f"The data for input {name!r} must be an array, not a {type(array).__name__}.",
+            hint="Make it one with numpy.asarray.",
+        )
+    if not getattr(array.dtype, "isnative", True):
+        raise InputError(
+            f"The data for input {name!r} are in the byte order of another machine"
+            f" ({array.dtype}).",
+            hint="Convert them with array.astype(array.dtype.newbyteorder('=')).",
+        )
+
+
+def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
+    missing = [name for name in metadata if name not in feed_dict]
+    extra = [name for name in feed_dict if name not in metadata]
+    if not missing and not extra:
+        return
+    facts = []
+    if missing:
+        facts.append(f"no data for {', '.join(map(repr, missing))}")
+    if extra:
+        facts.append(f"data for {', '.join(map(repr, extra))}, which the model does not have")
+    hints = [
+        f"Is {name!r} meant to be {matches[0]!r}?"
+        for name in extra
+        if (matches := close_matches(name, missing))
+    ]
+    raise InputError(
+        f"The data do not fit the model's inputs {list(metadata)}: {'; '.join(facts)}.",
+        hint=" ".join(hints),
+    )
+
+
+def _dtype_of(array: Any) -> Any:
+    try:
+        return DataType.from_dtype(array.dtype)
+    except DataTypeConversionException:
+        return array.dtype
+
+
+def fit_feed(
+    feed_dict: Mapping[str, Any], metadata: TensorMetadata
+) -> tuple[dict[str, Any], list[str]]:
+    """Fit data that were made for another model, or by hand, to what this one asks for.
+
+    Names are matched as outputs are paired; entries that no input asks for are dropped. Data types
+    are cast when every value survives the range, shapes are transposed or reshaped when the number
+    of elements allows it.
+
+    Returns:
+        The fitted data, and notes about what was changed.
+
+    Raises:
+        InputError: something cannot be fitted.
+    """
+    if _fits_already(feed_dict, metadata):
+        return dict(feed_dict), []
+    partners = {pair.name0: pair.name1 for pair in pair_outputs(metadata, feed_dict)}
+    fitted: dict[str, Any] = {}
+    notes: list[str] = []
+    for name, (dtype, shape) in metadata.items():
+        source = partners[name]
+        if source is None:
+            _check_names(feed_dict, metadata)
+            raise InputError(f"No data for input {name!r}.")
+        if source != name:
+            notes.append(f"Input {name!r} is fed with the data called {source!r}.")
+        array = feed_dict[source]
+        if isinstance(array, int):
+            fitted[name] = array
+            continue
+        if isinstance(array, np.ndarray) and not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        _check_array(name, array)
+        array = _fit_dtype(name, array, dtype, notes)
+        fitted[name] = _fit_shape(name, array, shape, notes)
+    return fitted, notes
+
+
+def _fits_already(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> bool:
+    try:
+        check_feed(feed_dict, metadata)
+    except InputError:
+        return False
+    return True
+
+
+def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
+    wanted = DataType.from_dtype(dtype)
+    found = _dtype_of(array)
+    if wanted is None or found == wanted or not isinstance(array, np.ndarray):
+        return array
+    if DataType.STRING in (wanted, found):
+        raise InputError(f"Input {name!r} must have data type {wanted}, but the data have {found}.")
+    cast = cast_if_representable(array, wanted)
+    if cast is None:
+        raise InputError(
+            f"Input {name!r} must have data type {wanted}, but the data have {found} and values"
+            f" that {wanted} cannot hold."
+        )
+    notes.append(f"Input {name!r} was cast from {found} to {wanted}.")
+    return cast
+
+
+def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> Any:
+    if fits(array.shape, shape) or shape is None:
+        return array
+    fitted = _transposed(array, shape)
+    if fitted is None:
+        fitted = _reshaped(array, shape)
+    if fitted is None:
+        raise InputError(
+            f"Shape mismatch: input {name!r} must have shape {format_shape(shape)}, "
+            f"but the data have {format_shape(array.shape)}."
+        )
+    notes.append(f"Input {name!r} was brought from shape {array.shape} to {fitted.shape}.")
+    return fitted
+
+
+def _transposed(array: Any, shape: Sequence[Any]) -> Any:
+    if array.ndim != len(shape) or array.ndim > _MAX_RANK_TO_PERMUTE:
+        return None
+    fitting = [
+        axes
+        for axes in permutations(range(array.ndim))
+        if fits([array.shape[axis] for axis in axes], shape)
+    ]
+    return array.transpose(fitting[0]) if fitting else None
+
+
+def _reshaped(array: Any, shape: Sequence[Any]) -> Any:
+    dynamic = [index for index, dim in enumerate(shape) if is_dynamic_dim(dim)]
+    if len(dynamic) > 1:
+        return None
+    target = [-1 if index in dynamic else dim for index, dim in enumerate(shape)]
+    try:
+        return array.reshape(target)
+    except ValueError:
+        return None

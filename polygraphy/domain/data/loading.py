@@ -1,0 +1,95 @@
+"""Input data that were saved before, and what is said where only the first of them are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from polygraphy.domain.data.blobs import arrays_of
+from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.storage import BlobFiles, ResultStore
+
+ONLY_FIRST = (
+    "There are several iterations of input data: only the first is used, because the model is run"
+    " on the first data only."
+)
+
+
+class StreamingDataLoader:
+    """Yields saved feed dictionaries, one iteration at a time, from files and folders one after
+    another.
+
+    Attributes:
+        input_metadata: what the model asks for, from which bare bytes (files ``.bin`` and ``.raw``)
+            take their data types and shapes; set before the first iteration is asked for.
+    """
+
+    def __init__(self, paths: str | Path | Sequence[str | Path], allow_dirs: bool = True) -> None:
+        """Name the files and folders.
+
+        Raises:
+            UsageError: no path is given, or one is a folder and `allow_dirs` is False.
+        """
+        self.paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
+        if not self.paths:
+            raise UsageError("There is no path to load input data from.")
+        self.input_metadata: TensorMetadata | None = None
+        for path in self.paths:
+            if not allow_dirs and Path(path).is_dir():
+                raise UsageError(f"{path} is a folder; a file is needed here.")
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Start at the first iteration; FileError at once when the first path is missing or
+        damaged.
+        """
+        later = (self._opened_later(path) for path in self.paths[1:])
+        if resolve(BlobFiles).holds_blobs(self.paths[0]):
+            return chain(self._blobs(self.paths[0]), *later)
+        opened = resolve(ResultStore).iterate(self.paths[0], dict)
+        first = list(islice(opened, 1))  # Read now, so that a damaged file is told now.
+        return chain(first, opened, *later)
+
+    def _opened_later(self, path: str | Path) -> Iterator[dict[str, Any]]:
+        if resolve(BlobFiles).holds_blobs(path):
+            yield from self._blobs(path)
+        else:
+            yield from resolve(ResultStore).iterate(path, dict)
+
+    def _blobs(self, path: str | Path) -> Iterator[dict[str, Any]]:
+        for blobs in resolve(BlobFiles).iterate(path):
+            if self.input_metadata is None:
+                raise UsageError(
+                    f"{path} holds bare bytes, whose data types and shapes only a model tells.",
+                    hint="Set input_metadata.",
+                )
+            try:
+                arrays = arrays_of(blobs, self.input_metadata)
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from error
+            yield arrays
+
+    def __repr__(self) -> str:
+        return f"StreamingDataLoader({[str(path) for path in self.paths]!r})"
+
+
+def has_more(data_loader: Any, rest: Iterator[Any]) -> bool:
+    """Return whether a data loader has more than the first iteration, as far as that is known
+    without asking others for data that may overwrite the first.
+
+    Args:
+        data_loader: any data loader.
+        rest: its iterator, from which the first was taken; one over files is asked for the second.
+
+    Raises:
+        FileError: a file that comes next is missing or damaged.
+    """
+    if isinstance(data_loader, StreamingDataLoader):
+        return next(rest, None) is not None
+    try:
+        return len(data_loader) > 1
+    except TypeError:
+        return False

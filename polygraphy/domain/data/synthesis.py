@@ -1,0 +1,290 @@
+"""Synthetic input data: the same seed and the same iteration always give the same arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.data.sampling import integer_limits, sample
+from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.naming import meant, one_line
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.shapes import (
+    Shape,
+    fits,
+    format_shape,
+    is_shape_dynamic,
+    override_dynamic_shape,
+)
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.running import Tensors
+
+DEFAULT_SEED = 1
+DEFAULT_VAL_RANGE = (0.0, 1.0)
+
+ValRange = tuple[float | int, float | int]
+_WILDCARDS = frozenset("*?[")
+
+
+class DataLoader:
+    """Generates input data from nothing but the metadata of the inputs.
+
+    Iteration `i` draws from a Mersenne Twister seeded with ``seed + i``; the inputs draw one after
+    another, in the order of the metadata.
+
+    Attributes:
+        input_metadata: what the model asks for; set before the first item is asked for.
+        model_facts: what else is known of the model, likewise: indices and masks without a range of
+            their own take their legal values from it.
+        notes: what was assumed on the way, in words, each once.
+    """
+
+    def __init__(
+        self,
+        seed: int | None = None,
+        iterations: int | None = None,
+        input_metadata: TensorMetadata | Sequence[TensorMetadata] | None = None,
+        val_range: PerOutput[ValRange] | None = None,
+        data_loader_backend_module: str | None = None,
+    ) -> None:
+        """Describe the data to generate.
+
+        Args:
+            seed: seed of iteration 0; 1 unless given.
+            iterations: how many feed dictionaries there are; one, or one per entry of
+                `input_metadata`, unless given.
+            input_metadata: data types and shapes that are to be used instead of the model's; names
+                may be patterns. Of several, each iteration takes the next, over and over.
+            val_range: smallest and largest value, both inclusive, for all inputs or per input;
+                (0.0, 1.0) unless given.
+            data_loader_backend_module: the array library of the data: ``numpy`` unless given, or
+                ``torch``; the numbers are the same.
+
+        Raises:
+            UsageError: a value is out of its range.
+            MissingDependencyError: the array library is not installed.
+        """
+        self.seed = DEFAULT_SEED if seed is None else int(seed)
+        self._turns = _listed(input_metadata)
+        self.iterations = len(self._turns) if iterations is None else int(iterations)
+        self.input_metadata: TensorMetadata | None = None
+        self.model_facts: Facts | None = None
+        self._is_range_given = val_range is not None
+        self.val_range: PerOutput[ValRange] = kept_setting(
+            DEFAULT_VAL_RANGE if val_range is None else val_range
+        )
+        self.notes: list[str] = []
+        self.assumed: dict[str, tuple[int, ...]] = {}
+        if self.seed < 0:
+            raise UsageError(f"A seed is not negative, unlike {self.seed}.")
+        if self.iterations < 1:
+            raise UsageError(f"There must be at least one iteration, not {self.iterations}.")
+        self._tensors = _tensors_of(data_loader_backend_module)
+        _ranges(self.val_range)
+
+    def __len__(self) -> int:
+        return self.iterations
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[index] for index in range(self.iterations))
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Generate the feed dictionary of one iteration.
+
+        Raises:
+            IndexError: there are not that many iterations.
+            InputError: a given shape or data type does not fit the model.
+            UnknownNameError: a shape or a range is given for an input that the model does not have.
+        """
+        if not 0 <= index < self.iterations:
+            raise IndexError(index)
+        turn = self._turns[index % len(self._turns)]
+        model = turn if self.input_metadata is None else self.input_metadata
+        given = _expand(turn, list(model))
+        ranges = self._named_ranges(list(model))
+        metadata = self._merged_metadata(model, given)
+        generator = np.random.RandomState((self.seed + index) % 2**32)
+        feed = {}
+        for name, meta in metadata.items():
+            (low, high), is_whole = self._range(name, meta.dtype, ranges)
+            values = self._shape_values(name, meta, given)
+            if values is None:
+                values = sample(generator, name, meta, low, high, whole=is_whole)
+            feed[name] = self._tensors.from_array(name, values) if self._tensors else values
+        return feed
+
+    def _range(
+        self, name: str, dtype: DataTypeEntry, ranges: PerOutput[ValRange]
+    ) -> tuple[ValRange, bool]:
+        """Return the smallest and the largest value of an input, and whether all between are whole
+        numbers: those given, else those that the model allows, where that is known.
+        """
+        given = value_for(ranges, name, None) if self._is_range_given else None
+        hint = self.model_facts.input_hints.get(name) if self.model_facts else None
+        if given is not None or hint is None:
+            return given or DEFAULT_VAL_RANGE, False
+        high = min(hint.high, integer_limits(dtype)[1]) if dtype.is_integral else hint.high
+        self._note(
+            f"Input tensor: {one_line(name)} | Takes whole numbers from {hint.low} to {high}: the"
+            f" model uses it as {hint.reason}. Give a range for others."
+        )
+        return (hint.low, high), True
+
+    @property
+    def user_input_metadata(self) -> TensorMetadata:
+        """What was given to be used instead of the model's metadata, in the first iteration."""
+        return self._turns[0]
+
+    def _named_ranges(self, names: Sequence[str]) -> PerOutput[ValRange]:
+        """Return the ranges by the names that the inputs have in the model."""
+        if not isinstance(self.val_range, Mapping):
+            return self.val_range
+        return {
+            _meant(name, names) if name else "": bounds for name, bounds in self.val_range.items()
+        }
+
+    def _merged_metadata(self, model: TensorMetadata, given: TensorMetadata) -> TensorMetadata:
+        """Combine what the model asks for with what the user gave; every shape in it is static."""
+        merged = TensorMetadata()
+        for name, (dtype, shape) in model.items():
+            user_dtype, user_shape = given.get(name, MetadataTuple(None, None))
+            wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
+            merged.add(
+                name, wanted_dtype or DataType.FLOAT32, self._static_shape(name, shape, user_shape)
+            )
+        return merged
+
+    def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:
+        if given is not None:
+            static = override_dynamic_shape(given)
+            if not fits(static, shape) and not self._is_shape_value(name, static):
+                raise InputError(
+                    f"Shape mismatch: input {name!r} has shape {format_shape(shape or ())} in the"
+                    f" model, which {format_shape(static)} does not fit."
+                )
+            if fits(static, shape):
+                return static
+        if shape is None:
+            raise InputError(
+                f"Input {name!r} has no shape in the model, not even a rank.",
+                hint="Give its shape.",
+            )
+        if not is_shape_dynamic(shape):
+            return [dim for dim in shape if isinstance(dim, int)]
+        bounds = shape if isinstance(shape, BoundedShape) else None
+        for bound in (bounds.min, bounds.max) if bounds else ():
+            if bound is not None:
+                return tuple(bound)
+        static = override_dynamic_shape(shape)
+        self.assumed[name] = tuple(static)
+        self._note(
+            f"Input tensor: {one_line(f'{name} {_described(self.input_metadata, name)}')} |"
+            " No shapes provided; "
+            f"Will use shape: {list(static)}.\n"
+            "If this is incorrect, please set the shape of this input tensor."
+        )
+        return static
+
+    def _is_shape_value(self, name: str, given: Sequence[int]) -> bool:
+        """Return whether a given "shape" can only be meant as the value of a shape tensor."""
+        meta = (self.input_metadata or self._turns[0]).get(name)
+        if meta is None or meta.shape is None:
+            return False
+        dtype = DataType.from_dtype(meta.dtype)
+        return dtype is not None and dtype.is_integral and list(meta.shape) == [len(given)]
+
+    def _shape_values(
+        self, name: str, meta: MetadataTuple, given: TensorMetadata
+    ) -> np.ndarray[Any, Any] | None:
+        """Return the value of a shape tensor, if the "shape" given for this input can only be meant
+        as that.
+        """
+        shape = given[name].shape if name in given else None
+        if shape is None or fits(override_dynamic_shape(shape), meta.shape):
+            return None
+        self._note(
+            f"Input tensor: {one_line(name)} | Takes {list(shape)} as its value: it is a shape"
+            " tensor."
+        )
+        return np.array(override_dynamic_shape(shape), dtype=meta.dtype.numpy())
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def __repr__(self) -> str:
+        return (
+            f"DataLoader(seed={self.seed}, iterations={self.iterations},"
+            f" val_range={self.val_range!r})"
+        )
+
+
+def _tensors_of(library: str | None) -> Tensors | None:
+    """Return what makes tensors of a library; None for NumPy's own arrays."""
+    if library in (None, "numpy"):
+        return None
+    try:
+        tensors = resolve(Tensors, library)
+    except Unbound:
+        raise UsageError(
+            f"Data cannot be generated with {library!r}.", hint="There is: numpy, torch."
+        ) from None
+    tensors.prepare()
+    return tensors
+
+
+def _listed(given: TensorMetadata | Sequence[TensorMetadata] | None) -> list[TensorMetadata]:
+    """Return the metadata of each turn; there is at least one turn."""
+    if given is None or isinstance(given, TensorMetadata):
+        return [TensorMetadata(given or {})]
+    if not given:
+        raise UsageError("There must be metadata for at least one iteration.")
+    return list(map(TensorMetadata, given))
+
+
+def _described(metadata: TensorMetadata | None, name: str) -> str:
+    if metadata is None or name not in metadata:
+        return ""
+    dtype, shape = metadata[name]
+    return f"(dtype={dtype}, shape={tuple(shape)})"
+
+
+def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:
+    """Return all ranges that are given, each a pair of numbers in ascending order."""
+    ranges = list(val_range.values()) if isinstance(val_range, Mapping) else [val_range]
+    for pair in ranges:
+        if not isinstance(pair, Sequence) or len(pair) != 2 or not pair[0] <= pair[1]:
+            raise UsageError(
+                f"A value range is a pair of numbers, the smaller one first, unlike {pair!r}.",
+                hint="Give (0.0, 1.0), for example.",
+            )
+    return ranges
+
+
+def _expand(given: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
+    """Replace patterns by the names that they match; an exact name outranks a pattern.
+
+    Raises:
+        UnknownNameError: a name or a pattern matches nothing.
+    """
+    expanded = TensorMetadata()
+    for key, meta in given.items():
+        is_pattern = key not in names and bool(_WILDCARDS & set(key))
+        matched = [name for name in names if is_pattern and fnmatchcase(name, key)]
+        for name in matched or [_meant(key, names)]:
+            if not is_pattern or name not in given:
+                expanded[name] = meta
+    return expanded
+
+
+def _meant(name: str, names: Sequence[str]) -> str:
+    found = meant(name, names)
+    if found is None:
+        raise UnknownNameError("Input", name, names)
+    return found

@@ -1,0 +1,4 @@
+"""What differences are allowed: tolerances and thresholds, per output.
+
+May use `tensors`.
+"""

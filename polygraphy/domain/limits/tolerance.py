@@ -1,0 +1,126 @@
+"""How much two outputs may differ, and why that much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isnan
+from typing import Any
+
+from attrs import field, frozen, validators
+
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.limits.threshold import Threshold
+from polygraphy.domain.tensors.pickling import pickled_as
+
+DEFAULT_RTOL = 1e-5
+DEFAULT_ATOL = 1e-5
+
+STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
+"""What may be checked: every element, or one statistic of all differences."""
+
+
+def joint_reason(absolute: str, relative: str) -> str:
+    """Say why there are these two tolerances, given the reason for each."""
+    return absolute if absolute == relative else f"abs {absolute}, rel {relative}"
+
+
+def _statistics(value: str | Iterable[str]) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if not names:
+        raise UsageError("At least one error statistic is checked.")
+    for name in names:
+        if name not in STATISTICS:
+            raise UsageError(
+                f"Error statistic {name!r} does not exist.",
+                hint=f"There is: {', '.join(STATISTICS)}.",
+            )
+    return names
+
+
+def _number(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"A tolerance is a number, not {value!r}.") from None
+    if isnan(number) or number < 0:
+        raise UsageError(f"A tolerance is a number that is not negative, not {value!r}.")
+    return number
+
+
+@pickled_as("polygraphy.comparator.compare")
+@frozen
+class Tolerance(Threshold):
+    """What one output is held to.
+
+    Attributes:
+        check_error_stat: the statistics that are checked, each of which must pass; see
+            `STATISTICS`.
+        atol: the largest absolute difference, in the output's own unit.
+        rtol: the largest difference relative to the magnitude of the second run's value.
+        reason: why these numbers, in words: the default, given, ...
+
+    A difference is within tolerance when it satisfies `atol` or `rtol`; it need not satisfy both.
+    For ``elemwise`` this is asked of every element; for another statistic it is asked of that
+    statistic of the absolute and of the relative differences.
+    """
+
+    check_error_stat: tuple[str, ...] = field(default=("elemwise",), converter=_statistics)
+    atol: float = field(default=DEFAULT_ATOL, converter=_number)
+    rtol: float = field(default=DEFAULT_RTOL, converter=_number)
+    reason: str = field(default="the default", validator=validators.instance_of(str), eq=False)
+
+    def metric_fields(self) -> tuple[str, ...]:
+        """Name the metrics that decide; ``elemwise`` needs the arrays themselves and has none."""
+        return tuple(
+            f"{statistic}_{kind}"
+            for statistic in self.check_error_stat
+            if statistic != "elemwise"
+            for kind in ("absdiff", "reldiff")
+        )
+
+    def passed(self, metric_values: Mapping[str, float | None]) -> bool:
+        """Judge metrics such as ``max_absdiff``; NaN never passes.
+
+        Raises:
+            UsageError: ``elemwise`` is checked, which metrics cannot answer, or a metric is
+                missing.
+        """
+        if "elemwise" in self.check_error_stat:
+            raise UsageError(
+                "Element by element, results can only be judged while the outputs are at hand.",
+                hint="Check max, mean, median or quantile instead.",
+            )
+        return all(self.allows(statistic, metric_values) for statistic in self.check_error_stat)
+
+    def allows(self, statistic: str, metric_values: Mapping[str, float | None]) -> bool:
+        """Judge one statistic, such as ``max``, of the absolute and the relative differences."""
+        absolute = metric_values.get(f"{statistic}_absdiff")
+        relative = metric_values.get(f"{statistic}_reldiff")
+        if absolute is None or relative is None:
+            raise UsageError(f"The results do not hold the {statistic} difference.")
+        if isnan(absolute) or isnan(relative):
+            return False
+        return absolute <= self.atol or relative <= self.rtol
+
+    def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
+        """Return what was checked in a line, and whether it passed; None where single elements
+        are.
+        """
+        if "elemwise" in self.check_error_stat:
+            return None
+        passed = self.passed(metric_values)
+        found = ", ".join(
+            f"{name}: abs={metric_values[f'{name}_absdiff']:.6g},"
+            f" rel={metric_values[f'{name}_reldiff']:.6g}"
+            for name in self.check_error_stat
+        )
+        verdict = "PASSED" if passed else "FAILED"
+        held_to = f"(tolerance: abs={_plain(self.atol)}, rel={_plain(self.rtol)})"
+        return f"Difference | {found} {held_to} | {verdict}", passed
+
+    def __str__(self) -> str:
+        return f"(rel={_plain(self.rtol)}, abs={_plain(self.atol)})"
+
+
+def _plain(number: float) -> str:
+    return f"{number:.15g}"

@@ -1,0 +1,38 @@
+"""Parts of a model that a plugin could compute in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import Factory, frozen
+
+
+@frozen
+class PluginInstance:
+    """One part of a model.
+
+    Attributes:
+        inputs: the tensors that it takes, in the order of the plugin's operands.
+        outputs: the tensors that it makes, in the order of the plugin's results.
+        attributes: what the plugin is told: numbers, texts, and lists of these.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = Factory(dict)
+
+
+@frozen
+class PluginMatch:
+    """A plugin, and the parts of a model that it could take the place of.
+
+    Attributes:
+        name: of the plugin.
+        op: the type of the operator that it implements.
+        instances: the parts, in the order of the model.
+    """
+
+    name: str
+    op: str
+    instances: tuple[PluginInstance, ...] = ()

@@ -1,0 +1,116 @@
+"""What is done to outputs before they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from polygraphy.domain.arithmetic.passes.widen import Kind, kind_of
+from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
+
+TopK = Union[int, tuple[int, int]]
+"""How many elements, and along which axis; the last one unless given."""
+
+
+class BasePostprocessFunc(Protocol):
+    """Changes the outputs of one iteration. Any callable of this form will do."""
+
+    def __call__(self, iter_result: IterationResult) -> IterationResult:
+        """Return the outputs that take the place of those given."""
+
+
+class TopKPostprocessFunc:
+    """Replaces outputs by the indices of their largest elements."""
+
+    def __init__(self, k: PerOutput[TopK] | None = None) -> None:
+        """Set how many elements are kept.
+
+        Args:
+            k: a number; or ``(number, axis)``; or a dictionary of such by output, ``""`` for all
+                others. An output that a dictionary says nothing about stays as it is. 10 unless
+                given.
+
+        Raises:
+            UsageError: a number is not positive, or an axis is no whole number.
+        """
+        self.k: PerOutput[TopK] = 10 if k is None else kept_setting(k)
+        choices = self.k.values() if isinstance(self.k, Mapping) else [self.k]
+        for choice in choices:
+            _unpacked(choice)
+
+    def __call__(self, iter_result: IterationResult) -> IterationResult:
+        """Return the same outputs, or their indices in their place.
+
+        Raises:
+            UnknownNameError: the settings name an output that there is not.
+            UsageError: an output does not have the axis, or its elements have no order.
+        """
+        for name in self.k if isinstance(self.k, Mapping) else ():
+            if name and name not in iter_result.known_names():
+                raise UnknownNameError("Output", name, iter_result.known_names())
+        outputs = {}
+        for name, array in iter_result.items():
+            choice: TopK | None = value_for(self.k, name, None)
+            outputs[name] = array if choice is None else _indices(name, array, choice)
+        return IterationResult(outputs, iter_result.runtime, iter_result.runner_name)
+
+    def __repr__(self) -> str:
+        return f"TopKPostprocessFunc({self.k!r})"
+
+
+def top_k(array: npt.NDArray[Any], k: int, axis: int = -1) -> npt.NDArray[np.intp]:
+    """Return the indices of the `k` largest elements along an axis, the largest first.
+
+    Of equal elements the first comes first; NaN comes last. Where there are fewer than `k`, all are
+    returned.
+
+    Raises:
+        TypeError: the elements have no order, or there is only one, without an axis.
+        numpy.exceptions.AxisError: there is no such axis.
+    """
+    if not array.ndim:
+        raise TypeError("a single number has no axis")
+    order = np.argsort(_falling(array), axis=axis, kind="stable")
+    return order.take(np.arange(min(k, array.shape[axis])), axis=axis)
+
+
+def _falling(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers that are the smaller, the larger the elements are; NaN stays NaN, which is
+    sorted last.
+    """
+    kind = kind_of(array.dtype)
+    if kind in (Kind.OTHER, Kind.COMPLEX):
+        raise TypeError(f"elements of type {array.dtype} have no order")
+    if not kind.integral:
+        floats: npt.NDArray[Any] = array if array.dtype.kind == "f" else array.astype(np.float64)
+        return -floats
+    integers: npt.NDArray[Any] = array if array.dtype.kind in "biu" else array.astype(np.int8)
+    # The complement turns the order around for signed and unsigned integers, and never overflows.
+    return ~integers
+
+
+def _unpacked(choice: TopK) -> tuple[int, int]:
+    """Return number and axis; UsageError when they are not what they should be."""
+    k, axis = choice if isinstance(choice, (tuple, list)) else (choice, -1)
+    for number in (k, axis):
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise UsageError(f"Top-k takes whole numbers, not {number!r}.")
+    if k < 1:
+        raise UsageError(f"Top-k keeps at least one element, not {k}.")
+    return int(k), int(axis)
+
+
+def _indices(name: str, value: Any, choice: TopK) -> npt.NDArray[np.intp]:
+    k, axis = _unpacked(choice)
+    array = np.asarray(value)
+    try:
+        return top_k(array, k, axis)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"The largest elements of output {name!r} cannot be taken: {error}."
+        ) from error

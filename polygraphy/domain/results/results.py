@@ -1,0 +1,203 @@
+"""What runners produced: outputs per iteration, iterations per runner."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, Union
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.results.keyed_list import KeyedList
+from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
+from polygraphy.domain.tensors.pickling import pickled_as, their_items
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.storage import ResultStore
+
+PathOrFile = Union[str, "Path", IO[Any]]
+
+
+@pickled_as("polygraphy.comparator.struct")
+@frozen
+class Part:
+    """Which of an iteration's outputs these are, where not all of them fit into memory at once.
+
+    Attributes:
+        index: of the part, from 0; the parts of an iteration follow one another.
+        names: of the outputs of all parts, in order.
+    """
+
+    index: int
+    names: Collection[str]
+
+
+@pickled_as("polygraphy.comparator.struct")
+class IterationResult(dict[str, Any]):
+    """Outputs of one inference: a dictionary from names to arrays.
+
+    Attributes:
+        runtime: how long the inference took, in seconds; None when nobody measured.
+        runner_name: who produced it.
+        facts: what is known of the model, such as the data types in which outputs are computed.
+        part: which part of the iteration's outputs these are; None for all of them.
+        unmarked: outputs of the model that are not among these, because other tensors were chosen;
+            they are not saved, but have to match where both sides of a comparison have them.
+    """
+
+    unmarked: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(
+        self,
+        outputs: Mapping[str, Any] | None = None,
+        runtime: float | None = None,
+        runner_name: str | None = None,
+        *,
+        facts: Facts | None = None,
+        part: Part | None = None,
+    ) -> None:
+        super().__init__(outputs or {})
+        self.part = part
+        self.runtime = runtime
+        self.facts: Facts = ModelFacts() if facts is None else facts
+        self.runner_name = "custom_runner" if runner_name is None else runner_name
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the outputs; NVIDIA's says those, too."""
+        outputs = their_items(state)
+        if outputs is not None:
+            self.__init__(_loaded(outputs))  # type: ignore[misc]
+        vars(self).update(state)
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether these are further outputs of the iteration before."""
+        return self.part is not None and self.part.index > 0
+
+    def known_names(self) -> Collection[str]:
+        """Return the names of all outputs of the iteration, also of those in other parts."""
+        return self.keys() if self.part is None else self.part.names
+
+    def compute_dtype(self, name: str) -> str | None:
+        """Return the coarsest data type in which an output was computed; None when not known."""
+        return compute_dtype(self.facts, name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self.keys() == other.keys() and all(
+            _same_array(array, other[name]) for name, array in self.items()
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return (
+            f"IterationResult({dict(self)!r}, runtime={self.runtime!r},"
+            f" runner_name={self.runner_name!r})"
+        )
+
+
+def _loaded(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arrays in place of the stand-ins that NVIDIA's pickles have for them."""
+    return {
+        name: array.load() if hasattr(array, "load") else array for name, array in outputs.items()
+    }
+
+
+def _same_array(left: Any, right: Any) -> bool:
+    a, b = np.asarray(left), np.asarray(right)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool((a == b).all()) if a.dtype == object else a.tobytes() == b.tobytes()
+
+
+@pickled_as("polygraphy.comparator.struct")
+class RunResults(KeyedList[str, IterationResult]):
+    """Results of several runners: a list of ``(runner name, iterations)``, which also answers to
+    names.
+
+    Names may repeat (a model run twice by the same runner); looking up a name finds its first run.
+    """
+
+    key_description = "Runner"
+
+    def add(
+        self,
+        out_list: Sequence[Mapping[str, Any]],
+        runtime: float | None = None,
+        runner_name: str | None = None,
+    ) -> None:
+        """Add a run made elsewhere, in place of one of the same name: one dictionary of output
+        arrays per iteration.
+
+        Args:
+            out_list: per iteration a dictionary from output names to arrays.
+            runtime: seconds per iteration.
+            runner_name: who produced it.
+        """
+        iterations = [IterationResult(outputs, runtime, runner_name) for outputs in out_list]
+        self["custom_runner" if runner_name is None else runner_name] = iterations
+
+    def split(self) -> Iterator[RunResults]:
+        """Yield one RunResults per iteration, each with one iteration of every runner.
+
+        Raises:
+            UsageError: the runners have different numbers of iterations.
+        """
+        counts = {name: len(iterations) for name, iterations in self}
+        if len(set(counts.values())) > 1:
+            raise UsageError(f"Runners have different numbers of iterations: {counts}.")
+        for index in range(next(iter(counts.values()), 0)):
+            yield RunResults((name, [iterations[index]]) for name, iterations in self)
+
+    @staticmethod
+    def concat(runs: Iterable[RunResults]) -> RunResults:
+        """Join the iterations of several results, runner by runner, in the order of the first.
+
+        Raises:
+            UsageError: the runners' names differ.
+        """
+        joined: RunResults | None = None
+        for run in runs:
+            if joined is None:
+                joined = RunResults(run)
+            elif joined.keys() != run.keys():
+                raise UsageError(
+                    f"Results of different runners cannot be joined: {joined.keys()} and"
+                    f" {run.keys()}."
+                )
+            else:
+                for (_, mine), (_, more) in zip(joined, run):
+                    mine.extend(more)
+        return RunResults() if joined is None else joined
+
+    def save(self, dest: PathOrFile) -> None:
+        """Write the results to one file, whole or not at all."""
+        resolve(ResultStore).save(self, dest)
+
+    @classmethod
+    def load(cls, src: PathOrFile) -> RunResults:
+        """Read results; FileError when the file is missing, damaged or holds something else."""
+        return resolve(ResultStore).load(src, RunResults)
+
+    @staticmethod
+    def load_streaming(path: str | Path, allow_dirs: bool = True) -> Iterator[RunResults]:
+        """Yield saved results one iteration at a time, from a file or a folder of files."""
+        if Path(path).is_dir() and not allow_dirs:
+            raise UsageError(f"{path} is a folder; a file is needed here.")
+        return resolve(ResultStore).iterate(path, RunResults)
+
+    def to_json(self) -> str:
+        """Return the results as JSON text."""
+        return resolve(ResultStore).dumps(self)
+
+    @staticmethod
+    def from_json(src: str) -> RunResults:
+        """Read results from JSON text."""
+        return resolve(ResultStore).loads(src, RunResults)

@@ -1,0 +1,28 @@
+"""What the name of a runner says: kind, number, and when it was made, to the microsecond, so that
+runners of other processes have other names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_NUMBER_AND_TIME = re.compile(r"-N\d+-[\d/]+-[\d:.]+$")
+_FRACTION = re.compile(r"(-N\d+-[\d/]+-\d\d:\d\d:\d\d)\.\d+$")
+
+
+def kind_of_runner(name: str) -> str:
+    """Return the name of a runner without its number and time: ``onnxrt-runner``; a name that has
+    none as it is.
+    """
+    return _NUMBER_AND_TIME.sub("", name)
+
+
+def label_of_runner(name: str) -> str:
+    """Return the name of a runner as people read it: its time to the second."""
+    return _FRACTION.sub(r"\1", name)
+
+
+def label_of_runners(names: Iterable[str]) -> str:
+    """Return the names of runners that are compared, as people read them: ``this vs. that``."""
+    return " vs. ".join(map(label_of_runner, names))

@@ -1,0 +1,74 @@
+"""Whether outputs hold numbers at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.results.results import IterationResult
+
+_BLOCK = 1 << 18
+
+
+@frozen
+class OutputValidity:
+    """How many elements of one output are NaN or infinite, and where the first of each lies (None:
+    nowhere).
+    """
+
+    name: str
+    size: int
+    nan: int
+    inf: int
+    first_nan: tuple[int, ...] | None
+    first_inf: tuple[int, ...] | None
+
+    def is_valid(self, *, check_nan: bool, check_inf: bool) -> bool:
+        """Return whether the output is free of what is looked for."""
+        return not self.complaint(check_nan=check_nan, check_inf=check_inf)
+
+    def complaint(self, *, check_nan: bool, check_inf: bool) -> str:
+        """Say what was looked for and found, and where the first of it lies; empty for nothing."""
+        looked_for = (
+            ("NaN", self.nan, self.first_nan, check_nan),
+            ("infinite", self.inf, self.first_inf, check_inf),
+        )
+        return ", ".join(
+            f"{count} of {self.size} elements are {what}, the first at {first}"
+            for what, count, first, is_asked in looked_for
+            if is_asked and count
+        )
+
+
+def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:
+    """Count NaN and infinite elements of every output; what cannot be NaN (integers, strings) has
+    none.
+    """
+    return [_validity(name, np.asarray(array)) for name, array in outputs.items()]
+
+
+def _validity(name: str, array: np.ndarray[Any, Any]) -> OutputValidity:
+    nan, first_nan = _count(np.isnan, array)
+    inf, first_inf = _count(np.isinf, array)
+    return OutputValidity(name, array.size, nan, inf, first_nan, first_inf)
+
+
+def _count(predicate: np.ufunc, array: np.ndarray[Any, Any]) -> tuple[int, tuple[int, ...] | None]:
+    """Count the elements for which a predicate holds, block by block, and find the first in C
+    order.
+    """
+    if array.dtype.kind in "biuSUOTmM":
+        return 0, None
+    flat = array.reshape(-1)
+    count, first = 0, None
+    for start in range(0, flat.size, _BLOCK):
+        found = predicate(flat[start : start + _BLOCK])
+        in_block = int(np.count_nonzero(found))
+        if in_block and first is None:
+            first = start + int(found.argmax())
+        count += in_block
+    return count, (
+        None if first is None else tuple(int(i) for i in np.unravel_index(first, array.shape))
+    )

@@ -1,0 +1,22 @@
+"""Searches for what is to blame, as pure functions over a test with three answers.
+
+A test answers `Outcome.GOOD`, `Outcome.BAD`, or `Outcome.UNRESOLVED` where it cannot say. No search
+asks the same question twice.
+"""
+
+from polygraphy.domain.search.ddmin import ddmin
+from polygraphy.domain.search.graph import GraphFound, first_bad_part, first_bad_part_in_order
+from polygraphy.domain.search.outcome import Outcome
+from polygraphy.domain.search.quickxplain import smallest_good_set
+from polygraphy.domain.search.threshold import first_good, first_good_in_order
+
+__all__ = [
+    "GraphFound",
+    "Outcome",
+    "ddmin",
+    "first_bad_part",
+    "first_bad_part_in_order",
+    "first_good",
+    "first_good_in_order",
+    "smallest_good_set",
+]

@@ -1,0 +1,182 @@
+"""What the end of a check command says about what it checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from attrs import field, frozen
+
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.search.outcome import Outcome
+
+SKIP_CODE = 125
+"""The exit code that says "cannot be told", as for ``git bisect run``."""
+
+CANNOT_START = frozenset({126, 127})
+"""The exit codes with which a shell says that a program cannot be run, or is not there."""
+
+USAGE_CODE = 2
+"""The exit code of this package's commands for a command line that cannot be meant."""
+
+ERROR_CODE = 3
+"""The exit code of this package's commands where a backend, a build or a file failed."""
+
+_ERROR = ": error: "
+_CRITICAL = "[!]"
+"""How the line begins with which a command of this package ends that failed."""
+
+TIMED_OUT = 124
+"""The exit code of a command that took too long, as ``timeout`` gives it."""
+
+
+@frozen
+class Finished:
+    """How a command ended.
+
+    Attributes:
+        code: its exit code; the negative number of the signal that ended it.
+        output: what it wrote, to standard output and standard error together.
+        seconds: how long it took.
+        timed_out: whether it was stopped because it took too long.
+    """
+
+    code: int
+    output: str
+    seconds: float = 0.0
+    timed_out: bool = False
+
+
+def _compiled(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(_pattern, patterns))
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(
+            f"{text!r} is no regular expression: {error}.",
+            hint="A backslash in front of a special character makes it stand for itself.",
+        ) from error
+
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+_BRACKETED = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|<[^<>]*>")
+_WORD = re.compile(r"[A-Za-z]{2,}[.:,;]?")
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit))(?::|$)", re.M)
+_ALIKE = 0.7
+"""Messages with so large a share of common words are about the same."""
+
+
+@frozen
+class Failure:
+    """What kind of failure the end of a command is.
+
+    Attributes:
+        code: its exit code; all signals count as one.
+        words: what its message says, without names and numbers; empty where the exit code says all.
+    """
+
+    code: int
+    words: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, finished: Finished, *, is_ours: bool) -> Failure:
+        """Return the kind of a failure.
+
+        The message counts of a command of this package that ended with an error, and of other
+        programs the kind of the exception that ended them.
+        """
+        code = TIMED_OUT if finished.timed_out else max(finished.code, -1)
+        if is_ours and code == ERROR_CODE:
+            return cls(code, _words(critical_line(finished.output)))
+        if not is_ours and code > 0 and "Traceback" in finished.output:
+            return cls(code, frozenset(_RAISED.findall(finished.output)[-1:]))
+        return cls(code)
+
+    def is_like(self, other: Failure) -> bool:
+        """Return whether both may have the same reason."""
+        if self.code != other.code:
+            return False
+        common, all_ = len(self.words & other.words), len(self.words | other.words)
+        return common >= _ALIKE * all_
+
+
+def critical_line(output: str) -> str:
+    """Return the line that says why a command ended: the last critical one of this package's, else
+    its last one with an error, else the last one.
+    """
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(_CRITICAL)]
+    told = told or [line for line in lines if _ERROR in line] or lines
+    return told[-1].removeprefix(_CRITICAL).strip() if told else ""
+
+
+def _words(message: str) -> frozenset[str]:
+    """Return the words of a message without what differs from one part of a model to another:
+    names, numbers, shapes, paths.
+    """
+    text, before = _QUOTED.sub(" ", message), ""
+    while text != before:
+        text, before = _BRACKETED.sub(" ", text), text
+    matches = (_WORD.fullmatch(word) for word in text.split())
+    return frozenset(match[0].rstrip(".:,;").lower() for match in matches if match)
+
+
+@frozen
+class CheckRules:
+    """Which ends of a command are failures.
+
+    Attributes:
+        fail_codes: the only exit codes that are failures, if there are any; else all but 0 are.
+        ignored_codes: exit codes that are none.
+        patterns: regular expressions, of which the output has to match one for a failure. Without
+            `fail_codes`, a match is a failure whatever the exit code is, but for ignored ones.
+        skip_codes: exit codes that say neither.
+        is_ours: whether the command is one of this package.
+    """
+
+    fail_codes: Collection[int] = ()
+    ignored_codes: Collection[int] = ()
+    patterns: tuple[re.Pattern[str], ...] = field(default=(), converter=_compiled)
+    skip_codes: Collection[int] = (SKIP_CODE,)
+    is_ours: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if self.fail_codes and self.ignored_codes:
+            raise UsageError("Codes that fail and codes that are ignored exclude each other.")
+
+    def outcome(self, finished: Finished) -> Outcome:
+        """Return what the end of a command means."""
+        code = TIMED_OUT if finished.timed_out else finished.code
+        if code in self.fail_codes:
+            return self._bad(self._matches(finished.output))
+        if code in self.ignored_codes:
+            return Outcome.GOOD
+        if code in self.skip_codes:
+            return Outcome.UNRESOLVED
+        if self.fail_codes:
+            return Outcome.GOOD
+        if self.patterns:
+            return self._bad(self._matches(finished.output))
+        return self._bad(code != 0)
+
+    def is_broken(self, finished: Finished) -> bool:
+        """Return whether a command ended because it cannot check anything: it could not be started,
+        or was not understood. That says nothing about what is checked, unless its exit code or what
+        it wrote was said to.
+        """
+        code = finished.code
+        if finished.timed_out or code in (*self.fail_codes, *self.ignored_codes, *self.skip_codes):
+            return False
+        if code not in CANNOT_START and not (self.is_ours and code == USAGE_CODE):
+            return False
+        return not self.patterns or not self._matches(finished.output)
+
+    def _matches(self, output: str) -> bool:
+        return not self.patterns or any(pattern.search(output) for pattern in self.patterns)
+
+    @staticmethod
+    def _bad(failed: bool) -> Outcome:
+        return Outcome.BAD if failed else Outcome.GOOD

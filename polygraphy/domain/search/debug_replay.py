@@ -1,0 +1,50 @@
+"""What was found out in the iterations of a search, so that it can go on after it was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import Factory, frozen
+
+from polygraphy.domain.search.outcome import Outcome
+
+_SUCCESS = {Outcome.GOOD: True, Outcome.BAD: False, Outcome.UNRESOLVED: None}
+
+
+@frozen
+class IterationRecord:
+    """One iteration.
+
+    Attributes:
+        outcome: what its check answered.
+        iteration: its number.
+        state: what was checked, in plain values.
+    """
+
+    outcome: Outcome
+    iteration: int
+    state: Mapping[str, Any] = Factory(dict)
+
+    def is_about(self, state: Mapping[str, Any]) -> bool:
+        """Return whether this is what was checked, as far as both say."""
+        return all(self.state[name] == value for name, value in state.items() if name in self.state)
+
+    @property
+    def success(self) -> bool | None:
+        """Whether it passed; None if that could not be told."""
+        return _SUCCESS[self.outcome]
+
+    @staticmethod
+    def outcome_of(success: bool | None) -> Outcome:
+        """Return the answer for which `success` stands."""
+        return next(outcome for outcome, told in _SUCCESS.items() if told is success)
+
+
+class DebugReplay(dict[str, IterationRecord]):
+    """Maps ``_N<iteration>``, and ``_<suffix>`` where there are several searches, to iterations."""
+
+    @staticmethod
+    def key(iteration: int, suffix: str = "") -> str:
+        """Return under what an iteration is found."""
+        return f"_N{iteration}_{suffix}" if suffix else f"_N{iteration}"

@@ -1,0 +1,171 @@
+"""The part of a graph in which something goes wrong.
+
+Sets of nodes are bits of an integer: bit `i` stands for node `i`. A part is made of some last nodes
+and of everything that they depend on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from attrs import frozen
+
+from polygraphy.domain.search.outcome import Outcome
+
+_BALANCE = 4
+"""One node alone is tested where that settles at least one of so many suspects either way."""
+
+Test = Callable[[Sequence[int]], Outcome]
+
+
+@frozen
+class GraphFound:
+    """A part that is bad.
+
+    Attributes:
+        ends: its last nodes, in order; none if no smaller part than the whole was found.
+        part: all nodes of it.
+        suspects: those of its nodes that may be to blame: no tested part without trouble holds
+            them.
+    """
+
+    ends: tuple[int, ...]
+    part: int
+    suspects: int
+
+
+def members(nodes: int) -> list[int]:
+    """Return the nodes of a set, in order."""
+    listed = []
+    while nodes:
+        lowest = nodes & -nodes
+        listed.append(lowest.bit_length() - 1)
+        nodes ^= lowest
+    return listed
+
+
+def reaches(dependencies: Sequence[Iterable[int]]) -> list[int]:
+    """Return each node together with all that it depends on.
+
+    Args:
+        dependencies: the nodes that each depends on directly, all of which are before it.
+    """
+    reached: list[int] = []
+    for node, direct in enumerate(dependencies):
+        nodes = 1 << node
+        for other in direct:
+            nodes |= reached[other]
+        reached.append(nodes)
+    return reached
+
+
+def first_bad_part(reach: Sequence[int], test: Test) -> GraphFound:
+    """Find by halving a part that is bad although all parts in it are good.
+
+    That is what is found where a part is bad as soon as it holds a node that is to blame. It takes
+    about ``2.4 log2(n)`` tests at most, whether the graph is a chain or has many branches, which
+    are tested together.
+
+    Args:
+        reach: each node together with all that it depends on; see `reaches`. The whole is bad: that
+            is not tested.
+        test: answers about the part with these last nodes, none of which depends on another.
+    """
+    search = _Search(reach)
+    while True:
+        ends = search.proposal()
+        if ends is None:
+            return search.found()
+        search.learn(ends, test(ends))
+
+
+def first_bad_part_in_order(reach: Sequence[int], test: Test) -> GraphFound:
+    """Find such a part by testing the part of every single node that may be smaller, the last
+    first: no answer is derived from another.
+    """
+    search = _Search(reach)
+    for node in range(len(reach) - 1, -1, -1):
+        if search.is_smaller(node):
+            search.learn((node,), test((node,)), derives=False)
+    return search.found()
+
+
+class _Search:
+    """What is known so far."""
+
+    def __init__(self, reach: Sequence[int]) -> None:
+        self._reach = reach
+        self._part = self._suspects = (1 << len(reach)) - 1
+        self._ends: tuple[int, ...] = ()
+        self._tested: set[tuple[int, ...]] = set()
+
+    def found(self) -> GraphFound:
+        """Return the smallest part that is known to be bad."""
+        return GraphFound(self._ends, self._part, self._suspects & self._part)
+
+    def is_smaller(self, node: int) -> bool:
+        """Return whether the part of a node is within the smallest bad one."""
+        reach = self._reach[node]
+        return bool(self._part >> node & 1) and reach & self._part == reach and reach != self._part
+
+    def learn(self, ends: tuple[int, ...], outcome: Outcome, *, derives: bool = True) -> None:
+        """Take note of an answer; `derives` tells whether all parts of a good part are good."""
+        self._tested.add(ends)
+        nodes = self._union(ends)
+        if outcome is Outcome.BAD:
+            self._ends, self._part = ends, nodes
+            self._suspects &= nodes
+        elif outcome is Outcome.GOOD and derives:
+            self._suspects &= ~nodes
+        elif outcome is Outcome.GOOD:
+            self._suspects &= ~(1 << ends[0])
+
+    def proposal(self) -> tuple[int, ...] | None:
+        """Return the last nodes of what to test next, None for nothing."""
+        listed = members(self._suspects)
+        total = len(listed)
+        scored = []
+        for node in listed:
+            settled = (self._reach[node] & self._suspects).bit_count()
+            scored.append((min(settled, total - settled), node))
+        best = max(scored, key=lambda pair: (pair[0], -pair[1]), default=(0, -1))
+        if best[0] * _BALANCE < total and total > 2:
+            group = self._group(listed, total)
+            if group is not None:
+                return group
+        scored.sort(key=lambda pair: (-pair[0], pair[1]))
+        return next(((node,) for _, node in scored if self._is_new((node,))), None)
+
+    def _group(self, listed: Sequence[int], total: int) -> tuple[int, ...] | None:
+        """Return the last nodes of about half of the suspects, None if that is nothing new."""
+        nodes = 0
+        chosen: list[int] = []
+        for node in listed:
+            grown = nodes | self._reach[node]
+            if (grown & self._suspects).bit_count() == total:
+                break
+            nodes = grown
+            chosen.append(node)
+            if 2 * (nodes & self._suspects).bit_count() >= total:
+                break
+        ends = self._last(chosen)
+        return ends if ends and self._is_new(ends) else None
+
+    def _last(self, chosen: Sequence[int]) -> tuple[int, ...]:
+        """Return those of some nodes on which none of the others depends."""
+        covered = 0
+        last = []
+        for node in reversed(chosen):
+            if not covered >> node & 1:
+                last.append(node)
+                covered |= self._reach[node]
+        return tuple(reversed(last))
+
+    def _is_new(self, ends: tuple[int, ...]) -> bool:
+        return ends not in self._tested and self._union(ends) != self._part
+
+    def _union(self, ends: Iterable[int]) -> int:
+        nodes = 0
+        for node in ends:
+            nodes |= self._reach[node]
+        return nodes

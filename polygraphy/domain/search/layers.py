@@ -1,0 +1,178 @@
+"""Which layers of a model are run together, so that their tensors fit into memory.
+
+A model is cut between layers into stretches. Each is run by itself: it takes the tensors that the
+stretches before it made, and all that it makes are outputs, which are compared and let go, but for
+those that later stretches read. So every layer is computed once, however small the budget is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from attrs import Factory, frozen
+
+
+@frozen
+class Layer:
+    """One node of a graph.
+
+    Attributes:
+        makes: the tensors that it computes, with their sizes in bytes; None for a size that is not
+            known before the model is run.
+        reads: names of the tensors that it takes, weights left out.
+        weights: the weights that it takes, with their sizes in bytes.
+    """
+
+    makes: Mapping[str, int | None]
+    reads: Collection[str] = ()
+    weights: Mapping[str, int] = Factory(dict)
+
+
+@frozen
+class Stretch:
+    """Layers that are run together.
+
+    Attributes:
+        start: position of the first layer.
+        stop: position behind the last layer.
+        inputs: tensors of layers before, which it reads.
+        outputs: tensors that it makes and that are compared, in order; of the first one also
+            inputs and weights of the model that are.
+        carried: tensors that have been made when it is done, and that layers behind it read.
+        nbytes: how much memory it is expected to take, in bytes.
+    """
+
+    start: int
+    stop: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    carried: tuple[str, ...]
+    nbytes: int
+
+
+@frozen
+class Budget:
+    """How much memory there is for one stretch.
+
+    Attributes:
+        nbytes: for tensors, in bytes.
+        runners: how many hold the same tensors at the same time.
+        weight_copies: how often the weights of a stretch are in memory while it is run.
+        free_weights: bytes of weights that do not count: what the whole model would take.
+    """
+
+    nbytes: int
+    runners: int = 1
+    weight_copies: int = 0
+    free_weights: int = 0
+
+    def needed(self, tensors: int, weights: int) -> int:
+        """Return how much of the budget a stretch takes: `tensors` and `weights` are bytes, of one
+        runner and of one copy.
+        """
+        copies = self.weight_copies * weights - self.free_weights
+        return self.runners * tensors + max(copies, 0)
+
+
+def plan_stretches(
+    layers: Sequence[Layer], compared: Collection[str], budget: Budget, fixed: Collection[str] = ()
+) -> list[Stretch]:
+    """Cut a model into stretches that fit the budget, each as long as possible.
+
+    A layer that does not fit by itself is a stretch of its own. A tensor whose size is not known is
+    taken to be as large as the largest of the others.
+
+    Args:
+        layers: in an order in which each reads what earlier ones made; else there is one stretch.
+        compared: names of the tensors that are compared, in order.
+        budget: how much memory there is.
+        fixed: tensors that cannot be handed from one stretch to another.
+    """
+    walk = _Walk(layers, budget)
+    if not walk.is_ordered:
+        return [walk.stretch(0, len(layers), compared)]
+    stretches = []
+    start = 0
+    while start < len(layers):
+        stop = walk.reach(start, fixed)
+        stretches.append(walk.stretch(start, stop, compared))
+        start = stop
+    return stretches
+
+
+class _Walk:
+    """Goes through the layers, and knows what is alive between them."""
+
+    def __init__(self, layers: Sequence[Layer], budget: Budget) -> None:
+        self._layers = layers
+        self._budget = budget
+        self._made_by = {name: i for i, layer in enumerate(layers) for name in layer.makes}
+        self._last_read: dict[str, int] = {}
+        for index, layer in enumerate(layers):
+            for name in layer.reads:
+                self._last_read[name] = index
+        known = [size for layer in layers for size in layer.makes.values() if size is not None]
+        self._unknown = max(known, default=0)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether no layer reads what it or a later one makes."""
+        return all(
+            self._made_by.get(name, -1) < index
+            for index, layer in enumerate(self._layers)
+            for name in layer.reads
+        )
+
+    def reach(self, start: int, fixed: Collection[str]) -> int:
+        """Return where the stretch from `start` on ends: the last cut up to which it fits, or the
+        first cut that there is.
+        """
+        best: int | None = None
+        for stop, nbytes in self._growing(start):
+            if best is not None and nbytes > self._budget.nbytes:
+                break
+            if stop == len(self._layers) or not any(self._is_alive(name, stop) for name in fixed):
+                best = stop
+        assert best is not None  # The end of the model always is a cut.
+        return best
+
+    def stretch(self, start: int, stop: int, compared: Collection[str]) -> Stretch:
+        """Describe the stretch between two cuts."""
+        layers = self._layers[start:stop]
+        made = [name for layer in layers for name in layer.makes]
+        read = dict.fromkeys(name for layer in layers for name in layer.reads)
+        loose = [] if start else [name for name in compared if name not in self._made_by]
+        needs = [nbytes for _, nbytes in self._growing(start, stop)]
+        return Stretch(
+            start,
+            stop,
+            inputs=tuple(name for name in read if self._made_by.get(name, start) < start),
+            outputs=(*loose, *(name for name in made if name in compared)),
+            carried=tuple(self._alive(stop)),
+            nbytes=needs[-1] if needs else 0,
+        )
+
+    def _growing(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int]]:
+        """Yield every end of a stretch from `start` on, with what it takes of the budget."""
+        tensors = sum(self._size(name) for name in self._alive(start))
+        weights: dict[str, int] = {}
+        total = 0
+        for index in range(start, len(self._layers) if stop is None else stop):
+            layer = self._layers[index]
+            tensors += sum(map(self._size, layer.makes))
+            for name, size in layer.weights.items():
+                total += size if name not in weights else 0
+                weights[name] = size
+            yield index + 1, self._budget.needed(tensors, total)
+
+    def _alive(self, cut: int) -> Iterator[str]:
+        """Return the tensors that are made before a cut and read behind it."""
+        return (name for name in self._made_by if self._is_alive(name, cut))
+
+    def _is_alive(self, name: str, cut: int) -> bool:
+        made_by = self._made_by.get(name)
+        return made_by is not None and made_by < cut <= self._last_read.get(name, -1)
+
+    def _size(self, name: str) -> int:
+        size = self._layers[self._made_by[name]].makes[name]
+        return self._unknown if size is None else size

@@ -1,0 +1,98 @@
+"""Which of several replacements make a model cheaper to run: searches over what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+
+Choice = tuple[int, ...]
+"""Positions of the replacements that are made, in order."""
+
+_NOISE = 0.01
+"""Latencies that differ by no more than this share of the larger one are taken for the same."""
+
+
+@frozen
+class Cost:
+    """What one inference costs.
+
+    Attributes:
+        latency: in seconds.
+        memory: bytes for what is in between; None where that is not known.
+    """
+
+    latency: float
+    memory: int | None = None
+
+    @property
+    def throughput(self) -> float:
+        """Inferences per second, one after the other."""
+        return 1 / self.latency if self.latency else float("inf")
+
+    def is_below(self, other: Cost) -> bool:
+        """Return whether this is less: the latency, or where that is the same, the memory."""
+        if abs(self.latency - other.latency) > _NOISE * max(self.latency, other.latency):
+            return self.latency < other.latency
+        return self.memory is not None and other.memory is not None and self.memory < other.memory
+
+
+@frozen
+class Found:
+    """What a search ended with.
+
+    Attributes:
+        chosen: the best choice; empty where nothing is better than to replace nothing.
+        cost: what it costs.
+        tried: how many choices were tried.
+    """
+
+    chosen: Choice
+    cost: Cost
+    tried: int = 0
+
+
+Measure = Callable[[Choice], "Cost | None"]
+"""Returns what a choice costs; None for one that does not work."""
+
+
+def greedy_search(count: int, baseline: Cost, measure: Measure) -> Found:
+    """Add one replacement after the other, and keep each that makes things better.
+
+    Args:
+        count: how many replacements there are.
+        baseline: the cost without any.
+        measure: is asked once per replacement.
+    """
+    best = Found((), baseline)
+    for position in range(count):
+        chosen = (*best.chosen, position)
+        cost = measure(chosen)
+        is_better = cost is not None and cost.is_below(best.cost)
+        kept = (chosen, cost) if is_better and cost is not None else (best.chosen, best.cost)
+        best = Found(*kept, tried=position + 1)
+    return best
+
+
+def exhaustive_search(
+    count: int, baseline: Cost, measure: Measure, *, most: int, enough: float
+) -> Found:
+    """Try every combination, those of the first replacements first.
+
+    Args:
+        count: how many replacements there are.
+        baseline: the cost without any.
+        measure: is asked once per combination.
+        most: how many combinations are tried at most.
+        enough: the search ends when the latency is less by more than this share of the baseline's.
+    """
+    best = Found((), baseline)
+    for bits in range(1, min(1 << count, most + 1)):
+        chosen = tuple(position for position in range(count) if bits >> position & 1)
+        cost = measure(chosen)
+        if cost is not None and cost.is_below(best.cost):
+            best = Found(chosen, cost)
+        best = Found(best.chosen, best.cost, tried=bits)
+        if baseline.latency - best.cost.latency > enough * baseline.latency:
+            break
+    return best

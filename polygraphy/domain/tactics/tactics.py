@@ -1,0 +1,140 @@
+"""Which implementation a builder chose for each layer, so that a later build can choose the same.
+
+The values are plain: data types and tactics are kept as the builder printed them, so a replay is
+read and compared without the backend that recorded it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any, Union
+
+from attrs import field, frozen
+
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.storage import ResultStore
+
+PathOrFile = Union[str, "Path", IO[Any]]
+
+
+def _as_integers(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(values)
+
+
+@frozen
+class TensorInfo:
+    """How a tactic wants one of its tensors laid out in memory; strides in elements."""
+
+    dtype: str = field(converter=str)
+    strides: tuple[int, ...] = field(converter=_as_integers)
+    vectorized_dim: int | None = None
+    components_per_element: int | None = None
+
+    @classmethod
+    def from_trt(cls, io_info: Any) -> TensorInfo:
+        """Describe a tensor as a builder reports it.
+
+        Args:
+            io_info: an ``IAlgorithmIOInfo``, or anything with a `dtype` and `strides`; the two
+                other facts are None where a version does not report them.
+        """
+        return cls(
+            io_info.dtype,
+            io_info.strides,
+            getattr(io_info, "vectorized_dim", None),
+            getattr(io_info, "components_per_element", None),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"TensorInfo({self.dtype}, {self.strides}, {self.vectorized_dim}, "
+            f"{self.components_per_element})"
+        )
+
+
+def _as_tuple(infos: Iterable[TensorInfo]) -> tuple[TensorInfo, ...]:
+    return tuple(infos)
+
+
+@frozen
+class Algorithm:
+    """One implementation of a layer: two identifiers of the builder, and the layout of inputs and
+    outputs.
+    """
+
+    implementation: int
+    tactic: int
+    inputs: tuple[TensorInfo, ...] = field(converter=_as_tuple)
+    outputs: tuple[TensorInfo, ...] = field(converter=_as_tuple)
+
+    @classmethod
+    def from_trt(cls, context: Any, algorithm: Any) -> Algorithm:
+        """Describe a choice as a builder reports it.
+
+        Args:
+            context: an ``IAlgorithmContext``: how many inputs and outputs the layer has.
+            algorithm: an ``IAlgorithm``, whose tensors are numbered inputs first.
+        """
+        variant, inputs = algorithm.algorithm_variant, context.num_inputs
+        tensors = [
+            TensorInfo.from_trt(algorithm.get_algorithm_io_info(index))
+            for index in range(inputs + context.num_outputs)
+        ]
+        return cls(variant.implementation, variant.tactic, tensors[:inputs], tensors[inputs:])
+
+    def __str__(self) -> str:
+        def listed(infos: Sequence[TensorInfo]) -> str:
+            return "(" + ", ".join(map(str, infos)) + ("," if len(infos) == 1 else "") + ")"
+
+        return (
+            f"(Implementation: {self.implementation}, Tactic: {self.tactic})"
+            f" | Inputs: {listed(self.inputs)} | Outputs: {listed(self.outputs)}"
+        )
+
+
+class TacticReplay(dict[str, Algorithm]):
+    """Maps layers to the tactic that was chosen for each."""
+
+    def add(self, name: str, algorithm: Algorithm) -> TacticReplay:
+        """Add or replace the choice for one layer and return this object, so that calls can be
+        chained.
+        """
+        self[name] = algorithm
+        return self
+
+    def difference(
+        self, other: TacticReplay
+    ) -> dict[str, tuple[Algorithm | None, Algorithm | None]]:
+        """Return the layers whose choice differs, with this replay's choice and the other's (None:
+        not there).
+        """
+        names = [*self, *(name for name in other if name not in self)]
+        return {
+            name: (self.get(name), other.get(name))
+            for name in names
+            if self.get(name) != other.get(name)
+        }
+
+    def save(self, dest: PathOrFile) -> None:
+        """Write the replay as JSON."""
+        resolve(ResultStore).save(self, dest)
+
+    @classmethod
+    def load(cls, source: PathOrFile) -> TacticReplay:
+        """Read a replay; FileError when the file holds something else."""
+        return resolve(ResultStore).load(source, TacticReplay)
+
+    def to_json(self) -> str:
+        """Return the replay as JSON text."""
+        return resolve(ResultStore).dumps(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> TacticReplay:
+        """Read a replay from JSON text; FileError when it holds something else."""
+        return resolve(ResultStore).loads(text, TacticReplay)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"Layer: {name}\n    Algorithm: {algorithm}" for name, algorithm in self.items()
+        )

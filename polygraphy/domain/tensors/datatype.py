@@ -1,0 +1,233 @@
+"""Data types of tensors, in one vocabulary for all backends.
+
+`DataType.FLOAT32` and its siblings are `DataTypeEntry` values: a name, a size in bytes and a kind.
+How NumPy names them is known here; how a backend names them is known by that backend's adapter,
+reached through the port `DataTypeConverter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import field, frozen
+
+from polygraphy.domain.errors import DataTypeConversionException
+from polygraphy.domain.tensors.pickling import pickled_as
+from polygraphy.ports.binding import Unbound, resolve
+from polygraphy.ports.running import DataTypeConverter
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+
+@pickled_as("polygraphy.datatype.datatype")
+@frozen(repr=False)
+class DataTypeEntry:
+    """One data type: its `name`, and its `itemsize` in bytes (a fraction for packed types, 0 for
+    strings).
+    """
+
+    name: str
+    itemsize: float
+    kind: str = field(alias="type")
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether values are floating-point numbers."""
+        return self.kind == "floating"
+
+    @property
+    def is_integral(self) -> bool:
+        """Whether values are integers, signed or not; bool is not."""
+        return self.kind == "integral"
+
+    def numpy(self) -> np.dtype[Any]:
+        """Return the NumPy data type; the narrow ones come from `ml_dtypes`."""
+        return _to_numpy(self)
+
+    def onnx(self) -> int:
+        """Return the member of `onnx.TensorProto.DataType`."""
+        return int(DataType.to_dtype(self, "onnx"))
+
+    def onnxruntime(self) -> str:
+        """Return ONNX Runtime's name, such as ``tensor(float)``."""
+        return str(DataType.to_dtype(self, "onnxruntime"))
+
+    def tensorrt(self) -> Any:
+        """Return the member of `tensorrt.DataType`."""
+        return DataType.to_dtype(self, "tensorrt")
+
+    def torch(self) -> Any:
+        """Return the `torch.dtype`."""
+        return DataType.to_dtype(self, "torch")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"name": self.name, "itemsize": self.itemsize, "kind": self.kind}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says; NVIDIA's has a number for the kind."""
+        kind = state["kind"] if "kind" in state else DataType[state["name"]].kind
+        for name, value in ("name", state["name"]), ("itemsize", state["itemsize"]), ("kind", kind):
+            object.__setattr__(self, name, value)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"DataType.{self.name.upper()}"
+
+
+class _Members(type):
+    """Makes `DataType` iterable and gives it `__members__`, like an enumeration."""
+
+    __members__: dict[str, DataTypeEntry]
+
+    def __iter__(cls) -> Iterator[DataTypeEntry]:
+        return iter(cls.__members__.values())
+
+    def __getitem__(cls, name: str) -> DataTypeEntry:
+        return cls.__members__[name.upper()]
+
+
+def _entry(name: str, itemsize: float, kind: str) -> DataTypeEntry:
+    return DataTypeEntry(name, itemsize, kind)
+
+
+class DataType(metaclass=_Members):
+    """All data types, and the conversions between ours and those of other libraries."""
+
+    FLOAT64 = _entry("float64", 8, "floating")
+    FLOAT32 = _entry("float32", 4, "floating")
+    FLOAT16 = _entry("float16", 2, "floating")
+    BFLOAT16 = _entry("bfloat16", 2, "floating")
+    FLOAT8E4M3FN = _entry("float8e4m3fn", 1, "floating")
+    FLOAT8E4M3FNUZ = _entry("float8e4m3fnuz", 1, "floating")
+    FLOAT8E5M2 = _entry("float8e5m2", 1, "floating")
+    FLOAT8E5M2FNUZ = _entry("float8e5m2fnuz", 1, "floating")
+    FLOAT8E8M0 = _entry("float8e8m0", 1, "floating")
+    FLOAT4 = _entry("float4", 0.5, "floating")
+    INT64 = _entry("int64", 8, "integral")
+    INT32 = _entry("int32", 4, "integral")
+    INT16 = _entry("int16", 2, "integral")
+    INT8 = _entry("int8", 1, "integral")
+    INT4 = _entry("int4", 0.5, "integral")
+    UINT64 = _entry("uint64", 8, "integral")
+    UINT32 = _entry("uint32", 4, "integral")
+    UINT16 = _entry("uint16", 2, "integral")
+    UINT8 = _entry("uint8", 1, "integral")
+    UINT4 = _entry("uint4", 0.5, "integral")
+    BOOL = _entry("bool", 1, "bool")
+    STRING = _entry("string", 0, "string")
+    COMPLEX64 = _entry("complex64", 8, "complex")
+    COMPLEX128 = _entry("complex128", 16, "complex")
+
+    @staticmethod
+    def from_dtype(dtype: Any, source_module: str | None = None) -> Any:
+        """Translate a data type of another library into one of ours.
+
+        Args:
+            dtype: what the library calls it: a NumPy dtype, an `onnx.TensorProto` integer,
+                ``tensor(float)``, ...
+            source_module: ``numpy``, ``onnx``, ``onnxruntime``, ``tensorflow``, ``tensorrt`` or
+                ``torch``; found out when it is None.
+
+        Raises:
+            DataTypeConversionException: there is no such type here.
+        """
+        if dtype is None or isinstance(dtype, DataTypeEntry):
+            return dtype
+        module = source_module or _module_of(dtype)
+        found = _from_numpy(dtype) if module == "numpy" else _converter(module).from_native(dtype)
+        if found is None:
+            raise DataTypeConversionException(
+                f"{module} data type {dtype!r} has no counterpart here."
+            )
+        return found
+
+    @staticmethod
+    def to_dtype(dtype: DataTypeEntry, target_module: str) -> Any:
+        """Translate one of our data types into what the library `target_module` calls it.
+
+        Raises:
+            DataTypeConversionException: the library does not have it.
+        """
+        if target_module == "numpy":
+            return _to_numpy(dtype)
+        found = _converter(target_module).to_native(dtype)
+        if found is None:
+            raise DataTypeConversionException(f"{target_module} has no data type {dtype}.")
+        return found
+
+
+DataType.__members__ = {
+    name: value for name, value in vars(DataType).items() if isinstance(value, DataTypeEntry)
+}
+
+# What NumPy and ml_dtypes call the types whose name there is not ours.
+_NUMPY_NAMES = {
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+    "float4": "float4_e2m1fn",
+}
+_ML_DTYPES = {"bfloat16", "int4", "uint4", *_NUMPY_NAMES}
+_FROM_NUMPY = {
+    _NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType if entry.name != "string"
+}
+
+
+def _to_numpy(entry: DataTypeEntry) -> np.dtype[Any]:
+    if entry.name in _ML_DTYPES:
+        import ml_dtypes
+
+        narrow: np.dtype[Any] = np.dtype(
+            getattr(ml_dtypes, _NUMPY_NAMES.get(entry.name, entry.name))
+        )
+        return narrow
+    return np.dtype(np.str_ if entry.name == "string" else entry.name)
+
+
+def _from_numpy(dtype: DTypeLike) -> DataTypeEntry | None:
+    try:
+        resolved = np.dtype(dtype)
+    except TypeError:
+        return None
+    is_meant = isinstance(dtype, (str, np.dtype)) or dtype in (object, np.object_)
+    if resolved.kind == "O" and not is_meant:
+        return None  # NumPy takes any class for a kind of object.
+    if resolved.kind in "USOT":
+        return DataType.STRING
+    return _FROM_NUMPY.get(resolved.name)
+
+
+_BY_PACKAGE = {
+    "tensorflow": "tensorflow",
+    "tensorrt": "tensorrt",
+    "tensorrt_rtx": "tensorrt",
+    "torch": "torch",
+}
+
+
+def _module_of(dtype: Any) -> str:
+    """Guess which library a data type belongs to, without importing any."""
+    if isinstance(dtype, int) and not isinstance(dtype, bool):
+        return "onnx"
+    if isinstance(dtype, str) and "(" in dtype:
+        return "onnxruntime"
+    owner = dtype.__module__ if isinstance(dtype, type) else type(dtype).__module__
+    root = str(owner).partition(".")[0]
+    return _BY_PACKAGE.get(root, "numpy")
+
+
+def _converter(module: str) -> DataTypeConverter:
+    try:
+        return resolve(DataTypeConverter, module)
+    except Unbound:
+        raise DataTypeConversionException(
+            f"Data types of {module!r} are not known here.",
+            hint="Known: numpy, onnx, onnxruntime, tensorflow, tensorrt, torch.",
+        ) from None

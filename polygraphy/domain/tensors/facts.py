@@ -1,0 +1,119 @@
+"""What is known of a model without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from attrs import Factory, frozen
+
+from polygraphy.domain.tensors.pickling import pickled_as
+
+
+@pickled_as("polygraphy.comparator.struct")
+@frozen
+class InputHint:
+    """Which whole numbers an input may take, whatever its data type.
+
+    Attributes:
+        low: the smallest legal value.
+        high: the largest legal value.
+        reason: what the model does with them, in words, such as "indexes 30522 rows of 'table'".
+    """
+
+    low: int
+    high: int
+    reason: str
+
+
+class Facts(Protocol):
+    """What is known of a model."""
+
+    @property
+    def compute_dtypes(self) -> Mapping[str, str]:
+        """By output the coarsest data type in which it is computed, such as ``float16`` or
+        ``tf32``; the key ``""`` stands for the outputs that are not named.
+        """
+
+    @property
+    def input_hints(self) -> Mapping[str, InputHint]:
+        """By input which values it may take, where the model limits them."""
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """By output the tensor of the program that the model was exported from, as the exporter
+        recorded it.
+        """
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the model is a program from which others are exported, and its outputs are all
+        tensors, which have other names in these; known without looking into a file.
+        """
+
+
+@pickled_as("polygraphy.comparator.struct")
+@frozen
+class ModelFacts:
+    """What is known of a model; see `Facts`. Empty where nothing is."""
+
+    compute_dtypes: Mapping[str, str] = Factory(dict)
+    input_hints: Mapping[str, InputHint] = Factory(dict)
+    sources: Mapping[str, str] = Factory(dict)
+    is_program: bool = False
+
+
+def compute_dtype(facts: Facts | None, name: str) -> str | None:
+    """Return the coarsest data type in which an output was computed; None when not known."""
+    known = {} if facts is None else facts.compute_dtypes
+    return known.get(name, known.get(""))
+
+
+def _perhaps() -> bool:
+    return True
+
+
+@pickled_as("polygraphy.comparator.struct")
+class DeferredFacts:
+    """Facts that are found out when they are first asked for, and kept.
+
+    They go to another process as they are, if what finds them out does.
+    """
+
+    is_program = False
+
+    def __init__(
+        self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = _perhaps
+    ) -> None:
+        """Say how they are found out.
+
+        Args:
+            find: finds out all of them.
+            may_limit_inputs: says whether the model may limit the values of inputs at all, where
+                that takes less than to find out how; it is asked first.
+        """
+        self._find = find
+        self._may_limit_inputs = may_limit_inputs
+        self._found: Facts | None = None
+
+    def _facts(self) -> Facts:
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    @property
+    def compute_dtypes(self) -> Mapping[str, str]:
+        """See `Facts`."""
+        return self._facts().compute_dtypes
+
+    @property
+    def input_hints(self) -> Mapping[str, InputHint]:
+        """See `Facts`."""
+        if self._found is None and not self._may_limit_inputs():
+            return {}
+        return self._facts().input_hints
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """See `Facts`."""
+        return self._facts().sources

@@ -1,0 +1,33 @@
+"""Arrays whose elements lie in memory in another order than their shape says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import field, frozen
+
+from polygraphy.domain.tensors.pickling import pickled_as
+
+
+def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(shape)
+
+
+@pickled_as("polygraphy.common.struct")
+@frozen(eq=False)
+class FormattedArray:
+    """An array, and the shape that it means where it is stored in another, say vectorized, one.
+
+    Attributes:
+        array: the elements as they lie in memory, padding included.
+        shape: the shape that is meant.
+    """
+
+    array: Any
+    shape: tuple[Any, ...] = field(converter=_as_tuple)
+
+    @property
+    def dtype(self) -> Any:
+        """The data type of the elements."""
+        return self.array.dtype

@@ -1,0 +1,151 @@
+"""What is known about tensors before they exist: names, data types, shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from polygraphy.domain.errors import DataTypeConversionException
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.pickling import pickled_as, their_items
+from polygraphy.domain.tensors.shapes import Dim, Shape
+
+
+@pickled_as("polygraphy.common.struct")
+class BoundedShape(list[Dim]):
+    """A shape, with the smallest (`min`) and the largest (`max`) that it may take where these are
+    known.
+    """
+
+    def __init__(
+        self, shape: Shape, min: Sequence[int] | None = None, max: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(shape)
+        self.min = min
+        self.max = max
+
+    def __repr__(self) -> str:
+        return f"BoundedShape({list(self)}, min={self.min}, max={self.max})"
+
+
+@pickled_as("polygraphy.common.struct")
+class MetadataTuple:
+    """Data type, shape and description of one tensor; unpacks into ``dtype, shape``."""
+
+    __slots__ = ("docstring", "dtype", "shape")
+
+    def __init__(self, dtype: Any, shape: Shape | None, docstring: str | None = None) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.docstring = docstring
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.dtype
+        yield self.shape
+
+    def __setstate__(self, state: Any) -> None:
+        """Take what a pickle says; NVIDIA's calls the data type otherwise."""
+        known = state[1] if isinstance(state, tuple) else {"dtype": state.pop("_dtype"), **state}
+        for name, value in known.items():
+            setattr(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MetadataTuple):
+            return NotImplemented
+        mine = None if self.shape is None else list(self.shape)
+        theirs = None if other.shape is None else list(other.shape)
+        return bool(self.dtype == other.dtype) and mine == theirs
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, None if self.shape is None else tuple(self.shape)))
+
+    def __repr__(self) -> str:
+        return f"MetadataTuple({self.dtype!r}, {self.shape!r})"
+
+    def __str__(self) -> str:
+        facts = []
+        if self.dtype is not None:
+            facts.append(f"dtype={self.dtype}")
+        if self.shape is not None:
+            facts.append(f"shape={tuple(self.shape)}")
+            bounds = self.shape if isinstance(self.shape, BoundedShape) else None
+            if bounds is not None and bounds.min is not None:
+                facts.append(f"min_shape={list(bounds.min)}")
+            if bounds is not None and bounds.max is not None:
+                facts.append(f"max_shape={list(bounds.max)}")
+        if self.docstring:
+            facts.append(self.docstring)
+        return f"[{', '.join(facts)}]" if facts else ""
+
+
+@pickled_as("polygraphy.common.struct")
+class TensorMetadata(dict[str, MetadataTuple]):
+    """Names of tensors, in order, and what is known about each."""
+
+    @staticmethod
+    def from_feed_dict(feed_dict: Mapping[str, Any]) -> TensorMetadata:
+        """Describe arrays: anything with a `dtype` and a `shape`."""
+        metadata = TensorMetadata()
+        for name, array in feed_dict.items():
+            shape = getattr(array, "shape", None)  # The address of memory on a device has none.
+            dtype = getattr(array, "dtype", None)
+            metadata.add(name, dtype, None if shape is None else tuple(shape))
+        return metadata
+
+    def add(
+        self,
+        name: str,
+        dtype: Any,
+        shape: Shape | None,
+        min_shape: Sequence[int] | None = None,
+        max_shape: Sequence[int] | None = None,
+        docstring: str | None = None,
+    ) -> TensorMetadata:
+        """Add one tensor and return this object, so that calls can be chained."""
+        bounded = None if shape is None else BoundedShape(shape, min=min_shape, max=max_shape)
+        self[name] = MetadataTuple(_ours(dtype), bounded, docstring)
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the entries; NVIDIA's says those, too."""
+        self.update(their_items(state) or ())
+        vars(self).update(state)
+
+    def with_numpy_dtypes(self) -> TensorMetadata:
+        """Return a copy whose data types are NumPy's; what NumPy does not have stays as it is."""
+        converted = TensorMetadata()
+        for name, (dtype, shape) in self.items():
+            converted[name] = MetadataTuple(_to_numpy(dtype), shape, self[name].docstring)
+        return converted
+
+    def __str__(self) -> str:
+        return (
+            "{"
+            + ",\n ".join(f"{one_line(name)} {meta}".rstrip() for name, meta in self.items())
+            + "}"
+        )
+
+    def __repr__(self) -> str:
+        calls = "".join(
+            f".add({name!r}, {dtype!r}, {None if shape is None else list(shape)!r})"
+            for name, (dtype, shape) in self.items()
+        )
+        return f"TensorMetadata(){calls}"
+
+
+def _ours(dtype: Any) -> Any:
+    """Return our own data type; what has none here stays as it is."""
+    try:
+        return DataType.from_dtype(dtype)
+    except DataTypeConversionException:
+        return dtype
+
+
+def _to_numpy(dtype: Any) -> Any:
+    if not isinstance(dtype, DataTypeEntry):
+        return dtype
+    try:
+        return dtype.numpy()
+    except DataTypeConversionException:
+        return dtype

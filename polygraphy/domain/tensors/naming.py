@@ -1,0 +1,82 @@
+"""Which names are meant by a list of names and patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+
+from polygraphy.domain.errors import UnknownNameError
+
+
+def is_pattern(word: str) -> bool:
+    """Return whether a word holds a character that stands for others: ``*``, ``?`` or ``[``."""
+    return any(character in word for character in "*?[")
+
+
+def meant(word: str, known: Collection[str]) -> str | None:
+    """Return the known name that a word means: itself, or the one tensor of an operation that it
+    names, as ``image`` means TensorFlow's ``image:0`` where there is no ``image:1``; None for none.
+    """
+    if word in known:
+        return word
+    start = f"{word}:"
+    found = [name for name in known if name.startswith(start) and name[len(start) :].isdecimal()]
+    return found[0] if word and len(found) == 1 else None
+
+
+def matching(
+    words: Iterable[str],
+    known: Collection[str],
+    *,
+    unless: Collection[str] = (),
+    what: str = "Tensor",
+) -> set[str]:
+    """Return the known names that some words mean.
+
+    A word that is a known name means that name, even if it looks like a pattern; so does one that
+    is such a name but for the number of the tensor (see `meant`). Any other pattern means every
+    known name that it matches, case-sensitively, but none of those in `unless`.
+
+    Args:
+        words: names and patterns, as of `fnmatch`.
+        known: the names that there are.
+        unless: names that only count when they are given in full.
+        what: what the names are names of, for messages.
+
+    Raises:
+        UnknownNameError: a word means none of the known names.
+    """
+    found: set[str] = set()
+    for word in words:
+        name = meant(word, known)
+        if name is not None:
+            found.add(name)
+            continue
+        matches = {
+            name
+            for name in known
+            if is_pattern(word) and name not in unless and fnmatchcase(name, word)
+        }
+        if not matches:
+            raise UnknownNameError(what, word, known)
+        found |= matches
+    return found
+
+
+def matching_any(words: Iterable[str], known: Collection[str]) -> set[str]:
+    """Return the known names that some words mean, as `matching` does; a word may mean none."""
+    return {name for name in known for word in words if name == word or fnmatchcase(name, word)}
+
+
+def one_line(name: str) -> str:
+    """Return a name as it is shown: on one line, whatever is in it."""
+    if name.isprintable():
+        return name
+    return "".join(
+        (
+            each
+            if each.isprintable() or each == "\t"
+            else each.encode("unicode_escape").decode("ascii")
+        )
+        for each in name
+    )

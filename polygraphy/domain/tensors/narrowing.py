@@ -1,0 +1,111 @@
+"""Narrowing floating-point arrays: to the nearest value of a smaller type, and what that costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.tensors.datatype import DataTypeEntry
+
+Array = np.ndarray[Any, Any]
+
+_BLOCK = 1 << 20
+"""Elements that are looked at together, so that what is held beside the result stays small."""
+
+
+@frozen
+class NarrowingLoss:
+    """What narrowing an array costs, beyond rounding.
+
+    Attributes:
+        elements: how many elements there are.
+        clamped: how many finite ones were too large, and became the largest finite value.
+        flushed: how many became zero.
+        subnormal: how many became subnormal numbers, which have fewer digits than the others.
+        largest: the largest finite magnitude before.
+        error: the largest absolute difference between an element before and after.
+    """
+
+    elements: int = 0
+    clamped: int = 0
+    flushed: int = 0
+    subnormal: int = 0
+    largest: float = 0.0
+    error: float = 0.0
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether every element kept its order of magnitude."""
+        return not (self.clamped or self.flushed)
+
+    def __add__(self, other: NarrowingLoss) -> NarrowingLoss:
+        return NarrowingLoss(
+            self.elements + other.elements,
+            self.clamped + other.clamped,
+            self.flushed + other.flushed,
+            self.subnormal + other.subnormal,
+            max(self.largest, other.largest),
+            max(self.error, other.error),
+        )
+
+
+def narrowed(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:
+    """Round an array to a narrower floating-point type.
+
+    NaN and infinities stay what they are. A finite element that the type cannot hold becomes its
+    largest finite value of the same sign, because an infinity would spread through a model.
+
+    Args:
+        array: floating-point numbers, of any shape.
+        dtype: the type, such as `DataType.FLOAT16`.
+
+    Returns:
+        An array of the same shape, and what was lost.
+    """
+    target = dtype.numpy()
+    limits = _limits(target)
+    made = np.empty(array.shape, target)
+    given, flat = array.reshape(-1), made.reshape(-1)
+    loss = NarrowingLoss()
+    for start in range(0, given.size, _BLOCK):
+        block = given[start : start + _BLOCK]
+        loss += _narrow_block(block, flat[start : start + _BLOCK], *limits)
+    return made, loss
+
+
+def _limits(target: np.dtype[Any]) -> tuple[float, float]:
+    """Return the largest finite and the smallest normal number of a type."""
+    if target.kind == "f":
+        limits: Any = np.finfo(target)
+    else:
+        import ml_dtypes
+
+        make: Any = ml_dtypes.finfo
+        limits = make(target)
+    return float(limits.max), float(limits.smallest_normal)
+
+
+def _narrow_block(block: Array, made: Array, largest: float, smallest: float) -> NarrowingLoss:
+    given, magnitude = block, np.abs(block)
+    finite = np.isfinite(block)
+    if not finite.all():
+        magnitude = np.where(finite, magnitude, 0)
+    peak = float(magnitude.max(initial=0))
+    clamped = 0
+    if peak > largest:
+        too_large = magnitude > largest
+        clamped = int(np.count_nonzero(too_large))
+        block = np.where(too_large, np.copysign(largest, block), block)
+    with np.errstate(all="ignore"):
+        made[...] = block.astype(made.dtype)
+        error = float(np.fmax.reduce(np.abs(given - made.astype(given.dtype)), initial=0))
+    small = magnitude < smallest
+    flushed = subnormal = 0
+    if small.any():
+        survives = made[small].astype(np.float32) != 0
+        nonzero = magnitude[small] != 0
+        flushed = int(np.count_nonzero(nonzero & ~survives))
+        subnormal = int(np.count_nonzero(nonzero & survives))
+    return NarrowingLoss(block.size, clamped, flushed, subnormal, peak, error)

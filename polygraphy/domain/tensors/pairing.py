@@ -1,0 +1,132 @@
+"""Which output of one run is compared with which output of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+_CLOSE = 1e-3
+"""Tensors whose elements differ by no more than this share of the largest one are the same."""
+
+FindOutput = Callable[[str, int, "dict[str, object]"], str | Sequence[str] | None]
+
+
+@frozen
+class OutputPair:
+    """One output of the first run and its partner in the second; None where there is no partner."""
+
+    name0: str | None
+    name1: str | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether both sides exist."""
+        return self.name0 is not None and self.name1 is not None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both sides have the same name."""
+        return self.name0 == self.name1
+
+
+def find_by_name(name: str, names: Sequence[str], index: int | None = None) -> str | None:
+    """Find `name` among `names`: the same name, else the only name that contains it or that it
+    contains, ignoring case, else the name at position `index`.
+    """
+    if name in names:
+        return name
+    lowered = name.lower()
+    alike = [other for other in names if lowered in other.lower() or other.lower() in lowered]
+    if len(alike) == 1:
+        return alike[0]
+    if index is not None and 0 <= index < len(names):
+        return names[index]
+    return None
+
+
+def pair_outputs(names0: Iterable[str], names1: Iterable[str]) -> list[OutputPair]:
+    """Pair the outputs of two runs: by exact name, then by the unique part of a name, then by
+    position.
+
+    No output is used twice. Outputs that find no partner come last, with None on the other side.
+    """
+    first, second = list(names0), list(names1)
+    partner = {name: name for name in first if name in second}
+    for match_position in (False, True):
+        free = [name for name in second if name not in partner.values()]
+        for index, name in enumerate(first):
+            if name in partner or not free:
+                continue
+            at_position = second[index] if index < len(second) else None
+            found = (
+                (at_position if at_position in free else None)
+                if match_position
+                else find_by_name(name, free)
+            )
+            if found is not None:
+                partner[name] = found
+                free.remove(found)
+    pairs = [OutputPair(name, partner.get(name)) for name in first if name in partner]
+    pairs += [OutputPair(name, None) for name in first if name not in partner]
+    pairs += [OutputPair(None, name) for name in second if name not in partner.values()]
+    return pairs
+
+
+def pair_by_source(
+    first: Mapping[str, Any],
+    second: Mapping[str, Any],
+    sources0: Mapping[str, str],
+    sources1: Mapping[str, str],
+) -> list[OutputPair]:
+    """Pair the tensors of a program and of a model that was exported from it, which have names of
+    their own, so that an equal name says nothing.
+
+    Tensors are the same that come from the same tensor of the program and have one shape; then
+    those of one shape, data type and value, if there is one such; and the last ones of both, which
+    are what the model is for, if these have one shape. Others have no partner.
+
+    Args:
+        first: the outputs of the first run, in the order in which they are computed.
+        second: those of the second.
+        sources0: the tensor of the program that each comes from, as far as that was recorded.
+        sources1: likewise.
+    """
+    known = {sources1[name]: name for name in second if name in sources1}
+    partner: dict[str, str] = {}
+    for name in first:
+        found = known.get(sources0.get(name, ""))
+        if found is not None and _shape(first[name]) == _shape(second[found]):
+            partner[name] = found
+    taken = set(partner.values())
+    for name in first:
+        free = [other for other in second if other not in taken]
+        same = [other for other in free if _are_close(first[name], second[other])]
+        if name not in partner and len(same) == 1:
+            partner[name] = same[0]
+            taken.add(same[0])
+    ends = next(reversed(list(first)), None), next(reversed(list(second)), None)
+    if ends[0] is not None and ends[1] is not None:
+        is_free = ends[0] not in partner and ends[1] not in taken
+        if is_free and _shape(first[ends[0]]) == _shape(second[ends[1]]):
+            partner[ends[0]] = ends[1]
+    pairs = [OutputPair(name, partner.get(name)) for name in first if name in partner]
+    pairs += [OutputPair(name, None) for name in first if name not in partner]
+    return pairs + [OutputPair(None, name) for name in second if name not in set(partner.values())]
+
+
+def _shape(tensor: Any) -> tuple[int, ...]:
+    return tuple(np.shape(tensor))
+
+
+def _are_close(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    if one.shape != other.shape or one.dtype != other.dtype or not one.size:
+        return False
+    if one.dtype.kind not in "fiu":
+        return bool((one == other).all())
+    scale = float(np.abs(other).max())
+    difference = np.abs(one.astype(np.float64) - other.astype(np.float64)).max()
+    return bool(difference <= _CLOSE * scale)

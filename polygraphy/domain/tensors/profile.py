@@ -1,0 +1,114 @@
+"""The range of shapes that each input of a model may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from polygraphy.domain.errors import UnknownInputError, UsageError
+from polygraphy.domain.tensors.pickling import pickled_as, their_items
+
+
+def _as_dims(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in shape)
+
+
+@pickled_as("polygraphy.backend.trt.profile")
+@frozen
+class ShapeTuple:
+    """The smallest (`min`), usual (`opt`) and largest (`max`) shape of one input; unpacks in this
+    order.
+    """
+
+    min: tuple[int, ...] = field(converter=_as_dims)
+    opt: tuple[int, ...] = field(converter=_as_dims)
+    max: tuple[int, ...] = field(converter=_as_dims)
+
+    def __attrs_post_init__(self) -> None:
+        ranks = {len(self.min), len(self.opt), len(self.max)}
+        ordered = all(low <= mid <= high for low, mid, high in zip(self.min, self.opt, self.max))
+        if len(ranks) != 1 or not ordered:
+            raise UsageError(
+                f"A range of shapes needs min <= opt <= max in every dimension, not {self}.",
+                hint="Give three shapes of the same rank.",
+            )
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        yield self.min
+        yield self.opt
+        yield self.max
+
+    def contains(self, shape: Sequence[int]) -> bool:
+        """Return whether `shape` lies inside the range."""
+        return len(shape) == len(self.min) and all(
+            low <= dim <= high for low, dim, high in zip(self.min, shape, self.max)
+        )
+
+    def __str__(self) -> str:
+        return f"(min={list(self.min)}, opt={list(self.opt)}, max={list(self.max)})"
+
+
+class Profile(dict[str, ShapeTuple]):
+    """Maps inputs to the range of shapes that they may take."""
+
+    def add(self, name: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> Profile:
+        """Add or replace the range of one input and return this object, so that calls can be
+        chained.
+
+        Args:
+            name: the input; adapters may also take a pattern such as ``"input_*"``.
+            min: the smallest shape, one integer per dimension; for a shape tensor its smallest
+                value.
+            opt: the shape to optimise for.
+            max: the largest shape.
+
+        Raises:
+            UsageError: the three differ in rank or are not in ascending order.
+        """
+        self[name] = ShapeTuple(min, opt, max)
+        return self
+
+    @staticmethod
+    def from_shapes(shapes: Mapping[str, Sequence[int]]) -> Profile:
+        """Return a profile in which every input has exactly one shape."""
+        profile = Profile()
+        for name, shape in shapes.items():
+            profile.add(name, shape, shape, shape)
+        return profile
+
+    def __missing__(self, name: str) -> ShapeTuple:
+        raise UnknownInputError("Input", name, self, hint="Add its shapes to the profile.")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the ranges; NVIDIA's says those, too."""
+        ranges = their_items(state)
+        if ranges is not None:
+            self.__init__(ranges)  # type: ignore[misc]
+        vars(self).update(state)
+
+    def misfits(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+        """Return those of the `shapes` that lie outside the range of their input."""
+        return {
+            name: shape
+            for name, shape in shapes.items()
+            if name in self and not self[name].contains(shape)
+        }
+
+    def __repr__(self) -> str:
+        calls = "".join(
+            f".add({name!r}, min={list(lo)}, opt={list(mid)}, max={list(hi)})"
+            for name, (lo, mid, hi) in self.items()
+        )
+        return f"Profile(){calls}"
+
+    def __str__(self) -> str:
+        return (
+            "{"
+            + ",\n ".join(
+                f"{name} [min={list(r.min)}, opt={list(r.opt)}, max={list(r.max)}]"
+                for name, r in self.items()
+            )
+            + "}"
+        )

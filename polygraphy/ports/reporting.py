@@ -1,0 +1,245 @@
+"""How a person follows what happens, and what is drawn.
+
+Use cases tell what happened; an adapter decides how it looks. Whoever implements this asks the
+verdicts for no more than it shows, because a statistic is computed when it is first read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
+    from polygraphy.domain.accuracy.inspection import DataReport
+    from polygraphy.domain.accuracy.layer_errors import LayerError
+    from polygraphy.domain.checks.capability import SupportReport
+    from polygraphy.domain.environment import Environment
+    from polygraphy.domain.model import Model
+    from polygraphy.domain.model.drawing import GraphDrawing
+    from polygraphy.domain.model.statistics import ModelStatistics
+    from polygraphy.domain.results.device_times import DeviceTimes
+    from polygraphy.domain.results.validation import OutputValidity
+    from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
+    from polygraphy.domain.tensors.metadata import TensorMetadata
+
+
+class Console(Protocol):
+    """Told about every step of a run, in the order in which they happen."""
+
+    def note(self, text: str) -> None:
+        """Something was assumed that the user may want to know."""
+
+    def runner_activating(self, runner: str) -> None:
+        """A runner is about to build or load its model."""
+
+    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
+        """A model with many outputs, `tensors`, is about to be run in so many stretches of layers,
+        so that its tensors need no more than `budget` bytes at a time.
+        """
+
+    def iteration_starting(self, index: int) -> None:
+        """All runners are about to take the data of iteration `index`."""
+
+    def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
+        """What the runner asks for."""
+
+    def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
+        """What the runner gave, in its first iteration."""
+
+    def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
+        """A runner is done; `runtimes` are the seconds of its iterations, in order."""
+
+    def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
+        """What a runner's device measured of its iterations, in order; told after
+        `runner_completed`, if there is any.
+        """
+
+    def runner_failed(self, runner: str, reason: str) -> None:
+        """A runner failed where the others go on."""
+
+    def comparison_starting(self, runner0: str, runner1: str) -> None:
+        """Two runs are about to be compared."""
+
+    def iteration_compared(self, pair: PairResult) -> None:
+        """The outputs of one iteration of two runs were compared."""
+
+    def comparison_finished(self, result: AccuracyResult) -> None:
+        """All iterations of all pairs of runs were compared."""
+
+    def validation_starting(self, runners: Sequence[str]) -> None:
+        """Outputs are about to be checked for NaN and infinity."""
+
+    def output_validated(self, runner: str, validity: OutputValidity) -> None:
+        """One output was checked."""
+
+    def validation_finished(self, passed: bool) -> None:
+        """All outputs of an iteration were checked."""
+
+
+class Reports(Protocol):
+    """Takes reports, one at a time."""
+
+    def source(self, path: str) -> None:
+        """Several files are reported on, and this one is next."""
+
+    def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
+        """Input data, or results of runners.
+
+        Args:
+            report: what is known.
+            num_items: how many elements are shown at each end of each dimension where there are too
+                many to show all; -1 for all.
+            line_width: how long a line of elements may be; -1 for any length.
+        """
+
+    def accuracy(self, results: AccuracyResults) -> None:
+        """Verdicts that were saved."""
+
+    def environment(self, environment: Environment) -> None:
+        """What is installed on this machine."""
+
+
+class BuildReports(Protocol):
+    """Takes reports, one at a time; each is complete."""
+
+    def replay(self, replay: TacticReplay) -> None:
+        """The tactic of each layer."""
+
+    def replays_compared(
+        self,
+        name0: str,
+        name1: str,
+        difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
+    ) -> None:
+        """The layers whose tactic differs between two builds, with both; None where a build does
+        not have the layer.
+        """
+
+    def bad_tactics(
+        self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
+    ) -> None:
+        """The tactics that only builds that failed chose, per layer, out of so many `good` and
+        `bad` builds.
+        """
+
+    def support(self, report: SupportReport) -> None:
+        """Which parts of a model a backend supports."""
+
+
+class Progress(Protocol):
+    """Shows how far jobs are that take many steps, to whoever watches."""
+
+    def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
+        """Follow a job for the length of a `with` block.
+
+        Args:
+            what: what the job is called.
+            total: how many steps it takes; None where nobody knows.
+
+        Returns:
+            A context manager whose value is called after each step.
+        """
+
+    def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
+        """Follow a job that somebody else does, for the length of a `with` block: how long it has
+        taken, and what is being done.
+
+        Args:
+            what: what the job is called.
+
+        Returns:
+            A context manager whose value is called, from any thread, with what is done now; it
+            need not be.
+        """
+
+
+class Plots(Protocol):
+    """Draws how two outputs differ. Pictures are saved to a folder, shown on a screen, or both."""
+
+    def prepare(self, path: str | None = None) -> None:
+        """Make sure that pictures can be drawn, before anything is computed for them.
+
+        Args:
+            path: a file that one is to be saved to.
+
+        Raises:
+            MissingDependencyError: a package that this takes is not installed.
+            FileError: the extension of the path names no format of pictures.
+        """
+
+    def heat_maps(
+        self,
+        name: str,
+        value: np.ndarray[Any, Any],
+        reference: np.ndarray[Any, Any],
+        *,
+        folder: str | None,
+        show: bool,
+    ) -> None:
+        """Draw both outputs, and their absolute and relative difference, as images.
+
+        Args:
+            name: what the pictures are called; any text.
+            value: numbers; the last two dimensions are an image, the others count images.
+            reference: numbers, of the same shape.
+            folder: where the pictures are saved; None for nowhere.
+            show: whether they are shown.
+
+        Raises:
+            FileError: a picture cannot be saved.
+        """
+
+    def error_plots(
+        self,
+        name: str,
+        value: np.ndarray[Any, Any],
+        reference: np.ndarray[Any, Any],
+        *,
+        folder: str | None,
+        show: bool,
+    ) -> None:
+        """Draw the absolute and the relative difference over the reference; see `heat_maps`."""
+
+    def error_by_depth(self, lines: Mapping[str, Sequence[LayerError]], path: str) -> None:
+        """Draw the largest differences of outputs, in the order in which a model computes them.
+
+        Args:
+            lines: what each pair of runs is called, and what was found about its outputs.
+            path: the file that is written; its extension says in which format.
+
+        Raises:
+            FileError: the plot cannot be saved.
+        """
+
+
+class ModelPages(Protocol):
+    """Makes pages, and shows them on this machine."""
+
+    def page(
+        self, model: Model, drawings: Sequence[GraphDrawing], statistics: ModelStatistics
+    ) -> str:
+        """Return a page as HTML that needs nothing but itself.
+
+        Args:
+            model: what is shown.
+            drawings: its graphs, the main one first.
+            statistics: of its size.
+        """
+
+    def serve(self, page: str, port: int, announce: Callable[[str], Any]) -> None:
+        """Show a page to browsers on this machine, and to nobody else, until the user interrupts.
+
+        Args:
+            page: the page.
+            port: a TCP port; 0 for any that is free.
+            announce: called with the address as soon as it can be opened.
+
+        Raises:
+            UsageError: the port is taken.
+        """

@@ -1,0 +1,209 @@
+"""What runs models: runners, loaders, and what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from polygraphy.domain.search.check_rules import Finished
+    from polygraphy.domain.tensors.datatype import DataTypeEntry
+    from polygraphy.domain.tensors.facts import Facts
+    from polygraphy.domain.tensors.metadata import TensorMetadata
+
+
+class Runner(Protocol):
+    """Runs one model in one backend.
+
+    Life cycle: ``activate``, any number of ``infer``, ``deactivate``; a runner can be activated
+    again. As a context manager it is active inside the `with` block, and is deactivated however the
+    block ends.
+    """
+
+    name: str
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the runner is between `activate` and `deactivate`."""
+
+    def activate(self) -> None:
+        """Acquire what inference needs: build or load the model, allocate memory."""
+
+    def deactivate(self) -> None:
+        """Release what `activate` acquired."""
+
+    def __enter__(self) -> Any:
+        """Activate and return the runner."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Deactivate."""
+
+    def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
+        """Describe the inputs, in the model's order; only while active."""
+
+    def infer(self, feed_dict: Mapping[str, Any], check_inputs: bool = True) -> dict[str, Any]:
+        """Run the model once; only while active.
+
+        Args:
+            feed_dict: one array per input.
+            check_inputs: whether names, data types and shapes are checked first.
+
+        Returns:
+            One array per output, in the model's order. The arrays may be overwritten by the next
+            call.
+
+        Raises:
+            InputError: the data do not fit the model.
+            BackendError: the backend could not run the model.
+        """
+
+    def last_inference_time(self) -> float | None:
+        """Return how long the last `infer` took, in seconds; None when the runner does not
+        measure.
+        """
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Loader(Protocol[T_co]):
+    """A callable without arguments. Making it does no work; every call does the work anew and hands
+    over the result.
+    """
+
+    def __call__(self) -> T_co:
+        """Do the work; what cannot be done is raised as one of `polygraphy.domain.errors`."""
+
+
+T = TypeVar("T")
+
+
+class Isolation(Protocol):
+    """Calls a function where a crash, or memory that runs out, does no harm to the caller."""
+
+    def call(self, function: Callable[[], T], *, what: str, timeout: float | None = None) -> T:
+        """Call a function and hand over what it returns, or raise what it raised.
+
+        Args:
+            function: what to call; changes that it makes to objects of the caller are lost.
+            what: what is being done, for messages: the name of a runner.
+            timeout: how long it may take, in seconds; None for as long as it takes.
+
+        Raises:
+            BackendError: it crashed, was killed, or took too long.
+        """
+
+
+class Tensors(Protocol):
+    """Turns NumPy arrays into those of another library, and back. The adapters are bound under the
+    name of the library's top-level module.
+    """
+
+    def prepare(self) -> None:
+        """Make sure that the library is there; MissingDependencyError when not."""
+
+    def from_array(self, name: str, array: np.ndarray[Any, Any]) -> Any:
+        """Return the data for an input in the library's own form; InputError when there is none."""
+
+    def to_array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """Return a tensor as a NumPy array, copied from its device."""
+
+
+class DataTypeConverter(Protocol):
+    """Translates between our data types and a library's; bound once per library, with its name as
+    the key.
+    """
+
+    def to_native(self, entry: DataTypeEntry) -> Any:
+        """Return what the library calls `entry`; None when it has no such type."""
+
+    def from_native(self, dtype: Any) -> DataTypeEntry | None:
+        """Return our name for the library's `dtype`; None when there is none."""
+
+
+class FactFinder(Protocol):
+    """Looks into models."""
+
+    def find(self, model: Any) -> Facts:
+        """Return what is known of a model: an ``onnx.ModelProto``, its bytes, or its path.
+
+        Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
+        nothing is known.
+        """
+
+    def node_inputs(
+        self, model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]
+    ) -> str:
+        """Return what a node is given, for the message of a backend that fails at it: its opset,
+        and its inputs with data types and shapes; empty where that is not known.
+
+        Args:
+            model: an ``onnx.ModelProto``, its bytes, or its path.
+            op: the operator of the node.
+            name: its name; may be empty.
+            shapes: those of the data, by input of the model.
+        """
+
+    def ranked_inputs(self, model: Any) -> Collection[str]:
+        """Return the inputs of a model whose rank it tells: an ``onnx.ModelProto``, its bytes, or
+        its path; none of one that cannot be read.
+        """
+
+    def left_out(self, model: str | bytes) -> str:
+        """Return which node of a model, given by its path or its bytes, leaves out a numbered
+        result; empty where none does, or the model cannot be read.
+        """
+
+
+class TensorObserver(Protocol):
+    """Runs an ``onnx.ModelProto`` once and tells what its tensors hold."""
+
+    def inputs(self, model: Any) -> TensorMetadata:
+        """Return what the model asks for."""
+
+    def outputs(self, model: Any) -> list[str]:
+        """Return the names of what the model gives."""
+
+    def observe(
+        self, model: Any, feed_dict: Mapping[str, Any], names: Sequence[str]
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the values of some tensors, wherever in the graph they are.
+
+        Raises:
+            UnknownNameError: the model has no tensor of a name.
+            BackendError: the model cannot be run.
+        """
+
+
+class Commands(Protocol):
+    """Runs commands."""
+
+    def prepare(self, command: Sequence[str]) -> None:
+        """Get ready to run a command soon, as far as that takes no waiting."""
+
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+        """Run a command to its end, without a shell; it reads nothing.
+
+        Args:
+            command: the program and its arguments. ``polygraphy`` is the package that this is.
+            timeout: how long it may take, in seconds; then it is stopped, with what it started.
+
+        Raises:
+            UsageError: there is no such program, or it cannot be run.
+        """
+
+
+class Questions(Protocol):
+    """Asks a person."""
+
+    def can_ask(self) -> bool:
+        """Return whether somebody is there."""
+
+    def ask(self, question: str) -> str:
+        """Return the line that answers a question.
+
+        Raises:
+            CheckFailedError: nothing more will be answered.
+        """
