@@ -90,7 +90,7 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
     path = command.destination(values)
     if path is not None:
         return program.exit_code(lambda: execute.save(source, path))
-    program.before.append(lambda: check_read(values))
+    program.before[:] = [lambda: check_read(values)]
     # The program exits by itself; what comes back was raised before it could.
     return program.exit_code(lambda: execute.run(source, name))
 

@@ -285,6 +285,7 @@ RENDERED: dict[str, str] = {
         " --strongly-typed --refittable --pool-limit workspace:4G dla_local_dram:1G"
     ),
     "run_trt_mark_all": "run model.onnx --onnxrt --trt --mark-all",
+    "run_trt_mark_all_in_steps": "run model.onnx --onnxrt --trt --mark-all --input-shapes x:[2,16]",
     "run_trt_layerwise": ("run model.onnx --onnxrt --trt --tf32 --mark-all --memory-budget 512M"),
     "run_trt_onnx_outputs": "run model.onnx --trt --onnx-outputs a b --fp-to-fp16",
     "run_trt_network_script": "run example.py:load_network --trt --plugins a.so --cuda-graph off",

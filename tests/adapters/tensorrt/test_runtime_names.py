@@ -51,7 +51,7 @@ def used_names() -> set[str]:
     folder = Path(str(adapter.__file__)).parent
     found: set[str] = set()
     for name in RUN_SIDE:
-        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(next(folder.rglob(f"{name}.py")).read_text("utf-8"))):
             if not isinstance(node, ast.Attribute):
                 continue
             dotted = ast.unparse(node)
