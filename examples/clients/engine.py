@@ -65,7 +65,10 @@ class Engine:
         profile = Profile()
         for name, (smallest, usual, largest) in shapes.items():
             profile.add(name, min=smallest, opt=usual, max=largest)
-        network = network_from_onnx_path(onnx_path, flags=[trt.OnnxParserFlag.NATIVE_INSTANCENORM])
+        flags = getattr(trt, "OnnxParserFlag", None)  # TensorRT 8.6.0 has none.
+        network = network_from_onnx_path(
+            onnx_path, flags=[flags.NATIVE_INSTANCENORM] if flags else None
+        )
         if outputs:
             network = ModifyNetworkOutputs(network, outputs)
         engine = engine_from_network(
