@@ -33,7 +33,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polygraphy.domain.arithmetic import Difference, dot_metrics, summarize
+from polygraphy.domain.arithmetic import Difference, summarize
+from polygraphy.domain.arithmetic.similarity import dot_metrics
 
 Array = np.ndarray[Any, Any]
 BLOCK = 1 << 16

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.domain.catalog.metrics import METRICS
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.mod.deferred import deferred_names
 
@@ -12,48 +13,17 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.compare import (
         BaseCompareFunc,
-        BiasCompareFunc,
-        BiasResult,
-        BiasThreshold,
         CompareResult,
-        CosineSimilarityCompareFunc,
-        CosineSimilarityResult,
-        CosineSimilarityThreshold,
-        ErrorDistributionCompareFunc,
-        ErrorDistributionResult,
-        ErrorDistributionThreshold,
         IndicesCompareFunc,
         IndicesResult,
-        L2CompareFunc,
-        L2Result,
-        L2Threshold,
-        LpipsThreshold,
-        NonFiniteCompareFunc,
-        NonFiniteResult,
-        NonFiniteThreshold,
-        NormalizedL2CompareFunc,
-        NormalizedL2Result,
-        NormalizedL2Threshold,
         OutputCompareResult,
         PerceptualMetricsCompareFunc,
-        PerceptualMetricsResult,
-        PsnrCompareFunc,
-        PsnrResult,
-        PsnrThreshold,
         SimpleCompareFunc,
-        SnrCompareFunc,
-        SnrResult,
-        SnrThreshold,
-        SqnrCompareFunc,
-        SqnrResult,
-        SqnrThreshold,
-        TopKCompareFunc,
-        TopKResult,
-        TopKThreshold,
-        UlpCompareFunc,
-        UlpResult,
-        UlpThreshold,
+        detailed,
+        metrics,
     )
+    from polygraphy.domain.compare.detailed import *  # noqa: F403
+    from polygraphy.domain.compare.metrics import *  # noqa: F403
     from polygraphy.domain.data.loading import StreamingDataLoader
     from polygraphy.domain.data.synthesis import DataLoader
     from polygraphy.domain.limits.threshold import Threshold
@@ -65,60 +35,30 @@ __all__ = [
     "AccuracyResults",
     "BaseCompareFunc",
     "BasePostprocessFunc",
-    "BiasCompareFunc",
-    "BiasResult",
-    "BiasThreshold",
     "Comparator",
     "CompareFunc",
     "CompareResult",
-    "CosineSimilarityCompareFunc",
-    "CosineSimilarityResult",
-    "CosineSimilarityThreshold",
     "DataLoader",
-    "ErrorDistributionCompareFunc",
-    "ErrorDistributionResult",
-    "ErrorDistributionThreshold",
     "IndicesCompareFunc",
     "IndicesResult",
     "IterationResult",
-    "L2CompareFunc",
-    "L2Result",
-    "L2Threshold",
-    "LpipsThreshold",
-    "NonFiniteCompareFunc",
-    "NonFiniteResult",
-    "NonFiniteThreshold",
-    "NormalizedL2CompareFunc",
-    "NormalizedL2Result",
-    "NormalizedL2Threshold",
     "OutputCompareResult",
-    "PerceptualMetricsCompareFunc",
-    "PerceptualMetricsResult",
     "PostprocessFunc",
-    "PsnrCompareFunc",
-    "PsnrResult",
-    "PsnrThreshold",
     "RunResults",
     "SimpleCompareFunc",
     "SimpleThreshold",
-    "SnrCompareFunc",
-    "SnrResult",
-    "SnrThreshold",
-    "SqnrCompareFunc",
-    "SqnrResult",
-    "SqnrThreshold",
     "StreamingDataLoader",
     "Threshold",
     "Tolerance",
-    "TopKCompareFunc",
     "TopKPostprocessFunc",
-    "TopKResult",
-    "TopKThreshold",
-    "UlpCompareFunc",
-    "UlpResult",
-    "UlpThreshold",
     "WithUnmarked",
 ]
+if TYPE_CHECKING:
+    __all__ += detailed.__all__
+    __all__ += metrics.__all__
+else:  # The same names, read where no NumPy is needed.
+    __all__ += [name for metric in METRICS.values() for name in metric.published_names]
+    __all__.sort()
 
 SimpleThreshold = Tolerance
 

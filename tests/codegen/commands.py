@@ -76,6 +76,11 @@ COMMANDS: dict[str, tuple[str, int]] = {
         " --bias-threshold 1e-3 --non-finite-threshold 0 --error-distribution-threshold y:1e-3",
         0,
     ),
+    "run_normalized_l2": (
+        "run identity.onnx --onnxrt --onnx --compare normalized_l2"
+        " --normalized-l2-threshold 1e-4 y:1e-3",
+        0,
+    ),
     "run_quantile": (
         "run identity.onnx --onnxrt --onnx --check-error-stat quantile --error-quantile 0.9"
         " --infinities-compare-equal --no-shape-check",

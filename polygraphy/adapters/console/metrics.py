@@ -68,7 +68,7 @@ def metric_line(result: MetricResult) -> str:
     if result.value is None or result.thresholds is None:
         return f"{metric.title}: {brief(result.value)}{metric.unit}"
     value, limit = apart(result.value, result.thresholds.threshold)
-    held_to = "tolerance" if metric.is_better_small else "min required"
+    held_to = "tolerance" if metric.lower_is_better else "min required"
     return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
 
 
@@ -84,18 +84,18 @@ def metric_words(
     value, limit = apart(result.value, thresholds.threshold)
     found = f"Worst output: {name!r}{where} has the {metric.title} {value}{metric.unit}"
     allowed = f"{limit}{metric.unit} ({thresholds.reason})"
-    if metric.is_better_small:
+    if metric.lower_is_better:
         verdict = "within the tolerance" if result else "that exceeds the tolerance"
     else:
         verdict = "at least the required" if result else "that is less than the required"
     text = f"{found}; {verdict} {allowed}."
     if result:
         return text
-    if math.isnan(result.value) or (metric.is_better_small and math.isinf(result.value)):
+    if math.isnan(result.value) or (metric.lower_is_better and math.isinf(result.value)):
         return (
             f"{text} No threshold would pass: an output holds NaN, infinity or nothing but zeros."
         )
-    if metric.is_better_small:
+    if metric.lower_is_better:
         values = [abs(each.value) for each in failing or [result] if each.value is not None]
         if all(map(math.isfinite, values)):
             return f"{text} A tolerance of {rounded_up(max(values))} would pass."

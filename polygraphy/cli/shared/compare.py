@@ -24,6 +24,9 @@ from polygraphy.cli.shared.tolerances import (
     checked_statistic,
     relative_tolerance,
 )
+from polygraphy.domain.catalog.metrics import GROUPS
+
+_listed = " and ".join
 
 
 @frozen
@@ -36,9 +39,9 @@ class JudgeOptions(Options):
         kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
         default=(),
         help=(
-            "How outputs are compared; with several functions, all must pass. simple unless given."
-            f" There is {', '.join(FUNCTIONS)}. distance_metrics stands for l2 and"
-            " cosine_similarity, quality_metrics for psnr and snr."
+            "How outputs are compared; with several functions, all must pass (default: simple)."
+            f" Functions: {', '.join(FUNCTIONS)}."
+            f" {'; '.join(f'{name} stands for {_listed(each)}' for name, each in GROUPS.items())}."
         ),
     )
     compare_func_script: tuple[str, str] | None = option(

@@ -8,7 +8,7 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.cli.shared.compare import CompareOptions, JudgeOptions, SimpleOptions
-from polygraphy.cli.shared.functions import GROUPS, FunctionOptions, TopKOptions
+from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.onnx import OutputOptions
 from polygraphy.cli.shared.plots import PlotOptions
@@ -20,6 +20,7 @@ from polygraphy.codegen.parts.comparison import (
     SimpleFunction,
     ThresholdFunction,
 )
+from polygraphy.domain.catalog.metrics import GROUPS
 
 _OF_ONE_FUNCTION: dict[type[Options], str] = {
     PlotOptions: "simple",

@@ -54,16 +54,3 @@ def checked_statistic(*statistics: str, otherwise: str, feeds: Feeds = ()) -> An
         ),
         feeds=feeds,
     )
-
-
-def threshold(function: str, kind: Kind, what: str, *flags: str) -> Any:
-    """Return the option that says what a comparison function holds outputs to.
-
-    Args:
-        function: the name of the function.
-        kind: what a value looks like, for all outputs or for one.
-        what: what the value is of, and what counts when it is not given.
-        flags: the spellings; the function's name with ``-threshold`` unless given.
-    """
-    usual = f"--{function.replace('_', '-')}-threshold"
-    return option(*(flags or (usual,)), kind=PerName(kind), help=f"{function}: {what}")

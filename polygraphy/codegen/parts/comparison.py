@@ -7,22 +7,7 @@ from typing import Any, Union
 
 from attrs import Factory, asdict, frozen
 
-_CLASSES = {
-    "bias": ("BiasCompareFunc", "bias_threshold"),
-    "cosine_similarity": ("CosineSimilarityCompareFunc", "cosine_similarity_threshold"),
-    "error_distribution": ("ErrorDistributionCompareFunc", "error_distribution_threshold"),
-    "indices": ("IndicesCompareFunc", "index_tolerance"),
-    "l2": ("L2CompareFunc", "l2_threshold"),
-    "non_finite": ("NonFiniteCompareFunc", "non_finite_threshold"),
-    "normalized_l2": ("NormalizedL2CompareFunc", "normalized_l2_threshold"),
-    "perceptual_metrics": ("PerceptualMetricsCompareFunc", "lpips_threshold"),
-    "psnr": ("PsnrCompareFunc", "psnr_threshold"),
-    "snr": ("SnrCompareFunc", "snr_threshold"),
-    "sqnr": ("SqnrCompareFunc", "sqnr_threshold"),
-    "top_k": ("TopKCompareFunc", "agreement_threshold"),
-    "ulp": ("UlpCompareFunc", "ulp_threshold"),
-}
-"""The class of each function, and its argument that takes the threshold."""
+from polygraphy.domain.catalog.metrics import THRESHOLDS
 
 
 @frozen
@@ -73,15 +58,15 @@ class ThresholdFunction:
 
     @property
     def class_name(self) -> str:
-        """Name of the class; KeyError for a function that there is not."""
-        return _CLASSES[self.name][0]
+        """Name of the class; KeyError for an unknown function."""
+        return THRESHOLDS[self.name].class_name
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of the class, by name."""
         shapes = {} if self.name == "indices" else {"check_shapes": self.check_shapes}
         return {
-            _CLASSES[self.name][1]: self.threshold,
+            THRESHOLDS[self.name].argument: self.threshold,
             **self.settings,
             **shapes,
             "fail_fast": self.fail_fast,

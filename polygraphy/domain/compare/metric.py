@@ -1,49 +1,23 @@
-"""A number about a pair of outputs, and the threshold that it is held to."""
+"""What all metrics have in common: thresholds, verdicts, and the functions that compute them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from attrs import field, frozen, validators
 
-from polygraphy.domain.compare.result import CompareResult, excess_ratio
+from polygraphy.domain.catalog.metrics import Metric
+from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult, excess_ratio
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits.threshold import Threshold
-
-Scale = Literal["error", "signed", "likeness", "decibels"]
+from polygraphy.domain.tensors.pairing import FindOutput
+from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 
 _MOST_DECIBELS = 6000.0
 """So many more decibels are a factor of 1e300: more would not fit a float."""
-
-
-@frozen
-class Metric:
-    """What a number means.
-
-    Attributes:
-        function: name of the comparison function that computes it.
-        field: its name in results and files.
-        title: what people call it.
-        scale: ``error`` must be small, ``signed`` small in either direction; ``likeness``, at most
-            1, and ``decibels`` must be large.
-    """
-
-    function: str
-    field: str
-    title: str
-    scale: Scale
-
-    @property
-    def is_better_small(self) -> bool:
-        """Whether the threshold is the largest allowed value, rather than the smallest."""
-        return self.scale in ("error", "signed")
-
-    @property
-    def unit(self) -> str:
-        """What is written behind the number."""
-        return " dB" if self.scale == "decibels" else ""
 
 
 def _limit(value: Any) -> float:
@@ -85,9 +59,9 @@ class MetricThreshold(Threshold):
         value = metric_values.get(self.metric.field)
         return value is not None and self.allows(value)
 
-    def allows(self, value: float, *, is_better_small: bool | None = None) -> bool:
-        """Judge a number; the metric says whether a small one is better, unless told."""
-        is_small = self.metric.is_better_small if is_better_small is None else is_better_small
+    def allows(self, value: float, *, lower_is_better: bool | None = None) -> bool:
+        """Judge a number; the metric says whether a small one is better, where not set."""
+        is_small = self.metric.lower_is_better if lower_is_better is None else lower_is_better
         return abs(value) <= self.threshold if is_small else value >= self.threshold
 
     def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
@@ -96,7 +70,7 @@ class MetricThreshold(Threshold):
         if value is None:
             return None
         passed, unit = self.allows(value), self.metric.unit
-        held_to = "tolerance" if self.metric.is_better_small else "min required"
+        held_to = "tolerance" if self.metric.lower_is_better else "min required"
         verdict = "PASSED" if passed else "FAILED"
         found = f"{self.metric.title}: {value:.15g}{unit}"
         return f"{found} ({held_to}: {self.threshold:.15g}{unit}) | {verdict}", passed
@@ -149,14 +123,15 @@ class MetricResult(CompareResult):
         """How bad the metric is in units of what is allowed: at most 1 when it passed, infinite for
         NaN.
 
-        Decibels are compared as the amplitudes that they stand for, likeness by what it lacks of 1.
+        Decibels are compared as the amplitudes that they stand for, similarity by what it lacks of
+        1.
         """
         if self.value is None or self.thresholds is None or math.isnan(self.value):
             return math.inf
         limit = self.thresholds.threshold
         if self.metric.scale == "decibels":
             found = 10.0 ** (min(limit - self.value, _MOST_DECIBELS) / 20)
-        elif self.metric.scale == "likeness":
+        elif self.metric.scale == "similarity":
             found = excess_ratio(1 - self.value, max(1 - limit, 0))
         else:
             found = excess_ratio(abs(self.value), limit)
@@ -168,7 +143,7 @@ class MetricResult(CompareResult):
         if self.value is None or self.thresholds is None:
             return False
         allowed: bool = self.thresholds.allows(
-            self.value, is_better_small=self.metric.is_better_small
+            self.value, lower_is_better=self.metric.lower_is_better
         )
         return allowed
 
@@ -177,3 +152,70 @@ class MetricResult(CompareResult):
             f"{type(self).__name__}({self.metric.field}={self.value!r},"
             f" thresholds={self.thresholds!r})"
         )
+
+
+class MetricCompareFunc(PairwiseCompareFunc):
+    """Holds one metric of each output to a threshold, which may differ from output to output.
+
+    Subclasses name the classes of its verdicts and thresholds, and compute the metric.
+    """
+
+    result_type: ClassVar[type[MetricResult]]
+    threshold_type: ClassVar[type[MetricThreshold]]
+
+    def __init__(
+        self,
+        threshold: PerOutput[float] | None = None,
+        check_shapes: bool | None = None,
+        fail_fast: bool | None = None,
+        find_output_func: FindOutput | None = None,
+    ) -> None:
+        super().__init__(check_shapes, fail_fast, find_output_func)
+        self.threshold = kept_setting(threshold)
+        for name in self.named_outputs() | {""}:
+            self.thresholds_for(name)
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        """Name of the function."""
+        return self.result_type.metric.function
+
+    def per_output_settings(self) -> tuple[PerOutput[float] | None]:
+        """Return the threshold."""
+        return (self.threshold,)
+
+    def thresholds_for(self, output_name: str) -> MetricThreshold:
+        """Return what the output is held to."""
+        given: float | None = value_for(self.threshold, output_name, None)
+        if given is None:
+            return self.threshold_type(self.result_type.metric.default)
+        return self.threshold_type(given, reason=self.given_by)
+
+    def measure(self, value: Side, reference: Side) -> float:
+        """Return the metric of two arrays of one shape.
+
+        Raises:
+            TypeError: they do not hold numbers.
+        """
+        raise NotImplementedError
+
+    def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
+        """Compute the metric; outputs that do not hold numbers fail."""
+        try:
+            return self.result_of(value, reference, setting)
+        except TypeError:
+            return UncomparedResult(
+                f"{self.result_type.metric.title} is of numbers, unlike {value.tensor}, which is"
+                f" compared with {reference.tensor}."
+            )
+
+    def result_of(self, value: Side, reference: Side, setting: str) -> CompareResult:
+        """Measure two arrays of one shape, and hold that to the threshold of `setting`.
+
+        Raises:
+            TypeError: they do not hold numbers.
+        """
+        return self.result_type(self.measure(value, reference), self.thresholds_for(setting))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.threshold!r})"

@@ -7,6 +7,8 @@ unless it is another one there.
 
 from __future__ import annotations
 
+from polygraphy.domain.catalog.metrics import THRESHOLDS
+
 __all__ = [
     "BASES",
     "CHANGED_ON_THE_WAY",
@@ -212,19 +214,8 @@ _RUN_FLAGS = {
         "no_shape_check": "--no-shape-check",
     },
     "FunctionOptions": {
-        "indices": "--compare indices + --index-tolerance 3",
-        "l2": "--compare l2 + --l2-threshold 0.5 y:0.25",
-        "normalized_l2": "--compare normalized_l2 + --normalized-l2-threshold 0.5",
-        "cosine_similarity": "--compare cosine_similarity + --cosine-similarity-threshold 0.5",
-        "psnr": "--compare psnr + --psnr-threshold 41",
-        "snr": "--compare snr + --snr-threshold 41",
-        "sqnr": "--compare sqnr + --sqnr-threshold 41",
-        "perceptual_metrics": "--compare perceptual_metrics + --lpips-threshold 0.5",
-        "ulp": "--compare ulp + --ulp-threshold 7",
-        "top_k": "--compare top_k + --top-k-threshold 0.5",
-        "bias": "--compare bias + --bias-threshold 0.5",
-        "non_finite": "--compare non_finite + --non-finite-threshold 7",
-        "error_distribution": "--compare error_distribution + --error-distribution-threshold 0.5",
+        name: f"--compare {name} + {row.flags[0]} {'7 y:3' if row.is_whole else '0.5 y:0.25'}"
+        for name, row in THRESHOLDS.items()
     },
     "TopKOptions": {
         "k": "--compare top_k + --top-k 5",

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.domain.arithmetic import Difference, dot_metrics, histogram, summarize
+from polygraphy.domain.arithmetic import Difference, histogram, summarize
 from polygraphy.domain.arithmetic.passes import blocks, scratch
 from polygraphy.domain.arithmetic.passes.kernels import Kernel
 from polygraphy.domain.arithmetic.passes.scratch import Scratch
+from polygraphy.domain.arithmetic.similarity import dot_metrics
 from tests.domain.arithmetic.strategies import tiny_blocks
 
 Array = np.ndarray[Any, Any]

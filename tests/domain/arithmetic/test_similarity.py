@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.domain.arithmetic import (
+from polygraphy.domain.arithmetic.similarity import (
     cosine_similarity,
     dot_metrics,
     l2_norm,

@@ -53,8 +53,8 @@ def test_values_and_thresholds(kind: Any, value: Any, reference: Any, expected: 
     arrays = np.array(value, np.float32), np.array(reference, np.float32)
     result = compare(kind(), *arrays)
     assert result.value == pytest.approx(expected)
-    likeness = result.metric.scale == "likeness"
-    for step, passes in ((0.1, not likeness), (-0.1, likeness), (0.0, True)):
+    similarity = result.metric.scale == "similarity"
+    for step, passes in ((0.1, not similarity), (-0.1, similarity), (0.0, True)):
         judged = compare(kind(abs(result.value) + step), *arrays)
         assert bool(judged) is passes
         assert (judged.excess <= 1) is passes

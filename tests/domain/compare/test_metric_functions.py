@@ -25,7 +25,7 @@ from polygraphy.domain.compare import (
     SqnrCompareFunc,
     UncomparedResult,
 )
-from polygraphy.domain.compare.metric_functions import MetricCompareFunc
+from polygraphy.domain.compare.metric import MetricCompareFunc
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind

@@ -5,25 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.files.json.json_codec import Decoder, Encoder, all_of, metric_in
-from polygraphy.domain.compare import detailed, metrics
+from polygraphy.domain import compare
+from polygraphy.domain.catalog.metrics import METRICS
 from polygraphy.domain.compare.detailed import DetailedResult
 from polygraphy.domain.compare.indices import IndicesResult
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
-
-_METRICS: tuple[tuple[type[MetricResult], type[MetricThreshold]], ...] = (
-    (metrics.L2Result, metrics.L2Threshold),
-    (metrics.NormalizedL2Result, metrics.NormalizedL2Threshold),
-    (metrics.CosineSimilarityResult, metrics.CosineSimilarityThreshold),
-    (metrics.PsnrResult, metrics.PsnrThreshold),
-    (metrics.SnrResult, metrics.SnrThreshold),
-    (metrics.SqnrResult, metrics.SqnrThreshold),
-    (metrics.PerceptualMetricsResult, metrics.LpipsThreshold),
-    (detailed.UlpResult, detailed.UlpThreshold),
-    (detailed.TopKResult, detailed.TopKThreshold),
-    (detailed.BiasResult, detailed.BiasThreshold),
-    (detailed.NonFiniteResult, detailed.NonFiniteThreshold),
-    (detailed.ErrorDistributionResult, detailed.ErrorDistributionThreshold),
-)
 
 
 def _register(result_type: type[MetricResult], threshold_type: type[MetricThreshold]) -> None:
@@ -52,8 +38,8 @@ def _register(result_type: type[MetricResult], threshold_type: type[MetricThresh
         return threshold_type(fields["threshold"], reason="saved with the results")
 
 
-for _result_type, _threshold_type in _METRICS:
-    _register(_result_type, _threshold_type)
+for _metric in METRICS.values():
+    _register(getattr(compare, _metric.result_name), getattr(compare, _metric.threshold_name))
 
 
 @Encoder.register(IndicesResult)
