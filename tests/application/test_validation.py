@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.application.compare.comparator import Comparator
 from polygraphy.application.compare.validation import validate, validated_stream
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.domain.results.results import RunResults
 from tests.application.runs import iteration, results
@@ -123,3 +126,30 @@ def test_finding_35_the_first_output_that_fails_is_named(fail_fast: bool) -> Non
     )
     with pytest.raises(CheckFailedError, match=r"'b' of .* 1 of 1 elements are infinite"):
         list(validated_stream(iter(steps[:1]), check_inf=True))
+
+
+@pytest.mark.parametrize(("fail_fast", "kept"), [(False, 3), (True, 1)])
+def test_verdicts_are_saved_before_invalid_outputs_fail(
+    fail_fast: bool, kept: int, tmp_path: Path
+) -> None:
+    """They were lost: the failure was raised while the program compared."""
+    runs = results(a=[[1.0], [NAN], [1.0]], b=[[1.0], [NAN], [2.0]])
+    path = tmp_path / "accuracy.json"
+    with pytest.raises(CheckFailedError, match="Output validation failed"):
+        Comparator.compare_accuracy(
+            Comparator.validate(runs.split(), fail_fast=fail_fast), save_accuracy_path=str(path)
+        )
+    (saved,) = AccuracyResults.load(str(path))
+    (verdicts,) = saved.values()
+    assert [bool(each["y"]) for each in verdicts] == [True, False, False][:kept]
+
+
+def test_verdicts_of_valid_outputs_are_saved_and_returned(tmp_path: Path) -> None:
+    path = tmp_path / "accuracy.json"
+    runs = results(a=[[1.0], [2.0]], b=[[1.0], [2.0]])
+    found = Comparator.compare_accuracy(
+        Comparator.validate(runs.split()), save_accuracy_path=str(path)
+    )
+    assert found
+    assert AccuracyResults.load(str(path))
+    assert len(AccuracyResults.load(str(path))[0].values()[0]) == 2

@@ -58,6 +58,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
     ),
     "run_data_script": ("run identity.onnx --onnxrt --onnx --data-loader-script data_loader.py", 0),
     "run_sequential": ("run identity.onnx --onnxrt --onnx --sequential-runners --validate", 0),
+    "run_validate_saved": (
+        "run identity.onnx --onnxrt --onnx --validate --save-accuracy-results valid.json",
+        0,
+    ),
     "run_warm_up": ("run identity.onnx --onnxrt --onnx --warm-up-runs 10 --iterations 20", 0),
     "run_subprocess": ("run identity.onnx --onnxrt --onnx --use-subprocess", 0),
     "run_subprocess_timeout": (

@@ -54,6 +54,7 @@ def compare_accuracy(
     save_worst: int | None = None,
     save_worst_path: str | None = None,
     save_error_by_depth: str | None = None,
+    save_accuracy_path: str | None = None,
 ) -> AccuracyResults:
     """Compare runs pair by pair, iteration by iteration.
 
@@ -76,8 +77,11 @@ def compare_accuracy(
         save_worst_path: where; worst.safetensors unless given.
         save_error_by_depth: where a plot of the differences over the outputs, in the order of the
             model, is saved; None for no plot.
+        save_accuracy_path: where the results are saved, before a check of the stream that failed
+            is raised; None for not at all.
 
     Raises:
+        CheckFailedError: a check that a stream made on the way failed.
         UsageError: a comparison names a run that there is not; or averages are asked for together
             with `fail_fast`, or of a function whose verdicts have no average.
         InconclusiveError: there were no two runs, or no iteration, or a function answered about no
@@ -119,6 +123,8 @@ def compare_accuracy(
     if plot is not None and verdicts is not None:
         plot.draw(verdicts)
     if held_back is not None:
+        if verdicts is not None:
+            _save(verdicts, save_accuracy_path)
         raise held_back
     if verdicts is None:
         raise InconclusiveError(
@@ -130,7 +136,15 @@ def compare_accuracy(
                 f"The comparison function {verdict.label} answered about no output, so nothing was"
                 " checked."
             )
-    return AccuracyResults(verdicts)
+    return _save(verdicts, save_accuracy_path)
+
+
+def _save(verdicts: list[AccuracyResult], path: str | None) -> AccuracyResults:
+    """Return what all functions found, saved if there is a path."""
+    results = AccuracyResults(verdicts)
+    if path is not None:
+        results.save(path)
+    return results
 
 
 class _Comparison:

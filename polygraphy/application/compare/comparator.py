@@ -191,6 +191,8 @@ class Comparator:
         save_worst: int | None = None,
         save_worst_path: str | None = None,
         save_error_by_depth: str | None = None,
+        *,
+        save_accuracy_path: str | None = None,
     ) -> AccuracyResults:
         """Compare runs pair by pair; the result is truthy when everything matched.
 
@@ -212,8 +214,12 @@ class Comparator:
             save_worst_path: the file that they are saved to; ``worst.safetensors`` unless given.
             save_error_by_depth: a file for a plot of the largest differences of the outputs, in the
                 order in which the model computes them.
+            save_accuracy_path: a file for the results. Saving what is returned does the same, but
+                for a stream that `validate` checks: where an output is invalid, nothing is
+                returned.
 
         Raises:
+            CheckFailedError: an output of a stream that `validate` checks is invalid.
             UsageError: averages are asked for together with `fail_fast`, or of a function whose
                 verdicts have no average.
             InconclusiveError: there is nothing to compare.
@@ -231,6 +237,7 @@ class Comparator:
             save_worst=save_worst,
             save_worst_path=save_worst_path,
             save_error_by_depth=save_error_by_depth,
+            save_accuracy_path=save_accuracy_path,
         )
 
     @staticmethod

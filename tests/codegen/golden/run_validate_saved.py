@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Compare identity.onnx in ONNX Runtime and the ONNX reference evaluator.
+
+polygraphy run identity.onnx --onnxrt --onnx --validate --save-accuracy-results valid.json
+"""
+
+from polygraphy import program
+from polygraphy.backend.onnx import OnnxFromPath, OnnxReferenceRunner
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator
+
+MODEL = "identity.onnx"
+
+
+def main() -> bool:
+    runners = [
+        OnnxrtRunner(SessionFromOnnx(MODEL)),
+        OnnxReferenceRunner(OnnxFromPath(MODEL)),
+    ]
+    results = Comparator.run(runners, streaming=True)
+    results = Comparator.validate(results, check_inf=True)
+    return bool(Comparator.compare_accuracy(results, save_accuracy_path="valid.json"))
+
+
+if __name__ == "__main__":
+    program.run(main)
