@@ -18,10 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from polygraphy.adapters.files.codecs.array_codec import FormattedArray
+from polygraphy.adapters.files.formats.npy import with_trailing_nuls
+from polygraphy.adapters.files.json.content_error import ContentError
 from polygraphy.adapters.files.store import json_io
 from polygraphy.adapters.files.store.store import FileResultStore
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results.results import IterationResult, RunResults
+from tests.support.examples import scaled
 
 Array = npt.NDArray[Any]
 
@@ -301,3 +304,33 @@ def test_other_bare_bytes_stay_what_they_are(folder: Path) -> None:
     for array in (np.zeros(2, "V1"), np.zeros(2, "V4"), np.zeros(2, [("a", "u1"), ("b", "u1")])):
         json_io.save(array, folder / "bare.json")
         assert_identical(json_io.load(folder / "bare.json", np.ndarray), array)
+
+
+TEXTS = st.text(st.sampled_from("a\u00e9\0"), max_size=4)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+@settings(max_examples=scaled(60))
+@given(texts=st.lists(TEXTS, max_size=4), as_bytes=st.booleans())
+def test_finding_8_nuls_at_the_end_of_texts_are_saved(
+    folder: Path, suffix: str, texts: list[str], as_bytes: bool
+) -> None:
+    """NumPy's own texts end before them."""
+    made = [text.encode() for text in texts] if as_bytes else texts
+    array = np.array([made] * 2, dtype=object)
+    path = str(folder / f"texts{suffix}")
+    RunResults([("runner", [IterationResult({"y": array})])]).save(path)
+    (found,) = RunResults.load(path)[0][1]
+    assert found["y"].tolist() == [texts] * 2
+    RunResults([("runner", [found])]).save(path)  # And so they are when what was read is saved.
+    assert RunResults.load(path)[0][1][0]["y"].tolist() == [texts] * 2
+
+
+@pytest.mark.parametrize(
+    "nuls", [[[9, 1]], [[-1, 1]], [[0, 0]], [[0, 10**9]], [[0]], 3, [["0", 1]]]
+)
+def test_finding_8_a_wrong_number_of_nuls_is_damage(nuls: Any) -> None:
+    with pytest.raises(ContentError, match="an array of texts is damaged"):
+        with_trailing_nuls(np.array(["ab", "c"]), nuls)
+    with pytest.raises(ContentError, match="its data type is float64"):
+        with_trailing_nuls(np.ones(2), nuls)

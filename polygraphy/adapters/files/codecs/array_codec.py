@@ -2,7 +2,8 @@
 
 NumPy's own data types are part of that format. Those of `ml_dtypes` (bfloat16, float8, int4, ...)
 are not: their bytes are saved as unsigned integers, and their name in a further field, ``dtype``,
-which readers that do not know it pass over.
+which readers that do not know it pass over. Nor do NumPy's texts hold NULs at the end: a field
+``trailing_nuls`` says where they belong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from polygraphy.adapters.files.formats.npy import (
     array_from_bytes,
     array_from_npy,
     npy_pieces,
+    trailing_nuls,
     with_narrow_type,
+    with_trailing_nuls,
 )
 from polygraphy.adapters.files.json.base64_text import Base64Text, SlicedText, decoded_pieces
 from polygraphy.adapters.files.json.content_error import ContentError
@@ -46,7 +49,9 @@ class LazyArray:
 @Encoder.register(np.ndarray)
 def _encode_array(array: _Array) -> dict[str, Any]:
     if _is_in_npy_format(array.dtype):
-        return {"array": Base64Text(npy_pieces(array))}
+        fields: dict[str, Any] = {"array": Base64Text(npy_pieces(array))}
+        nuls = trailing_nuls(array)
+        return {**fields, "trailing_nuls": nuls} if nuls else fields
     if _narrow_dtype(array.dtype.name) is None:
         raise ContentError(f"an array of type {array.dtype} has no form in a file")
     raw = np.asarray(array).view(f"u{array.dtype.itemsize}")
@@ -55,7 +60,7 @@ def _encode_array(array: _Array) -> dict[str, Any]:
 
 @Decoder.register("ndarray", takes_deferred_text=True)
 def _decode_array(fields: dict[str, Any]) -> _Array:
-    array = _decode_payload(fields["array"])
+    array = with_trailing_nuls(_decode_payload(fields["array"]), fields.get("trailing_nuls"))
     if "dtype" not in fields:
         return with_narrow_type(array)
     dtype = _narrow_dtype(fields["dtype"])

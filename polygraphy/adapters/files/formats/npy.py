@@ -68,17 +68,14 @@ def npy_pieces(array: _Array) -> Iterator[Piece]:
 
 def without_objects(array: _Array) -> _Array:
     """Return an array that has a form in a file: texts that are Python objects, as the onnx package
-    makes them, become those of NumPy.
+    makes them, become those of NumPy, which have no NULs at the end: see `trailing_nuls`.
 
     Raises:
         ContentError: the array holds other Python objects.
     """
     if not array.dtype.hasobject:
         return array
-    texts = [
-        value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
-        for value in (array.ravel().tolist() if array.dtype == object else [None])
-    ]
+    texts = list(map(_as_text, array.ravel().tolist() if array.dtype == object else [None]))
     if not all(isinstance(text, str) for text in texts):
         raise ContentError(
             "an array of Python objects has no form in a file",
@@ -86,6 +83,46 @@ def without_objects(array: _Array) -> _Array:
         )
     made: _Array = np.array(texts, dtype=np.str_).reshape(array.shape)
     return made
+
+
+def _as_text(value: Any) -> Any:
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+
+
+def trailing_nuls(array: _Array) -> list[tuple[int, int]]:
+    """Return what `without_objects` loses: the position of each text that ends in NULs, in C order,
+    and how many these are.
+    """
+    if array.dtype != object:
+        return []
+    found = []
+    for position, text in enumerate(map(_as_text, array.ravel().tolist())):
+        if isinstance(text, str) and text.endswith("\0"):
+            found.append((position, len(text) - len(text.rstrip("\0"))))
+    return found
+
+
+def with_trailing_nuls(array: _Array, nuls: Any) -> _Array:
+    """Return texts with the NULs that `trailing_nuls` found, as Python objects.
+
+    Raises:
+        ContentError: there is no room for the NULs in the array, which they were taken from.
+    """
+    if not nuls:
+        return array
+    if array.dtype.kind != "U":
+        raise ContentError(f"an array of texts is damaged: its data type is {array.dtype}")
+    try:
+        made = array.astype(object, order="C")
+        flat = made.reshape(-1)
+        for position, count in nuls:
+            room = array.itemsize // 4 - len(flat[position])
+            if position < 0 or not 0 < count <= room:
+                raise ValueError(f"{count} NULs at the end of text {position}")
+            flat[position] += "\0" * count
+        return made
+    except (IndexError, TypeError, ValueError) as error:
+        raise ContentError(f"an array of texts is damaged: {error}") from error
 
 
 def _data(array: _Array) -> Iterator[Piece]:

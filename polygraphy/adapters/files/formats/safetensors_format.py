@@ -6,7 +6,7 @@ a tensor is read, and are mapped into memory then, not copied. Files that this p
 checksum of each tensor, which is checked when the tensor is read.
 
 Of the data types that the format lacks, the bytes are stored as ``U8``; the metadata hold the data
-type and the shape.
+type and the shape. They also hold where texts end in NULs, which NumPy's texts cannot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ import ml_dtypes
 import numpy as np
 from attrs import frozen
 
-from polygraphy.adapters.files.formats.npy import without_objects
+from polygraphy.adapters.files.formats.npy import (
+    trailing_nuls,
+    with_trailing_nuls,
+    without_objects,
+)
 from polygraphy.adapters.files.json.content_error import ContentError
 
 _Array = np.ndarray[Any, Any]
@@ -76,17 +80,18 @@ class MappedTensor:
     nbytes: int
     checksum: int | None
     _mapped: mmap.mmap
+    _nuls: Any = None
 
     def read(self) -> _Array:
         """Return the tensor: read-only, and in memory only as far as it is used.
 
         Raises:
-            ContentError: its checksum is wrong.
+            ContentError: its checksum is wrong, or what is said about its texts.
         """
         raw = np.frombuffer(self._mapped, np.uint8, self.nbytes, self.start)
         if self.checksum is not None and crc32(raw.data) != self.checksum:
             raise ContentError(f"tensor {self.name!r} is damaged: its checksum is wrong")
-        return raw.view(self.dtype).reshape(self.shape)
+        return with_trailing_nuls(raw.view(self.dtype).reshape(self.shape), self._nuls)
 
 
 def write_tensors(stream: IO[bytes], tensors: Mapping[str, _Array], description: Any) -> None:
@@ -117,6 +122,8 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, _Array], description:
         if dtype is None:
             own[name].update(dtype=_dtype_text(array.dtype), shape=list(array.shape))
             stored = {"dtype": "U8", "shape": [raw.size]}
+        if nuls := trailing_nuls(tensors[name]):
+            own[name].update(trailing_nuls=nuls)
         header[name] = {**stored, "data_offsets": [position, position + raw.size]}
         position += raw.size
         raws.append(raw)
@@ -197,7 +204,8 @@ def _tensor(name: str, entry: Any, own: Any, start: int, mapped: mmap.mmap) -> M
         checksum = own.get("crc32")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ContentError(f"it is damaged: tensor {name!r} is not described: {error}") from error
-    return MappedTensor(name, dtype, shape, start + begin, end - begin, checksum, mapped)
+    nuls = own.get("trailing_nuls")
+    return MappedTensor(name, dtype, shape, start + begin, end - begin, checksum, mapped, nuls)
 
 
 def _check_is_covered(tensors: Mapping[str, MappedTensor], start: int, size: int) -> None:
