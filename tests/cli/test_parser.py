@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.commands.run.run import RunCommand
 from polygraphy.cli.declare.errors import CommandLineError
@@ -15,7 +16,6 @@ from polygraphy.cli.shared.compare import CompareOptions, SimpleOptions
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions, severities
 from polygraphy.cli.shared.model import ModelOptions
-from polygraphy.cli.shared.runners import RunnerOptions
 
 
 def test_runners_keep_their_order_and_may_repeat() -> None:

@@ -10,7 +10,9 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from polygraphy.cli.backends.onnxrt import OnnxrtOptions, OnnxrtThreadOptions
 from polygraphy.cli.backends.pluginref import PluginRefOptions
+from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.tf import TfLoadOptions, TfRunnerOptions, TfSaveOptions
 from polygraphy.cli.backends.torch import TorchOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
@@ -94,13 +96,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.plots import PlotOptions
-from polygraphy.cli.shared.runners import (
-    OnnxrtOptions,
-    OnnxrtThreadOptions,
-    OrderOptions,
-    RunnerOptions,
-    RunOptions,
-)
+from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions
 from polygraphy.codegen.render import formatted
 from tests.codegen.tensorrt_groups import tensorrt_groups

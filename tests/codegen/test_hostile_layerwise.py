@@ -8,13 +8,15 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polygraphy.cli.backends.onnxrt import OnnxrtOptions
+from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.run.run import RunCommand
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OutputOptions
-from polygraphy.cli.shared.runners import OnnxrtOptions, RunnerOptions, RunOptions
+from polygraphy.cli.shared.runners import RunOptions
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
 

@@ -13,7 +13,7 @@ from inspect import isclass
 
 from attrs import frozen
 
-from polygraphy.cli.declare.backend import Backend
+from polygraphy.cli.declare.backend import Backend, flag_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.mod.plugins import BACKENDS, Plugin, installed
@@ -41,7 +41,7 @@ class PluggedBackend:
     @property
     def flag(self) -> str:
         """The flag that chooses it."""
-        return _flag(self.name)
+        return flag_of(self.name)
 
     @property
     def option_flags(self) -> list[str]:
@@ -65,7 +65,7 @@ def backends_in(words: Iterable[str], taken: Collection[str]) -> list[PluggedBac
     return [
         _loaded(plugin, taken)
         for plugin in installed(BACKENDS)
-        if _flag(plugin.name) in asked and _flag(plugin.name) not in taken
+        if flag_of(plugin.name) in asked and flag_of(plugin.name) not in taken
     ]
 
 
@@ -112,7 +112,7 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
     is_group = isclass(options) and issubclass(options, Options)
     if options is not None and not (is_group and hasattr(options, "__attrs_attrs__")):
         raise TypeError("its options are not an attrs class below polygraphy.extension.Options")
-    clashes = [flag for flag in (_flag(name), *_flags_of(options)) if flag in taken]
+    clashes = [flag for flag in (flag_of(name), *_flags_of(options)) if flag in taken]
     if clashes:
         raise ValueError(f"{', '.join(clashes)} means something else already")
 
@@ -127,10 +127,6 @@ def _partial(module: str, name: str) -> str:
     if not package:
         raise ValueError(f"the module {module} is in no package, so that nothing can be beside it")
     return files(package).joinpath(name).read_text(encoding="utf-8")
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _flags_of(options: type[Options] | None) -> list[str]:

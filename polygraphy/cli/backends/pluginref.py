@@ -1,11 +1,13 @@
-"""Which plugin references there are."""
+"""NumPy, by reference implementations of plugins."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
+from polygraphy.cli.declare.backend import BuiltIn
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option
+from polygraphy.domain.catalog.formats import formats_of
 
 
 @frozen
@@ -21,3 +23,15 @@ class PluginRefOptions(Options):
             " polygraphy.backend.pluginref.register(OPERATOR)."
         ),
     )
+
+
+BACKENDS = (
+    BuiltIn(
+        name="pluginref",
+        title="the plugin references",
+        help="Run the model in NumPy, by reference implementations of plugins.",
+        groups=(PluginRefOptions,),
+        model_types=formats_of("onnx", "tensorflow"),
+        idle="--pluginref is not given",
+    ),
+)

@@ -1,12 +1,14 @@
-"""How TensorFlow loads and runs a model."""
+"""TensorFlow: how it loads and runs a model."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
+from polygraphy.cli.declare.backend import BuiltIn
 from polygraphy.cli.declare.kinds import Flag, Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option
 from polygraphy.cli.shared.onnx import Outputs
+from polygraphy.domain.catalog.formats import formats_of
 
 
 @frozen
@@ -88,3 +90,15 @@ class TfOnnxOptions(Options):
             " rewrites ONNX models for it, too."
         ),
     )
+
+
+BACKENDS = (
+    BuiltIn(
+        name="tf",
+        title="TensorFlow",
+        help="Run the model in TensorFlow.",
+        groups=(TfLoadOptions, TfSaveOptions, TfTrtOptions, TfRunnerOptions, TfOnnxOptions),
+        model_types=formats_of("tensorflow"),
+        marks_outputs=True,
+    ),
+)

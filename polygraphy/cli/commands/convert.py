@@ -248,7 +248,7 @@ def _check_paths(values: Values, model: str, output: str) -> None:
     read = [
         ("MODEL", split_symbol(model)[0]),
         *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
-        *read_by_trt(values, engines=False),
+        *read_by_trt(values),
     ]
     written = [
         ("--output", output),

@@ -1,4 +1,4 @@
-"""What a package declares to add a backend to the command line."""
+"""What is declared to add a backend to the command line."""
 
 from __future__ import annotations
 
@@ -38,3 +38,37 @@ class Backend:
     options: type[Options] | None = None
     partial: str = "runner.py.j2"
     model_types: tuple[str, ...] = ("onnx",)
+
+
+@frozen(kw_only=True)
+class BuiltIn(Backend):
+    """A backend of this package: a module of `polygraphy.cli.backends` declares it.
+
+    Attributes:
+        name: what programs and templates call it.
+        groups: the groups of its own options.
+        text: what the text after its flag is called; such a backend runs what the text names, and
+            the others the model of the command line.
+        idle: why its options have no effect where it is not chosen; empty if others use them, too.
+        runs_parts: whether it runs any part of an ONNX model, so that layers can take turns.
+        marks_outputs: whether it makes tensors outputs by itself, without an ONNX model.
+        modules: what it imports that a process which forks later may have imported.
+    """
+
+    name: str
+    groups: tuple[type[Options], ...] = ()
+    text: str = ""
+    idle: str = ""
+    runs_parts: bool = False
+    marks_outputs: bool = False
+    modules: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The flag that chooses it."""
+        return flag_of(self.name)
+
+
+def flag_of(name: str) -> str:
+    """Return the flag that chooses a backend."""
+    return f"--{name.replace('_', '-')}"

@@ -12,7 +12,6 @@ from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.onnx import OutputOptions
 from polygraphy.cli.shared.plots import PlotOptions
-from polygraphy.cli.shared.runners import RunnerOptions
 from polygraphy.codegen.parts.comparison import (
     Comparison,
     Function,
@@ -67,17 +66,16 @@ def functions_of(values: Values) -> list[Function]:
     return [_function(name, values) for name in names]
 
 
-def check_saved_verdicts(values: Values, usage: str) -> None:
-    """Refuse to save verdicts where there are none.
+def check_saved_verdicts(values: Values, usage: str, runners: int) -> None:
+    """Refuse to save verdicts where there are none; `runners` is how many there are.
 
     Raises:
         CommandLineError: that was asked for.
     """
     options = values[CompareOptions]
-    path, runners = options.save_accuracy_results, values[RunnerOptions].runners
-    if path is None:
+    if options.save_accuracy_results is None:
         return
-    if len(runners) + len(options.load_outputs) < 2 and runners:
+    if runners and runners + len(options.load_outputs) < 2:
         raise CommandLineError(
             "--save-accuracy-results needs a comparison. Choose a second runner, or load outputs"
             " with --load-outputs.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import evolve
 
 from polygraphy.cli.declare.command import Values
@@ -11,18 +13,23 @@ from polygraphy.cli.shared.onnx import OnnxSaveOptions
 from polygraphy.codegen.parts.layerwise import Layerwise
 from polygraphy.codegen.scripts.script import RunScript
 
-_RUNNERS = frozenset({"onnxrt", "onnx", "trt"})
-"""The backends that run parts of an ONNX model."""
 
-
-def with_layers(script: RunScript, values: Values, usage: str) -> RunScript:
+def with_layers(
+    script: RunScript, values: Values, usage: str, able: Mapping[str, str]
+) -> RunScript:
     """Return the program as one that runs the model layer by layer, where that is called for.
+
+    Args:
+        script: the program.
+        values: the options.
+        usage: the command, for messages.
+        able: the backends that run any part of an ONNX model, and their flags.
 
     Raises:
         CommandLineError: it is asked for where it is not possible.
     """
     budget = values[LayerwiseOptions].memory_budget
-    obstacle = _obstacle(script, values)
+    obstacle = _obstacle(script, values, able)
     if obstacle is None and (budget is not None or "trt" not in script.runners):
         network = evolve(script.trt.network, mark_all=False)
         return evolve(
@@ -35,7 +42,7 @@ def with_layers(script: RunScript, values: Values, usage: str) -> RunScript:
     return evolve(script, also_unmarked=not values[LayerwiseOptions].no_unmarked)
 
 
-def _obstacle(script: RunScript, values: Values) -> str | None:
+def _obstacle(script: RunScript, values: Values, able: Mapping[str, str]) -> str | None:
     """Say why a model cannot be run layer by layer; None where it can."""
     paths = any(path for _, path in script.backends)
     trt = evolve(script.trt, network=evolve(script.trt.network, mark_all=False))
@@ -50,8 +57,8 @@ def _obstacle(script: RunScript, values: Values) -> str | None:
             " outputs.",
         ),
         (
-            paths or not _RUNNERS.issuperset(script.runners),
-            "takes runners of an ONNX model, which are --onnxrt, --onnx and --trt.",
+            paths or not able.keys() >= set(script.runners),
+            f"takes runners of an ONNX model, which are {_listed(list(able.values()))}.",
         ),
         (
             script.save_outputs is not None,
@@ -75,6 +82,10 @@ def _obstacle(script: RunScript, values: Values) -> str | None:
         if stands_in_the_way:
             return text
     return None
+
+
+def _listed(flags: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(flags[:-1]), *flags[-1:])))
 
 
 def check_worst(values: Values, script: RunScript, usage: str) -> None:

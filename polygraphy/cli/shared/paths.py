@@ -11,7 +11,7 @@ from attrs import fields
 
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import options_of
+from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
@@ -91,6 +91,17 @@ def check_read(values: Values) -> None:
                 _check_file(declared.reads, path)
                 if symbol is not None and path.endswith(".py"):
                     _check_symbol(path, symbol)
+
+
+def read_in(values: Values, groups: Iterable[type[Options]]) -> list[tuple[str, str | None]]:
+    """Return what the options of some groups say is read, each with its flag."""
+    return [
+        (declared.flags[0], path)
+        for group in groups
+        for declared in options_of(group)
+        if declared.reads is not None and getattr(values[group], declared.name)
+        for path, _ in declared.kind.files(getattr(values[group], declared.name))
+    ]
 
 
 def _check_file(what: str, path: str) -> None:

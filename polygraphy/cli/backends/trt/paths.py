@@ -5,22 +5,15 @@ from __future__ import annotations
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.command import Values
-from polygraphy.cli.shared.runners import RunnerOptions
 
 Named = list[tuple[str, str | None]]
 
 
-def read_by_trt(values: Values, *, engines: bool = True) -> Named:
-    """Return what is only read, each with its flag; `engines` tells whether the command has saved
-    engines.
-    """
+def read_by_trt(values: Values) -> Named:
+    """Return what is only read, each with its flag."""
     tactics = values[TrtTacticOptions]
-    runners = values[RunnerOptions].runners if engines else ()
-    named = (each.partition(":") for each in runners)
-    saved = [path for name, _, path in named if name == "trt_engine"]
     cache = tactics.load_timing_cache
     return [
-        *(("--trt-engine", path) for path in saved),
         ("--load-tactics", tactics.load_tactics),
         ("--exclude-tactics", tactics.exclude_tactics),
         ("--load-timing-cache", None if cache == tactics.save_timing_cache else cache),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.backends.tf import TfLoadOptions
 from polygraphy.cli.backends.tf_context import TF_TYPES, graph_of
 from polygraphy.cli.commands.check.model_options import (
@@ -25,7 +26,6 @@ from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx_context import with_defaults
 from polygraphy.cli.shared.paths import check_paths
-from polygraphy.cli.shared.runners import OnnxrtOptions
 from polygraphy.codegen.parts.tf_graph import TfGraph
 from polygraphy.codegen.scripts.data import Data
 from polygraphy.codegen.scripts.model_checks import CheckCompatibilityScript, CheckLintScript

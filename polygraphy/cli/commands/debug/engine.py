@@ -140,7 +140,7 @@ class _EngineCommand(Command):
             read=[
                 ("MODEL", split_symbol(values[ModelOptions].model_file or "")[0]),
                 *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
-                *read_by_trt(values, engines=False),
+                *read_by_trt(values),
                 *read,
             ],
             written=[*written_by_trt(values), *written],

@@ -178,7 +178,7 @@ class PluginAutotuneCommand(Command):
                 ("MODEL", values[CheckedModelOptions].path),
                 ("--load-config-yaml", config.load_config_yaml),
                 *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
-                *read_by_trt(whole, engines=False),
+                *read_by_trt(whole),
             ],
             [
                 ("-o/--output", None if config.skip_autotuning else output),

@@ -6,22 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.cli.backends.foreign import PluggedBackend, all_backends, backends_in
-from polygraphy.cli.backends.pluginref import PluginRefOptions
-from polygraphy.cli.backends.tf import (
-    TfLoadOptions,
-    TfOnnxOptions,
-    TfRunnerOptions,
-    TfSaveOptions,
-    TfTrtOptions,
-)
-from polygraphy.cli.backends.torch import TorchOptions
-from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
-from polygraphy.cli.backends.trt.engine_options import (
-    TrtLoadOptions,
-    TrtRunnerOptions,
-    TrtSaveOptions,
-)
-from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.backends.onnxrt import OnnxrtOptions, OnnxrtThreadOptions
+from polygraphy.cli.backends.registry import able_in_parts, built_in
+from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.run.run_backends import backends_of
 from polygraphy.cli.commands.run.run_checks import check_run
 from polygraphy.cli.commands.run.run_plugins import plugged_of, rendered, with_flags
@@ -46,13 +33,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.plots import PlotOptions
-from polygraphy.cli.shared.runners import (
-    OnnxrtOptions,
-    OnnxrtThreadOptions,
-    OrderOptions,
-    RunnerOptions,
-    RunOptions,
-)
+from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.codegen.scripts.script import RunScript
 
 
@@ -73,20 +54,7 @@ class RunCommand(Command):
         OnnxCastOptions,
         OnnxShapeOptions,
         OnnxSaveOptions,
-        OnnxrtOptions,
-        OnnxrtThreadOptions,
-        *BUILD_GROUPS,
-        TrtPluginOptions,
-        TrtSaveOptions,
-        TrtLoadOptions,
-        TrtRunnerOptions,
-        TfLoadOptions,
-        TfSaveOptions,
-        TfTrtOptions,
-        TfRunnerOptions,
-        TfOnnxOptions,
-        PluginRefOptions,
-        TorchOptions,
+        *(group for each in built_in().values() for group in each.groups),
         DataOptions,
         OrderOptions,
         RunOptions,
@@ -168,7 +136,9 @@ class RunCommand(Command):
             plugged=plugged_of(values, self.plugins),
         )
         check_worst(values, script, f"polygraphy {self.name}")
-        return rendered(with_layers(script, values, f"polygraphy {self.name}"), self.plugins)
+        return rendered(
+            with_layers(script, values, f"polygraphy {self.name}", able_in_parts()), self.plugins
+        )
 
 
 def _listed(values: Sequence[Any] | None) -> list[Any] | None:

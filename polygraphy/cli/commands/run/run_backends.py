@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from polygraphy.cli.backends.foreign import PluggedBackend
+from polygraphy.cli.backends.registry import built_in, named_in
+from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.tf import TfLoadOptions, TfOnnxOptions
 from polygraphy.cli.backends.tf_context import (
     GRAPH_GROUPS,
@@ -38,7 +40,6 @@ from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import OnnxCastOptions
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of
-from polygraphy.cli.shared.runners import RUNNERS, RunnerOptions
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.tf_graph import TfGraph
 from polygraphy.codegen.parts.torch_model import TorchModels
@@ -47,14 +48,6 @@ from polygraphy.domain.catalog.formats import formats_of
 
 _ENGINE, _SCRIPT = "engine", "trt-network-script"
 _REMOVED = formats_of("")
-_RUNS = {
-    "onnxrt": ("onnx", *TF_TYPES),
-    "onnx": ("onnx", *TF_TYPES),
-    "pluginref": ("onnx", *TF_TYPES),
-    "trt": ("onnx", _ENGINE, _SCRIPT, *TF_TYPES),
-    "tf": TF_TYPES,
-}
-"""The types of models that each backend runs."""
 
 
 @frozen
@@ -80,14 +73,18 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
     Raises:
         CommandLineError: a backend cannot run such a model, or options do not fit together.
     """
-    names = {runner.partition(":")[0] for runner in values[RunnerOptions].runners}
+    chosen = named_in(values[RunnerOptions].runners)
+    names = set(chosen)
     options = values[ModelOptions]
     only_tf = names == {"tf"}
     kind = kind_of_model(values, unknown="frozen" if only_tf else "onnx")
-    if names - {"trt_engine", "torch"}:
+    if any(not each.text for each in chosen.values()):
         check_model_type(options.model_file or "", kind, names, usage)
     check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins, usage)
-    takers = {plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types}
+    takers = {
+        *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
+        *(name for name, each in chosen.items() if "onnx" in each.model_types),
+    }
     builds = "trt" in names and kind != _ENGINE
     parses = builds and kind != _SCRIPT
     graph = graph_of(values, kind, usage) if kind in TF_TYPES else None
@@ -95,8 +92,8 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
     onnx = onnx_of(
         values,
         usage,
-        is_loaded=parses or bool(names & {"onnxrt", "onnx", "pluginref", *takers}),
-        has_others=bool(names & {"tf", "torch"}) or (builds and not parses),
+        is_loaded=parses or bool(takers - {"trt"}),
+        has_others=any(each.marks_outputs for each in chosen.values()) or (builds and not parses),
         cast=cast_of(values[OnnxCastOptions], usage),
         graph=graph,
         opset=opset_of(values) if kind in TF_TYPES else None,
@@ -106,8 +103,8 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
         onnx=onnx,
         trt=_trt(values, usage, builds=builds, is_script=kind == _SCRIPT, names=names),
         tf=session_of(graph, values, usage) if graph is not None and "tf" in names else TfGraph(),
-        torch=torch_of(values),
-        references=references_of(values),
+        torch=torch_of(values) if "torch" in names else TorchModels(),
+        references=references_of(values) if "pluginref" in names else None,
     )
 
 
@@ -120,9 +117,10 @@ def kind_of_model(values: Values, *, unknown: str = "onnx") -> str:
 
 
 def check_model_type(
-    path: str, kind: str, names: set[str], usage: str, offered: Iterable[str] = _RUNS
+    path: str, kind: str, names: Iterable[str], usage: str, offered: Iterable[str] | None = None
 ) -> None:
-    """Refuse a model that a backend cannot run; `offered` are the backends of the command.
+    """Refuse a model that a backend cannot run; `offered` are the backends of the command, by
+    default all that run the model of the command line.
 
     Raises:
         CommandLineError: it cannot.
@@ -133,12 +131,19 @@ def check_model_type(
             " ONNX with the tools of its framework, and give that.",
             usage,
         )
-    flags = {name: flag for flag, name in RUNNERS.items()}
-    unable = [name for name in flags if name in names and kind not in _RUNS.get(name, (kind,))]
+    unable = [
+        each.flag
+        for each in named_in(names).values()
+        if each.model_types and kind not in each.model_types
+    ]
     if unable:
-        able = [flags[name] for name in offered if kind in _RUNS[name]]
+        able = [
+            each.flag
+            for each in named_in(built_in() if offered is None else offered).values()
+            if kind in each.model_types
+        ]
         raise CommandLineError(
-            f"{path} is a model of type {kind}, which {' and '.join(flags[n] for n in unable)}"
+            f"{path} is a model of type {kind}, which {' and '.join(unable)}"
             f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another.",
             usage,
         )

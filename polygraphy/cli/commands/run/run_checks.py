@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
+from polygraphy.cli.backends.registry import able_in_parts, built_in, files_in, named_in
+from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.tf import TfSaveOptions
-from polygraphy.cli.backends.torch_context import read_by_torch
 from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
 from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
 from polygraphy.cli.declare.command import Values
@@ -20,22 +21,16 @@ from polygraphy.cli.shared.compare_context import check_saved_verdicts
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import OnnxSaveOptions
-from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.paths import check_paths, read_in
 from polygraphy.cli.shared.plots import PlotOptions
-from polygraphy.cli.shared.runners import (
-    OnnxrtOptions,
-    OnnxrtThreadOptions,
-    OrderOptions,
-    RunnerOptions,
-    RunOptions,
-)
+from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 
 Named = list[tuple[str, "str | None"]]
 Groups = tuple[type[Options], ...]
 
-_CHOOSE = "Choose at least one of --onnxrt, --onnx, --trt."
+_CHOOSE = f"Choose at least one of {', '.join(able_in_parts().values())}."
 
 
 def check_run(values: Values, usage: str, written_besides: Named) -> None:
@@ -53,8 +48,8 @@ def check_run(values: Values, usage: str, written_besides: Named) -> None:
         if refusal.applies(values):
             raise CommandLineError(refusal.message, usage)
     check_paths(_read(values), [*_written(values), *written_besides], usage)
-    check_saved_verdicts(values, usage)
-    for idle in _IDLE:
+    check_saved_verdicts(values, usage, len(_runners(values)))
+    for idle in (*_idle_backends(_runners(values)), *_IDLE):
         given = flags_given(values, idle.groups, besides=idle.besides)
         if given and idle.applies(values):
             warn(f"{', '.join(given)}: without effect, because {idle.because}.")
@@ -80,6 +75,16 @@ class _Idle:
 
 def _runners(values: Values) -> tuple[str, ...]:
     return values[RunnerOptions].runners
+
+
+def _idle_backends(runners: Sequence[str]) -> list[_Idle]:
+    """Return what is said about the options of backends that are not chosen, if others are."""
+    chosen = named_in(runners)
+    return [
+        _Idle(lambda values: bool(runners), each.groups, each.idle)
+        for name, each in built_in().items()
+        if each.idle and name not in chosen
+    ]
 
 
 def _lacks_model(values: Values) -> bool:
@@ -117,15 +122,13 @@ _REFUSALS = (
     ),
 )
 
+_GROUPS = tuple(group for each in built_in().values() if each.idle for group in each.groups)
+"""The options that are about one backend alone."""
+
 _IDLE = (
     _Idle(
-        lambda values: bool(_runners(values)) and "onnxrt" not in _runners(values),
-        (OnnxrtOptions, OnnxrtThreadOptions),
-        "nothing runs in ONNX Runtime: see --onnxrt",
-    ),
-    _Idle(
         lambda values: not _runners(values),
-        (ModelOptions, OnnxrtOptions, OnnxrtThreadOptions, DataOptions, OrderOptions),
+        (ModelOptions, *_GROUPS, DataOptions, OrderOptions),
         "nothing is run",
     ),
     _Idle(
@@ -149,8 +152,9 @@ def _read(values: Values) -> Named:
         ("MODEL", values[ModelOptions].model_file if _runners(values) else None),
         *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
         *(("--load-outputs", path) for path in values[CompareOptions].load_outputs),
+        *((flag, split_symbol(text)[0]) for flag, text in files_in(_runners(values))),
         *read_by_trt(values),
-        *read_by_torch(values),
+        *read_in(values, _GROUPS),
     ]
 
 

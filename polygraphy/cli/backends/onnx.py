@@ -1,0 +1,20 @@
+"""The reference evaluator of the onnx package."""
+
+from __future__ import annotations
+
+from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.domain.catalog.formats import formats_of
+
+BACKENDS = (
+    BuiltIn(
+        name="onnx",
+        title="the ONNX reference evaluator",
+        help=(
+            "Run the model in the reference evaluator of the onnx package: slow, and true to the"
+            " standard."
+        ),
+        model_types=formats_of("onnx", "tensorflow"),
+        runs_parts=True,
+        modules=("onnx", "polygraphy.backend.onnx"),
+    ),
+)

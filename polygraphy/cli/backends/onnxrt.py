@@ -1,0 +1,75 @@
+"""ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.cli.declare.errors import BadValue
+from polygraphy.cli.declare.kinds import Integer, Provider, Providers, Text
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.domain.catalog.formats import formats_of
+
+
+class _OptimizationLevel(Text):
+    """A level of ONNX Runtime's graph optimisation, in any case, with or without ``ORT_``."""
+
+    choices = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL")
+
+    def __init__(self) -> None:
+        super().__init__("LEVEL")
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Return the level as it is called everywhere here."""
+        level = words[0].upper().removeprefix("ORT_")
+        if level not in self.choices:
+            raise BadValue(f"{words[0]!r} is none of {', '.join(self.choices)}")
+        return level
+
+
+@frozen
+class OnnxrtOptions(Options):
+    """ONNX Runtime Sessions: how ONNX Runtime runs the model."""
+
+    providers: tuple[Provider, ...] | None = option(
+        "--providers",
+        "--execution-providers",
+        kind=Providers(),
+        help=(
+            "Execution providers in order of priority, by name or by a unique part of it, perhaps"
+            " with their options; cpu unless given."
+        ),
+    )
+    graph_optimization_level: str | None = option(
+        "--graph-optimization-level",
+        kind=_OptimizationLevel(),
+        help="How much ONNX Runtime optimises the model; it decides itself unless given.",
+    )
+
+
+@frozen
+class OnnxrtThreadOptions(Options):
+    """ONNX Runtime Threads: on how many cores ONNX Runtime runs the model."""
+
+    threads: int | None = option(
+        "--intra-op-threads",
+        kind=Integer(minimum=1),
+        help="How many threads compute an operator of the model; as many as the process may use"
+        " cores unless given.",
+    )
+
+
+BACKENDS = (
+    BuiltIn(
+        name="onnxrt",
+        title="ONNX Runtime",
+        help="Run the model in ONNX Runtime.",
+        groups=(OnnxrtOptions, OnnxrtThreadOptions),
+        model_types=formats_of("onnx", "tensorflow"),
+        idle="nothing runs in ONNX Runtime: see --onnxrt",
+        runs_parts=True,
+        modules=("onnxruntime", "polygraphy.backend.onnxrt"),
+    ),
+)

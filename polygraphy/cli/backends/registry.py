@@ -1,0 +1,48 @@
+"""All built-in backends, in the order of the help; who needs to know about one asks here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib import import_module
+
+from polygraphy.cli.declare.backend import BuiltIn
+
+_MODULES = ("onnxrt", "onnx", "trt.backend", "tf", "pluginref", "torch")
+"""The modules beside this one that declare backends; one whose file is not there is left out."""
+
+
+@lru_cache(maxsize=1)
+def built_in() -> dict[str, BuiltIn]:
+    """Return the built-in backends by name."""
+    return {each.name: each for name in _MODULES for each in _declared_in(name)}
+
+
+def _declared_in(name: str) -> Iterable[BuiltIn]:
+    module = f"{__package__}.{name}"
+    try:
+        declared: tuple[BuiltIn, ...] = import_module(module).BACKENDS
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        return ()
+    return declared
+
+
+def named_in(runners: Iterable[str]) -> dict[str, BuiltIn]:
+    """Return the built-in backends that some runners name; a runner is the name of its backend, or
+    that, a colon and the text of its flag.
+    """
+    names = {runner.partition(":")[0] for runner in runners}
+    return {name: each for name, each in built_in().items() if name in names}
+
+
+def able_in_parts() -> dict[str, str]:
+    """Return the backends that run any part of an ONNX model, with their flags."""
+    return {name: each.flag for name, each in built_in().items() if each.runs_parts}
+
+
+def files_in(runners: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the flags of runners that have a model of their own, each with what it names."""
+    named = (runner.partition(":") for runner in runners)
+    return [(built_in()[name].flag, text) for name, colon, text in named if colon]

@@ -1,0 +1,30 @@
+"""Which backends run the model."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.declare.kinds import Ordered
+from polygraphy.cli.declare.option import Options, option
+
+_BY_FLAG = {each.flag: each for each in built_in().values()}
+
+
+@frozen
+class RunnerOptions(Options):
+    """Runners: the backends that run the model, in the order of the command line; a flag may
+    repeat.
+    """
+
+    runners: tuple[str, ...] = option(
+        *_BY_FLAG,
+        reads="Model",
+        kind=Ordered(
+            {flag: each.name for flag, each in _BY_FLAG.items()},
+            {flag: each.help for flag, each in _BY_FLAG.items()},
+            {flag: each.text for flag, each in _BY_FLAG.items() if each.text},
+        ),
+        default=(),
+        help="The backends that run the model, in the order of the command line.",
+    )
