@@ -40,7 +40,11 @@ def test_compiled_templates_render_the_same(
     from polygraphy.codegen.scripts.script import RunScript
 
     script = RunScript(
-        command=["polygraphy"], model="a.onnx", runners=["onnxrt", "onnx"], data=Data(seed=3)
+        command=["polygraphy"],
+        model="a.onnx",
+        runners=["onnxrt", "onnx"],
+        titles={"onnxrt": "ONNX Runtime", "onnx": "the reference"},
+        data=Data(seed=3),
     )
     expected = script.render()
     compiling.write(tmp_path)

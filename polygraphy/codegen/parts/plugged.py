@@ -12,13 +12,11 @@ class PluggedRunner:
     """What a program needs to know of such a backend.
 
     Attributes:
-        title: what people call it.
         partial: the text of its template, which has the macro ``runner(options, model, is_path)``.
         options: the values of its own options; None if it has none.
         loads_onnx: whether what it runs is an ONNX model.
     """
 
-    title: str
     partial: str
     options: Any = None
     loads_onnx: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -13,7 +13,7 @@ from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.tf_graph import TfGraph
 from polygraphy.codegen.render import render
 from polygraphy.codegen.scripts.data import Data
-from polygraphy.codegen.scripts.script import BACKEND_NAMES, RunScript
+from polygraphy.codegen.scripts.script import RunScript
 
 
 @frozen
@@ -38,13 +38,14 @@ class CheckLintScript:
 
 @frozen
 class CheckCompatibilityScript:
-    """A program that tries a model in some backends; `graph` says how one of TensorFlow is
-    loaded.
+    """A program that tries a model in some backends; `titles` says what people call them, `graph`
+    how a model of TensorFlow is loaded.
     """
 
     command: Sequence[str]
     path: str
     backends: Sequence[str]
+    titles: Mapping[str, str]
     graph: TfGraph | None = None
     providers: Sequence[Any] | None = None
     graph_optimization_level: str | None = None
@@ -71,7 +72,7 @@ class CheckCompatibilityScript:
 
     def render(self) -> str:
         """Return the program."""
-        names = [BACKEND_NAMES[backend] for backend in self.backends]
+        names = [self.titles[backend] for backend in self.backends]
         listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
         summary = f"Return whether {quoted(self.path)} runs in {listed}."
         return render("check_compatibility.py.j2", summary, self.command, script=self)

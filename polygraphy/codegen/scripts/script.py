@@ -19,16 +19,8 @@ from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.render import render
 from polygraphy.codegen.scripts.data import Data
 
-__all__ = ["BACKEND_NAMES", "Comparison", "RunScript", "SimpleFunction"]
+__all__ = ["Comparison", "RunScript", "SimpleFunction"]
 
-BACKEND_NAMES = {
-    "onnxrt": "ONNX Runtime",
-    "onnx": "the ONNX reference evaluator",
-    "trt": "TensorRT",
-    "tf": "TensorFlow",
-    "pluginref": "the plugin references",
-    "torch": "PyTorch",
-}
 _SAVED_ENGINE = "trt_engine"
 
 
@@ -37,13 +29,14 @@ class RunScript:
     """A program that runs a model in some backends and compares what comes out.
 
     `runners` holds the name of each backend; a saved engine is ``trt_engine:`` and its path, a
-    PyTorch model ``torch:`` and its path, or a script and the function in it. `plugged` says more
-    about those of other packages.
+    PyTorch model ``torch:`` and its path, or a script and the function in it. `titles` says what
+    people call the backends, `plugged` more about those of other packages.
     """
 
     command: Sequence[str]
     model: str | None = None
     runners: Sequence[str] = ()
+    titles: Mapping[str, str] = Factory(dict)
     providers: Sequence[Any] | None = None
     graph_optimization_level: str | None = None
     threads: int | None = None
@@ -171,12 +164,11 @@ class RunScript:
         model = (
             quoted((self.model or "").replace("\\", "/").rpartition("/")[2]) if self.model else ""
         )
-        titles = {**BACKEND_NAMES, **{name: each.title for name, each in self.plugged.items()}}
-        backends = [titles[name] for name, _ in self.backends if name != _SAVED_ENGINE]
+        backends = [self.titles[name] for name, _ in self.backends if name != _SAVED_ENGINE]
         engines = [quoted(path) for name, path in self.backends if name == _SAVED_ENGINE]
         loaded = [quoted(path) for path in self.comparison.load_outputs]
         if not backends and engines:
-            model, backends = _listed(engines), [BACKEND_NAMES["trt"]]
+            model, backends = _listed(engines), [self.titles[_SAVED_ENGINE]]
             engines = []
         elif not model:
             model = _listed([quoted(path) for name, path in self.backends if name == "torch"])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
+from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.backends.tf import TfLoadOptions
 from polygraphy.cli.backends.tf_context import TF_TYPES, graph_of
 from polygraphy.cli.commands.check.model_options import (
@@ -115,6 +116,7 @@ class CheckCompatibilityCommand(Command):
             command=words,
             path=path,
             backends=backends,
+            titles={name: each.title for name, each in built_in().items()},
             graph=graph,
             providers=None if sessions.providers is None else list(sessions.providers),
             graph_optimization_level=sessions.graph_optimization_level,

@@ -11,7 +11,7 @@ from polygraphy.cli.backends.registry import able_in_parts, built_in
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.run.run_backends import backends_of
 from polygraphy.cli.commands.run.run_checks import check_run
-from polygraphy.cli.commands.run.run_plugins import plugged_of, rendered, with_flags
+from polygraphy.cli.commands.run.run_plugins import plugged_of, rendered, titles_of, with_flags
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.script import ScriptOptions
@@ -111,6 +111,7 @@ class RunCommand(Command):
             command=words,
             model=backends.model,
             runners=values[RunnerOptions].runners,
+            titles=titles_of(self.plugins),
             providers=_listed(values[OnnxrtOptions].providers),
             graph_optimization_level=values[OnnxrtOptions].graph_optimization_level,
             threads=values[OnnxrtThreadOptions].threads,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.backends.foreign import BrokenPlugin, PluggedBackend
+from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Ordered
@@ -29,11 +30,16 @@ def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
     return extended
 
 
+def titles_of(plugins: Sequence[PluggedBackend]) -> dict[str, str]:
+    """Return what people call each backend, by name."""
+    own = {name: each.title for name, each in built_in().items()}
+    return {**own, **{plugin.name: plugin.declared.title for plugin in plugins}}
+
+
 def plugged_of(values: Values, plugins: Sequence[PluggedBackend]) -> dict[str, PluggedRunner]:
     """Return what the program needs to know of each backend, by name."""
     return {
         plugin.name: PluggedRunner(
-            title=plugin.declared.title,
             partial=plugin.partial,
             options=values[plugin.declared.options] if plugin.declared.options else None,
             loads_onnx="onnx" in plugin.declared.model_types,
