@@ -72,6 +72,11 @@ _ADAPTERS: dict[str, str] = {
     "WorkFiles": "polygraphy.adapters.files.small.work_files:DiskWorkFiles",
 }
 
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "Commands": ("polygraphy.cli.backends.registry:modules_for",),
+}
+"""What adapters are made with, by port."""
+
 _DATA_TYPES = "DataTypeConverter"
 """The port that other packages may have adapters of: for their own data types."""
 
@@ -88,7 +93,7 @@ def resolve(port: type, key: str | None = None) -> Any:
     if slot not in _ADAPTERS:
         raise Unbound(f"No adapter is bound to {slot}.")
     module, _, name = _ADAPTERS[slot].partition(":")
-    return getattr(import_module(module), name)()
+    return getattr(import_module(module), name)(*_ARGUMENTS.get(slot, ()))
 
 
 def _of_a_package(slot: str, key: str | None) -> Any:

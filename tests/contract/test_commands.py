@@ -14,6 +14,7 @@ import pytest
 from polygraphy import __version__
 from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.processes.commands import ProcessCommands
+from polygraphy.cli.backends.registry import modules_for
 from polygraphy.domain.errors import UsageError
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.running import Commands
@@ -134,3 +135,27 @@ def test_ctrl_c_ends_a_command_of_polygraphy(tmp_path: Path) -> None:
     process.stderr.read()
     assert process.wait() != 0
     assert time.monotonic() - started < 50
+
+
+def test_backends_of_a_command_line_are_imported_before_it_runs() -> None:
+    """The interpreter that waits has them; what waits knows no flag."""
+    words = ["polygraphy", "run", "model.onnx", "--onnxrt", "--seed", "3"]
+    modules = modules_for(words)
+    assert {"numpy", "onnxruntime", "polygraphy.backend.onnxrt"} <= set(modules)
+    assert "polygraphy.backend.trt" not in modules
+    assert not [name for name in modules_for(["polygraphy"]) if "backend" in name]
+
+
+def test_a_preload_function_is_asked_for_each_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def needed(words):\n    open('asked.txt', 'a').write(' '.join(words) + '\\n')\n"
+    (tmp_path / "preloading.py").write_text(source + "    return []\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    commands = ProcessCommands("preloading:needed")
+    try:
+        assert commands.run(["polygraphy", "--version"]).code == 0
+    finally:
+        commands.close()
+    assert "polygraphy --version" in (tmp_path / "asked.txt").read_text()

@@ -19,10 +19,12 @@ _OURS = "polygraphy"
 
 
 class ProcessCommands:
-    """Runs commands; those of this package in an interpreter that has it imported already."""
+    """Runs commands; those of this package in an interpreter that has it imported already, and
+    what `preload` returns for them, see `WarmInterpreter`.
+    """
 
-    def __init__(self) -> None:
-        self._warm = WarmInterpreter()
+    def __init__(self, preload: str = "") -> None:
+        self._warm = WarmInterpreter(preload)
 
     def prepare(self, command: Sequence[str]) -> None:
         """Start the interpreter for a command of this package, which imports what that needs."""

@@ -31,9 +31,14 @@ def can_fork() -> bool:
 
 
 class WarmInterpreter:
-    """Runs command lines in forks of a waiting interpreter, which is started when first needed."""
+    """Runs command lines in forks of a waiting interpreter, which is started when first needed.
 
-    def __init__(self) -> None:
+    `preload` names the function that returns which modules a command line needs, as
+    ``module:function``; by default only what earlier command lines needed is imported.
+    """
+
+    def __init__(self, preload: str = "") -> None:
+        self._preload = preload
         self._process: subprocess.Popen[bytes] | None = None
         self._end: Callable[[], Any] | None = None
         self._environment: Mapping[str, str] = {}
@@ -100,7 +105,7 @@ class WarmInterpreter:
         if self._process is None:
             self._environment = environment
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _SERVER, *words],
+                [sys.executable, "-m", _SERVER, self._preload, *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,

@@ -2,7 +2,9 @@
 
 A request holds ``words``, the ``folder`` to run in, where the ``output`` goes, and a ``timeout`` in
 seconds; the answer an exit ``code``, negative for a signal, and whether it has ``timed_out``. The
-arguments are the command line that is expected first.
+first argument names the function, as ``module:function``, that returns which modules a command line
+needs, as far as that is seen before it has run; the others are the command line that is expected
+first.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
@@ -31,14 +33,6 @@ _IMPORTED_EARLY = (
 )
 """Packages that start nothing when they are imported which would not survive a fork."""
 
-_ALWAYS = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy.comparator")
-_BY_FLAG = {
-    "--onnx": ("onnx", "polygraphy.backend.onnx"),
-    "--onnxrt": ("onnxruntime", "polygraphy.backend.onnxrt"),
-    "--trt": ("polygraphy.backend.trt",),
-}
-"""What a command line needs, as far as that is seen before it has run."""
-
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.02
 
@@ -48,10 +42,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What is imported may write something.
-    _import_for(sys.argv[1:])
+    preload, words = sys.argv[1], sys.argv[2:]
+    _import_for(words, preload)
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        _import_for(request["words"])
+        _import_for(request["words"], preload)
         answer, used = _answered(request)
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
@@ -155,11 +150,11 @@ def _waited(pid: int, timeout: float | None) -> int | None:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _import_for(words: Iterable[str]) -> None:
+def _import_for(words: Sequence[str], preload: str) -> None:
     """Import what a command line is known to need."""
-    _import(_ALWAYS)
-    for word in words:
-        _import(_BY_FLAG.get(word, ()))
+    module, _, function = preload.partition(":")
+    if function:
+        _import(getattr(import_module(module), function)(words))
 
 
 def _import(names: Iterable[str]) -> None:

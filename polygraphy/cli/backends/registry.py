@@ -11,11 +11,22 @@ from polygraphy.cli.declare.backend import BuiltIn
 _MODULES = ("onnxrt", "onnx", "trt.backend", "tf", "pluginref", "torch")
 """The modules beside this one that declare backends; one whose file is not there is left out."""
 
+_NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy.comparator")
+
 
 @lru_cache(maxsize=1)
 def built_in() -> dict[str, BuiltIn]:
     """Return the built-in backends by name."""
     return {each.name: each for name in _MODULES for each in _declared_in(name)}
+
+
+def modules_for(words: Iterable[str]) -> list[str]:
+    """Return the modules that a command line needs, as far as its flags say; none of them starts
+    what would not survive a fork.
+    """
+    flags = set(words)
+    backends = (each for each in built_in().values() if each.flag in flags)
+    return [*_NEEDED_BY_ALL, *(module for each in backends for module in each.modules)]
 
 
 def _declared_in(name: str) -> Iterable[BuiltIn]:
