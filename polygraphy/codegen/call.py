@@ -15,6 +15,14 @@ from polygraphy.codegen.source import Source, finalize, literal
 
 
 @frozen
+class Name:
+    """A published name that is an argument itself, such as ``MARK_ALL``, and its module."""
+
+    module: str
+    name: str
+
+
+@frozen
 class Call:
     """A call of a published function, class or method, such as ``Comparator.run``.
 
@@ -58,6 +66,8 @@ class Call:
 def _argument(value: Any, use: Callable[[str, str], Source]) -> str:
     if isinstance(value, Call):
         return value.written(use)
+    if isinstance(value, Name):
+        return use(value.module, value.name)
     if isinstance(value, list) and any(isinstance(item, Call) for item in value):
         return f"[{', '.join(_argument(item, use) for item in value)}]"
     return value if isinstance(value, Markup) else literal(value)

@@ -16,6 +16,26 @@ class Signature(NamedTuple):
 
 
 SIGNATURES = {
+    "InvokeFromScript": Signature("polygraphy.backend.common", {"path": ..., "name": ...}),
+    "OnnxFromPath": Signature(
+        "polygraphy.backend.onnx",
+        {"path": ..., "external_data_dir": None, "ignore_external_data": None, "map_weights": None},
+    ),
+    "PluginRefRunner": Signature(
+        "polygraphy.backend.pluginref", {"graph": ..., "name": None, "references": None}
+    ),
+    "PytRunner": Signature(
+        "polygraphy.backend.pyt",
+        {
+            "model": ...,
+            "input_metadata": None,
+            "output_names": None,
+            "name": None,
+            "compiled": False,
+            "device": None,
+        },
+    ),
+    "TorchFromPath": Signature("polygraphy.backend.pyt", {"path": ...}),
     "check_accuracy": Signature(
         "polygraphy.check",
         {"path": ..., "rtol": None, "atol": None, "check_error_stat": None, "thresholds": None},

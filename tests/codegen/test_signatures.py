@@ -22,6 +22,7 @@ PUBLISHED = (
     "polygraphy.backend.onnx",
     "polygraphy.backend.onnxrt",
     "polygraphy.backend.pluginref",
+    "polygraphy.backend.pyt",
     "polygraphy.backend.tensorrt_rtx",
     "polygraphy.backend.tf",
     "polygraphy.backend.torch",

@@ -5,8 +5,12 @@ from __future__ import annotations
 from attrs import frozen
 
 from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.parts.plugged import RunnerModel
 from polygraphy.domain.catalog.formats import formats_of
 
 
@@ -17,12 +21,18 @@ class PluginRefOptions(Options):
     plugin_references: str | None = option(
         "--plugin-references",
         reads="Script",
+        feeds="PluginRefRunner.references",
         kind=Text("SCRIPT"),
         help=(
             "Script that defines further references, with"
             " polygraphy.backend.pluginref.register(OPERATOR)."
         ),
     )
+
+
+def _runner(values: Values, model: RunnerModel) -> Call:
+    graph = Call("OnnxFromPath", [model.source]) if model.is_path else model.source
+    return call_of("PluginRefRunner", values, graph)
 
 
 BACKENDS = (
@@ -33,5 +43,6 @@ BACKENDS = (
         groups=(PluginRefOptions,),
         model_types=formats_of("onnx", "tensorflow"),
         idle="--pluginref is not given",
+        call=_runner,
     ),
 )

@@ -5,8 +5,15 @@ from __future__ import annotations
 from attrs import frozen
 
 from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Flag, Text
 from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.shared.onnx import OutputOptions
+from polygraphy.codegen.call import Call, Name
+from polygraphy.codegen.parts.plugged import RunnerModel
+
+_USUAL_FUNCTION = "load_model"
 
 
 @frozen
@@ -15,14 +22,33 @@ class TorchOptions(Options):
 
     torch_compile: bool = option(
         "--torch-compile",
+        feeds="PytRunner.compiled",
         kind=Flag(),
         help="Compile the model with torch.compile; it takes its time in the first inference.",
     )
     torch_device: str | None = option(
         "--torch-device",
+        feeds="PytRunner.device",
         kind=Text("DEVICE"),
         help="Where the model runs, such as cuda or cuda:1; where it was made unless given.",
     )
+
+
+def _runner(values: Values, model: RunnerModel) -> Call:
+    outputs = Name("polygraphy.constants", "MARK_ALL") if values[OutputOptions].mark_all else None
+    return call_of("PytRunner", values, _loader(model.text), output_names=outputs)
+
+
+def _loader(text: str) -> Call:
+    """Return what loads a model: a function of a script, named as ``script.py:function`` or
+    ``script.py``, or the file of a model.
+    """
+    script, colon, function = text.rpartition(":")
+    if colon and function.isidentifier() and script.lower().endswith(".py"):
+        return Call("InvokeFromScript", [script, function])
+    if text.lower().endswith(".py"):
+        return Call("InvokeFromScript", [text, _USUAL_FUNCTION])
+    return Call("TorchFromPath", [text])
 
 
 BACKENDS = (
@@ -38,5 +64,6 @@ BACKENDS = (
         model_types=(),
         idle="nothing runs in PyTorch",
         marks_outputs=True,
+        call=_runner,
     ),
 )

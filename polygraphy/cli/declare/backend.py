@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from attrs import field, frozen
 
+from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.option import Options
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.parts.plugged import RunnerModel
 
 
 def _ends_with_a_full_stop(instance: Backend, attribute: Any, text: str) -> None:
@@ -53,6 +57,8 @@ class BuiltIn(Backend):
         runs_parts: whether it runs any part of an ONNX model, so that layers can take turns.
         marks_outputs: whether it makes tensors outputs by itself, without an ONNX model.
         modules: what it imports that a process which forks later may have imported.
+        call: returns the call that makes its runner, from the options and the model; None where a
+            partial among the templates writes it.
     """
 
     name: str
@@ -62,6 +68,7 @@ class BuiltIn(Backend):
     runs_parts: bool = False
     marks_outputs: bool = False
     modules: tuple[str, ...] = ()
+    call: Callable[[Values, RunnerModel], Call] | None = None
 
     @property
     def flag(self) -> str:

@@ -30,7 +30,7 @@ def with_layers(
     """
     budget = values[LayerwiseOptions].memory_budget
     obstacle = _obstacle(script, values, able)
-    if obstacle is None and (budget is not None or "trt" not in script.runners):
+    if obstacle is None and (budget is not None or not script.builds_engine):
         network = evolve(script.trt.network, mark_all=False)
         return evolve(
             script,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import Factory, evolve, frozen
 
+from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.comparison import Comparison, SimpleFunction
 from polygraphy.codegen.parts.layerwise import Layerwise
 from polygraphy.codegen.parts.log import Log
 from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.plugged import PluggedRunner
+from polygraphy.codegen.parts.plugged import PluggedRunner, RunnerModel
 from polygraphy.codegen.parts.tf_graph import TfGraph
-from polygraphy.codegen.parts.torch_model import TorchModels
 from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.render import render
 from polygraphy.codegen.scripts.data import Data
+from polygraphy.codegen.source import Source
 
 __all__ = ["Comparison", "RunScript", "SimpleFunction"]
 
@@ -30,21 +31,21 @@ class RunScript:
 
     `runners` holds the name of each backend; a saved engine is ``trt_engine:`` and its path, a
     PyTorch model ``torch:`` and its path, or a script and the function in it. `titles` says what
-    people call the backends, `plugged` more about those of other packages.
+    people call the backends, `calls` how those runners are made that have no partial, and `plugged`
+    more about those of other packages.
     """
 
     command: Sequence[str]
     model: str | None = None
     runners: Sequence[str] = ()
     titles: Mapping[str, str] = Factory(dict)
+    calls: Mapping[str, Callable[[RunnerModel], Call]] = Factory(dict)
     providers: Sequence[Any] | None = None
     graph_optimization_level: str | None = None
     threads: int | None = None
     onnx: OnnxModel = OnnxModel()
     trt: TrtModel = TrtModel()
     tf: TfGraph = TfGraph()
-    torch: TorchModels = TorchModels()
-    references: str | None = None
     data: Data = Data()
     sequential: bool = False
     warm_up: int | None = None
@@ -93,6 +94,12 @@ class RunScript:
         others = {name for name, plugged in self.plugged.items() if not plugged.loads_onnx}
         takers = [name for name, path in self.backends if not path and name not in ("tf", *others)]
         return len(takers) > 1
+
+    def call(self, backend: str, model: Source, text: str) -> Call:
+        """The runner of a backend that is among `calls`; `model` is the expression for the model,
+        `text` what the runner's flag names.
+        """
+        return self.calls[backend](RunnerModel(model, self.onnx.is_as_saved, text))
 
     @property
     def unmarked_onnx(self) -> OnnxModel:
@@ -171,7 +178,7 @@ class RunScript:
             model, backends = _listed(engines), [self.titles[_SAVED_ENGINE]]
             engines = []
         elif not model:
-            model = _listed([quoted(path) for name, path in self.backends if name == "torch"])
+            model = _listed([quoted(path) for name, path in self.backends if path])
         if not backends:
             return f"Compare the saved outputs {_listed(loaded)}."
         twice = [

@@ -118,8 +118,7 @@ class RunCommand(Command):
             onnx=backends.onnx,
             trt=backends.trt,
             tf=backends.tf,
-            torch=backends.torch,
-            references=backends.references,
+            calls=backends.calls,
             data=data_of(
                 values[DataOptions], values[ModelOptions].input_shapes, f"polygraphy {self.name}"
             ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from attrs import frozen
 
@@ -18,7 +19,6 @@ from polygraphy.cli.backends.tf_context import (
     opset_of,
     session_of,
 )
-from polygraphy.cli.backends.torch_context import references_of, torch_of
 from polygraphy.cli.backends.trt.checks import warn_about_groups
 from polygraphy.cli.backends.trt.context import (
     config_of,
@@ -40,9 +40,10 @@ from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import OnnxCastOptions
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of
+from polygraphy.codegen.call import Call
 from polygraphy.codegen.parts.onnx_model import OnnxModel
+from polygraphy.codegen.parts.plugged import RunnerModel
 from polygraphy.codegen.parts.tf_graph import TfGraph
-from polygraphy.codegen.parts.torch_model import TorchModels
 from polygraphy.codegen.parts.trt_model import TrtModel, TrtNetwork
 from polygraphy.domain.catalog.formats import formats_of
 
@@ -58,8 +59,7 @@ class Backends:
     onnx: OnnxModel
     trt: TrtModel
     tf: TfGraph
-    torch: TorchModels
-    references: str | None
+    calls: Mapping[str, Callable[[RunnerModel], Call]]
 
 
 def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = ()) -> Backends:
@@ -103,8 +103,7 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
         onnx=onnx,
         trt=_trt(values, usage, builds=builds, is_script=kind == _SCRIPT, names=names),
         tf=session_of(graph, values, usage) if graph is not None and "tf" in names else TfGraph(),
-        torch=torch_of(values) if "torch" in names else TorchModels(),
-        references=references_of(values) if "pluginref" in names else None,
+        calls={name: partial(each.call, values) for name, each in chosen.items() if each.call},
     )
 
 
