@@ -73,6 +73,36 @@ def test_a_program_uses_the_backend(mine: Install, capsys: pytest.CaptureFixture
     assert "        MyRunner(MODEL, level=3, whole=True),\n        OnnxrtRunner(" in text
 
 
+CALLED = WITH_OPTIONS.replace("options=MyOptions)", "options=MyOptions, runner='my_backend:Make')")
+
+
+def test_a_backend_without_a_partial_is_called_with_its_options(
+    mine: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine(CALLED, partial="{% what nobody reads %}")
+    text = program("m.onnx", "--mine", "--onnxrt", "--mine-level", "3", capsys=capsys)
+    assert '"""Compare m.onnx in Mine and ONNX Runtime.' in text
+    assert "from my_backend import Make\n" in text
+    assert "        Make(MODEL, level=3),\n        OnnxrtRunner(" in text
+
+
+def test_such_a_backend_is_called_without_options_that_were_not_given(
+    mine: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine(CALLED, partial="")
+    text = program("m.onnx", "--mine", "--onnx-outputs", "*", capsys=capsys)
+    assert "runners = [Make(load_model)]" in text
+
+
+@pytest.mark.parametrize("runner", ["my_backend", "my_backend:", "a b:c", "os:system('x')", "é:f"])
+def test_what_cannot_be_called_is_named(
+    mine: Install, capsys: pytest.CaptureFixture[str], runner: str
+) -> None:
+    mine(CALLED.replace("'my_backend:Make'", repr(runner)))
+    assert main(["run", "m.onnx", "--mine", "--gen-script", "-"]) == 3
+    assert "is not named as package.module:Name" in capsys.readouterr().err
+
+
 def test_the_backend_gets_the_model_as_it_was_changed(
     mine: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,14 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.mod.plugins import BACKENDS, Plugin, installed
 
+_RUNNER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_CALL = """
+{%- macro runner(call, model, is_path) -%}
+{{ use(call.module, call.name) }}({{ arguments(model, **call.arguments) }})
+{%- endmacro -%}
+"""
+"""The partial of a backend that names what makes its runner."""
+
 _NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 
 
@@ -92,7 +100,7 @@ def _loaded(plugin: Plugin, taken: Collection[str]) -> PluggedBackend:
     try:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
-        partial = _partial(plugin.module, declared.partial)
+        partial = _CALL if declared.runner else _partial(plugin.module, declared.partial)
     except Exception as error:  # It is anybody's code.
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenPlugin(
@@ -108,6 +116,8 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
         raise ValueError(f"{name!r} is no name for a backend: lower-case letters, digits and _ are")
     if not isinstance(declared, Backend):
         raise TypeError(f"it is a {type(declared).__name__}, not a polygraphy.extension.Backend")
+    if declared.runner and not _RUNNER.fullmatch(declared.runner):
+        raise ValueError(f"its runner {declared.runner!r} is not named as package.module:Name")
     options = declared.options
     is_group = isclass(options) and issubclass(options, Options)
     if options is not None and not (is_group and hasattr(options, "__attrs_attrs__")):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from polygraphy.cli.backends.foreign import BrokenPlugin, PluggedBackend
 from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.declare.backend import Backend
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Ordered
-from polygraphy.cli.declare.option import Option
+from polygraphy.cli.declare.option import Option, options_of
 from polygraphy.codegen.parts.plugged import PluggedRunner
 from polygraphy.codegen.scripts.script import RunScript
 
@@ -41,11 +43,25 @@ def plugged_of(values: Values, plugins: Sequence[PluggedBackend]) -> dict[str, P
     return {
         plugin.name: PluggedRunner(
             partial=plugin.partial,
-            options=values[plugin.declared.options] if plugin.declared.options else None,
+            options=_options(plugin.declared, values),
             loads_onnx="onnx" in plugin.declared.model_types,
         )
         for plugin in plugins
     }
+
+
+def _options(declared: Backend, values: Values) -> Any:
+    """Return what the partial of a backend gets."""
+    options = values[declared.options] if declared.options else None
+    if not declared.runner:
+        return options
+    module, _, name = declared.runner.partition(":")
+    given = {
+        row.name: getattr(options, row.name)
+        for row in (options_of(declared.options) if declared.options else ())
+        if getattr(options, row.name) != row.default
+    }
+    return {"module": module, "name": name, "arguments": given}
 
 
 def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend], usage: str) -> None:
