@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.domain.catalog.formats import formats_of
 
 BACKENDS = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Integer, Provider, Providers, Text
 from polygraphy.cli.declare.option import Options, option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Text

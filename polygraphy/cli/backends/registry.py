@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
 
-from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn
 
 _MODULES = ("onnxrt", "onnx", "trt.backend", "tf", "pluginref", "torch")
 """The modules beside this one that declare backends; one whose file is not there is left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from polygraphy.cli.declare.backend import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.declare.kinds import Flag, Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option
 from polygraphy.cli.shared.onnx import Outputs

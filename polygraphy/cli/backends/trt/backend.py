@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS
 from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.declare.backend import BuiltIn
 from polygraphy.domain.catalog.formats import formats_of
 
 BACKENDS = (
