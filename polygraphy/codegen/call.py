@@ -1,11 +1,13 @@
-"""Calls in a program: of a published name, with the arguments that differ from its defaults."""
+"""Expressions in a program: calls of published names, with the arguments that differ from their
+defaults, and what stands in such arguments besides literals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
@@ -13,24 +15,56 @@ from markupsafe import Markup
 from polygraphy.codegen.signatures import SIGNATURES
 from polygraphy.codegen.source import Source, finalize, literal
 
+Use = Callable[[str, str], Source]
+"""Returns a name that the program imports from a module."""
+
+
+class Expression:
+    """What is written into a program together with what it imports."""
+
+    def written(self, use: Use) -> Source:
+        """Return the source."""
+        raise NotImplementedError
+
 
 @frozen
-class Name:
-    """A published name that is an argument itself, such as ``MARK_ALL``, and its module."""
+class Name(Expression):
+    """A name that the program imports, such as a constant."""
 
     module: str
     name: str
 
+    def written(self, use: Use) -> Source:
+        """Return the name."""
+        return use(self.module, self.name)
+
 
 @frozen
-class Call:
+class Metadata(Expression):
+    """Names of tensors, each with its shape and the name of its data type; None for open ones."""
+
+    tensors: Sequence[tuple[str, Sequence[int | str | None] | None, str | None]]
+
+    def written(self, use: Use) -> Source:
+        """Return the expression that adds one tensor after the other."""
+        made = use("polygraphy.common", "TensorMetadata") + Source("()")
+        for name, shape, dtype in self.tensors:
+            type_ = None if dtype is None else use("polygraphy.datatype", "DataType")
+            written = "None" if type_ is None else f"{type_}[{literal(dtype)}]"
+            axes = None if shape is None else list(shape)
+            made += Source(f".add({literal(name)}, dtype={written}, shape={literal(axes)})")
+        return made
+
+
+@frozen
+class Call(Expression):
     """A call of a published function, class or method, such as ``Comparator.run``.
 
     Attributes:
         name: a key of `SIGNATURES`.
         args: positional arguments: values, source, or other calls.
-        kwargs: arguments by name; None is left out, because None is what leaving out means. They
-            are written in the order of the signature.
+        kwargs: arguments by name, in the order in which they are written; None is left out,
+            because None is what leaving out means.
 
     Raises:
         TypeError: the signature has no such argument.
@@ -45,35 +79,35 @@ class Call:
         if unknown:
             raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}.")
 
-    def written(self, use: Callable[[str, str], Source]) -> Source:
-        """Return the call as source.
+    def of(self, *args: Any) -> Call:
+        """Return the same call with these positional arguments in front."""
+        return evolve(self, args=(*args, *self.args))
 
-        Args:
-            use: returns a name that the program imports from a module.
-        """
+    def written(self, use: Use) -> Source:
+        """Return the call as source."""
         signature = SIGNATURES[self.name]
         head, _, method = self.name.partition(".")
         called = use(signature.module, head) + Source(f".{method}" if method else "")
         parts = [_argument(value, use) for value in self.args]
         parts += [
-            f"{name}={_argument(self.kwargs[name], use)}"
-            for name in signature.arguments
-            if self.kwargs.get(name) is not None
+            f"{name}={_argument(value, use)}"
+            for name, value in self.kwargs.items()
+            if value is not None
         ]
         return Source(f"{called}({', '.join(parts)})")
 
 
-def _argument(value: Any, use: Callable[[str, str], Source]) -> str:
-    if isinstance(value, Call):
+def _argument(value: Any, use: Use) -> str:
+    if isinstance(value, Expression):
         return value.written(use)
-    if isinstance(value, Name):
-        return use(value.module, value.name)
-    if isinstance(value, list) and any(isinstance(item, Call) for item in value):
+    if isinstance(value, list) and any(isinstance(item, Expression) for item in value):
         return f"[{', '.join(_argument(item, use) for item in value)}]"
     return value if isinstance(value, Markup) else literal(value)
 
 
 @pass_context
 def finalize_in(context: Context, value: Any) -> Source:
-    """Let a value into a program: a call with what it imports, anything else as `finalize` does."""
-    return value.written(context["use"]) if isinstance(value, Call) else finalize(value)
+    """Let a value into a program: an expression with what it imports, anything else as `finalize`
+    does.
+    """
+    return value.written(context["use"]) if isinstance(value, Expression) else finalize(value)

@@ -16,6 +16,16 @@ class Signature(NamedTuple):
 
 
 SIGNATURES = {
+    "DataLoader": Signature(
+        "polygraphy.comparator",
+        {
+            "seed": None,
+            "iterations": None,
+            "input_metadata": None,
+            "val_range": None,
+            "data_loader_backend_module": None,
+        },
+    ),
     "InvokeFromScript": Signature("polygraphy.backend.common", {"path": ..., "name": ...}),
     "OnnxFromPath": Signature(
         "polygraphy.backend.onnx",
@@ -35,13 +45,48 @@ SIGNATURES = {
             "device": None,
         },
     ),
+    "StreamingDataLoader": Signature("polygraphy.comparator", {"paths": ..., "allow_dirs": True}),
     "TorchFromPath": Signature("polygraphy.backend.pyt", {"path": ...}),
     "check_accuracy": Signature(
         "polygraphy.check",
         {"path": ..., "rtol": None, "atol": None, "check_error_stat": None, "thresholds": None},
     ),
+    "check_compatibility": Signature(
+        "polygraphy.check", {"model": ..., "runners": ..., "data_loader": None}
+    ),
+    "check_lint": Signature(
+        "polygraphy.check",
+        {
+            "path": ...,
+            "output": None,
+            "data_loader": None,
+            "external_data_dir": None,
+            "ignore_external_data": False,
+            "providers": None,
+            "graph_optimization_level": None,
+        },
+    ),
     "concat": Signature("polygraphy.data", {"paths": ..., "output": ...}),
     "convert": Signature("polygraphy.data", {"path": ..., "output": ...}),
+    "draw_model": Signature(
+        "polygraphy.inspect",
+        {
+            "path": ...,
+            "output": None,
+            "port": 8000,
+            "weights": False,
+            "model_type": None,
+            "display_as": None,
+            "external_data_dir": None,
+            "ignore_external_data": False,
+            "infer_shapes": False,
+            "allow_onnxruntime": None,
+            "network_func": None,
+            "checkpoint": None,
+            "tf_outputs": (),
+            "optimize_graph": False,
+        },
+    ),
     "inspect_data": Signature(
         "polygraphy.inspect",
         {
@@ -54,5 +99,34 @@ SIGNATURES = {
             "line_width": 75,
         },
     ),
+    "inspect_model": Signature(
+        "polygraphy.inspect",
+        {
+            "models": ...,
+            "show": (),
+            "format": "text",
+            "stats": False,
+            "list_unbounded_dds": False,
+            "model_type": None,
+            "display_as": None,
+            "external_data_dir": None,
+            "ignore_external_data": False,
+            "infer_shapes": False,
+            "allow_onnxruntime": None,
+            "network_func": None,
+            "tensor_info": None,
+            "checkpoint": None,
+            "tf_outputs": (),
+            "optimize_graph": False,
+        },
+    ),
+    "inspect_sparsity": Signature(
+        "polygraphy.inspect",
+        {"path": ..., "external_data_dir": None, "ignore_external_data": False},
+    ),
     "merge": Signature("polygraphy.data", {"paths": ..., "output": ...}),
+    "onnx_from_path": Signature(
+        "polygraphy.backend.onnx",
+        {"path": ..., "external_data_dir": None, "ignore_external_data": None, "map_weights": None},
+    ),
 }

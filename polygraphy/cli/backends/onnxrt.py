@@ -41,11 +41,13 @@ class OnnxrtOptions(Options):
             "Execution providers in order of priority, by name or by a unique part of it, perhaps"
             " with their options; cpu unless given."
         ),
+        feeds="check_lint.providers",
     )
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",
         kind=_OptimizationLevel(),
         help="How much ONNX Runtime optimises the model; it decides itself unless given.",
+        feeds="check_lint.graph_optimization_level",
     )
 
 

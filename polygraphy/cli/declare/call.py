@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.option import options_of
 from polygraphy.codegen.call import Call
+from polygraphy.codegen.signatures import SIGNATURES
 
 
 def call_of(name: str, values: Values, *args: Any, **decided: Any) -> Call:
-    """Return a call with the arguments that the options of a command feed.
+    """Return a call with the arguments that the options of a command feed, in the order of its
+    signature.
 
     Args:
         name: the published name, a key of `SIGNATURES`.
-        values: the options; those with their default feed nothing.
+        values: the options; those that leave the argument at its default feed nothing.
         args: positional arguments.
-        decided: arguments that no row feeds; None leaves one out.
+        decided: arguments that no row feeds, or that replace what a row feeds; None leaves one out.
     """
-    fed = {
-        target.rpartition(".")[2]: getattr(group, row.name) if row.as_ is None else row.as_
-        for group in values
-        for row in options_of(type(group))
-        if getattr(group, row.name) != row.default
-        for target in row.feeds
-        if target.rpartition(".")[0] == name
-    }
-    return Call(name, args, {**fed, **decided})
+    kwargs = {**dict(_fed(name, values)), **decided}
+    order = list(SIGNATURES[name].arguments)
+    return Call(name, args, dict(sorted(kwargs.items(), key=lambda item: order.index(item[0]))))
+
+
+def _fed(name: str, values: Values) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments that rows feed."""
+    defaults = SIGNATURES[name].arguments
+    for group in values:
+        for row in options_of(type(group)):
+            value = getattr(group, row.name)
+            if value == row.default:
+                continue
+            for target in row.feeds:
+                called, _, argument = target.rpartition(".")
+                if called == name:
+                    given = value if row.as_ is None else row.as_
+                    if given != defaults[argument]:
+                        yield argument, row.kind.argument(given)

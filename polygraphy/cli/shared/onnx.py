@@ -11,6 +11,8 @@ from polygraphy.cli.declare.kinds import Flag, Text, Texts
 from polygraphy.cli.declare.option import Options, option
 from polygraphy.cli.declare.size import ByteSize
 
+LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onnx_from_path")
+"""The functions of commands that load ONNX models as the options say."""
 EVERY_TENSOR = ("*",)
 """The value of an option that makes every tensor an output."""
 
@@ -67,6 +69,7 @@ def external_data_folder() -> Any:
         reads="Folder of weights",
         kind=Text("DIR"),
         help="Folder of the files with the model's weights, if they are not beside the model.",
+        feeds=tuple(f"{name}.external_data_dir" for name in LOADERS),
     )
 
 
@@ -76,6 +79,7 @@ def structure_only() -> Any:
         "--ignore-external-data",
         kind=Flag(),
         help="Load the structure of the model only, without weights from other files.",
+        feeds="onnx_from_path.ignore_external_data",
     )
 
 

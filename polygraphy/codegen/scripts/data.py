@@ -7,6 +7,8 @@ from typing import Any
 
 from attrs import frozen
 
+from polygraphy.codegen.call import Call, Metadata
+
 
 @frozen
 class Data:
@@ -29,3 +31,27 @@ class Data:
     def is_default(self) -> bool:
         """Whether the default data loader does."""
         return self == Data()
+
+    @property
+    def call(self) -> Call:
+        """What makes the data loader."""
+        if self.load:
+            return Call("StreamingDataLoader", [list(self.load)])
+        if self.script:
+            return Call("InvokeFromScript", self.script[:1], {"name": self.script[1]})
+        turns = [
+            Metadata([(name, shape, None) for name, shape in turn.items()]) for turn in self.shapes
+        ]
+        generated = {
+            "seed": self.seed,
+            "iterations": self.iterations,
+            "val_range": self.val_range,
+            "input_metadata": turns[0] if len(turns) == 1 else turns or None,
+            "data_loader_backend_module": self.backend_module,
+        }
+        return Call("DataLoader", kwargs=generated)
+
+    @property
+    def loader(self) -> Call | None:
+        """The same; None where the default data loader does."""
+        return None if self.is_default else self.call

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Return whether identity.onnx runs in ONNX Runtime.
+"""Check whether identity.onnx runs in ONNX Runtime.
 
 polygraphy check compatibility identity.onnx --onnxrt
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Return whether identity.onnx runs in the ONNX reference evaluator and ONNX Runtime.
+"""Check whether identity.onnx runs in the ONNX reference evaluator and ONNX Runtime.
 
 polygraphy check compatibility identity.onnx --onnx --onnxrt --val-range [-1,1]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Return whether saved runs in TensorFlow and ONNX Runtime.
+"""Check whether saved runs in TensorFlow and ONNX Runtime.
 
 polygraphy check compatibility saved --model-type saved-model --tf --onnxrt
 """

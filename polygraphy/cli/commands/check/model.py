@@ -16,6 +16,7 @@ from polygraphy.cli.commands.check.model_options import (
 )
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
@@ -27,9 +28,12 @@ from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx_context import with_defaults
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.tf_graph import TfGraph
+from polygraphy.codegen.render import render
 from polygraphy.codegen.scripts.data import Data
-from polygraphy.codegen.scripts.model_checks import CheckCompatibilityScript, CheckLintScript
+from polygraphy.codegen.scripts.script import RunScript
 
 _PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
 """The packages of the backends that run ONNX models."""
@@ -65,18 +69,14 @@ class CheckLintCommand(Command):
             [("-o/--output", output), ("--log-file", values[LogOptions].log_file)],
             usage,
         )
-        files, sessions = values[ExternalDataOptions], values[OnnxrtOptions]
-        return CheckLintScript(
-            command=words,
-            path=path,
-            output=output,
-            data=_data(values, CheckedModelOptions, usage),
-            external_data_dir=files.external_data_dir,
-            ignore_external_data=files.ignore_external_data or None,
-            providers=None if sessions.providers is None else list(sessions.providers),
-            graph_optimization_level=sessions.graph_optimization_level,
+        loader = _data(values, CheckedModelOptions, usage).loader
+        return render(
+            "check_lint.py.j2",
+            f"Find out what is wrong with {quoted(path)}.",
+            words,
+            check=call_of("check_lint", values, path, data_loader=loader),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
 class CheckCompatibilityCommand(Command):
@@ -112,17 +112,32 @@ class CheckCompatibilityCommand(Command):
         sessions = values[OnnxrtOptions]
         if "onnxrt" not in backends and sessions != OnnxrtOptions():
             warn("--providers, --graph-optimization-level: only used by --onnxrt.")
-        return CheckCompatibilityScript(
-            command=words,
+        loader = _data(values, ModelOptions, usage).loader
+        return render(
+            "check_compatibility.py.j2",
+            f"Check whether {quoted(path)} runs in {_listed(backends)}.",
+            words,
             path=path,
             backends=backends,
-            titles={name: each.title for name, each in built_in().items()},
-            graph=graph,
-            providers=None if sessions.providers is None else list(sessions.providers),
-            graph_optimization_level=sessions.graph_optimization_level,
-            data=_data(values, ModelOptions, usage),
+            converts=graph is not None and backends != ("tf",),
+            script=RunScript(
+                command=words,
+                model=path,
+                runners=backends,
+                providers=None if sessions.providers is None else list(sessions.providers),
+                graph_optimization_level=sessions.graph_optimization_level,
+                onnx=OnnxModel(graph=graph),
+                tf=graph or TfGraph(),
+            ),
+            check=call_of("check_compatibility", values, data_loader=loader),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
+
+
+def _listed(backends: Sequence[str]) -> str:
+    titles = built_in()
+    names = [titles[backend].title for backend in backends]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _graph(values: Values, kind: str, usage: str) -> TfGraph | None:

@@ -36,7 +36,11 @@ class LintOptions(Options):
     """Report: what was found."""
 
     output: str | None = option(
-        "-o", "--output", kind=Text("PATH"), help="Save the report as JSON."
+        "-o",
+        "--output",
+        kind=Text("PATH"),
+        help="Save the report as JSON.",
+        feeds="check_lint.output",
     )
 
 

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from polygraphy.cli.declare.kinds import Choice, Choices, Flag, Integer, Text, Texts
 from polygraphy.cli.declare.option import Options, option
-from polygraphy.cli.shared.onnx import external_data_folder
+from polygraphy.cli.shared.onnx import LOADERS, external_data_folder
 from polygraphy.domain.catalog.formats import FORMATS
 
 _MODES = {
@@ -160,6 +160,7 @@ class ExternalDataOptions(Options):
         "--ignore-external-data",
         kind=Flag(),
         help="Leave weights in other files alone, even where they would be looked at.",
+        feeds=tuple(f"{name}.ignore_external_data" for name in LOADERS),
     )
 
 

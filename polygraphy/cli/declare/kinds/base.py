@@ -40,6 +40,10 @@ class Kind:
         """
         return [split_symbol(path) for path in ([value] if isinstance(value, str) else value)]
 
+    def argument(self, value: Any) -> Any:
+        """Return what a value is as the argument of a call in a program."""
+        return value
+
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
         """Return the words with the flag in front that makes them belong to the option."""
         return [*flags[:1], *words]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Union
+from typing import Any, Union
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds.base import Kind
@@ -30,6 +30,10 @@ class Providers(Kind):
     def unparse(self, value: Iterable[Provider]) -> list[str]:
         """Return a word per provider."""
         return [each if isinstance(each, str) else _word(*each) for each in value]
+
+    def argument(self, value: Sequence[Provider]) -> Any:
+        """Return a list."""
+        return list(value)
 
 
 def _parsed(word: str) -> Provider:

@@ -55,6 +55,10 @@ class Texts(Kind):
         """Return the texts."""
         return list(value)
 
+    def argument(self, value: Sequence[Any]) -> Any:
+        """Return a list."""
+        return list(value)
+
 
 class Choice(Kind):
     """One of a few words."""
@@ -91,6 +95,10 @@ class Choices(Choice):
 
     def unparse(self, value: Any) -> list[str]:
         """Return the words."""
+        return list(value)
+
+    def argument(self, value: Sequence[str]) -> Any:
+        """Return a list."""
         return list(value)
 
 
