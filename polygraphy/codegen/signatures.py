@@ -66,8 +66,11 @@ SIGNATURES = {
             "graph_optimization_level": None,
         },
     ),
+    "compare_models": Signature("polygraphy.inspect", {"reference": ..., "candidate": ...}),
+    "compare_tactics": Signature("polygraphy.inspect", {"path0": ..., "path1": ...}),
     "concat": Signature("polygraphy.data", {"paths": ..., "output": ...}),
     "convert": Signature("polygraphy.data", {"path": ..., "output": ...}),
+    "doctor": Signature("polygraphy.doctor", {}),
     "draw_model": Signature(
         "polygraphy.inspect",
         {
@@ -85,6 +88,18 @@ SIGNATURES = {
             "checkpoint": None,
             "tf_outputs": (),
             "optimize_graph": False,
+        },
+    ),
+    "find_bad_tactics": Signature("polygraphy.inspect", {"dir": None, "good": None, "bad": None}),
+    "inspect_capability": Signature(
+        "polygraphy.inspect",
+        {
+            "model": ...,
+            "output": None,
+            "with_partitioning": False,
+            "external_data_suffix": None,
+            "size_threshold": None,
+            "all_tensors_to_one_file": None,
         },
     ),
     "inspect_data": Signature(
@@ -120,10 +135,14 @@ SIGNATURES = {
             "optimize_graph": False,
         },
     ),
+    "inspect_outputs": Signature(
+        "polygraphy.inspect", {"path": ..., "names": None, "format": "text"}
+    ),
     "inspect_sparsity": Signature(
         "polygraphy.inspect",
         {"path": ..., "external_data_dir": None, "ignore_external_data": False},
     ),
+    "inspect_tactics": Signature("polygraphy.inspect", {"path": ...}),
     "merge": Signature("polygraphy.data", {"paths": ..., "output": ...}),
     "onnx_from_path": Signature(
         "polygraphy.backend.onnx",

@@ -37,10 +37,10 @@ class _JoinCommand(Command):
             f"polygraphy {self.name}",
         )
         return render(
-            "data.py.j2",
+            "show.py.j2",
             self.summary.format(listed_paths(options.paths)),
             words,
-            rearrange=call_of(self.function, values, list(options.paths)),
+            call=call_of(self.function, values, list(options.paths)),
             log=log_of(values[LogOptions]),
         )
 
@@ -94,9 +94,9 @@ class DataConvertCommand(Command):
             [("PATH", options.path)], [("OUTPUT", options.output)], f"polygraphy {self.name}"
         )
         return render(
-            "data.py.j2",
+            "show.py.j2",
             f"Convert {quoted(options.path)} to {quoted(options.output)}.",
             words,
-            rearrange=call_of("convert", values, options.path),
+            call=call_of("convert", values, options.path),
             log=log_of(values[LogOptions]),
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
-from polygraphy.codegen.scripts.saved import DoctorScript
+from polygraphy.codegen.render import render
 
 
 class DoctorCommand(Command):
@@ -23,4 +24,10 @@ class DoctorCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that shows the environment."""
-        return DoctorScript(command=words, log=log_of(values[LogOptions])).render()
+        return render(
+            "show.py.j2",
+            "Show which backends, devices and settings there are.",
+            words,
+            call=call_of("doctor", values),
+            log=log_of(values[LogOptions]),
+        )

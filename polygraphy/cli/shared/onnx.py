@@ -163,6 +163,7 @@ class OnnxShapeOptions(Options):
         "--do-shape-inference",
         kind=Flag(),
         help="Infer the shapes of the ONNX model's tensors when it is loaded.",
+        feeds=("inspect_model.infer_shapes", "draw_model.infer_shapes"),
     )
     no_onnxruntime_shape_inference: bool = option(
         "--no-onnxruntime-shape-inference",
@@ -171,6 +172,8 @@ class OnnxShapeOptions(Options):
             "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
             " inference does, where it and sympy are installed."
         ),
+        as_=False,
+        feeds=("inspect_model.allow_onnxruntime", "draw_model.allow_onnxruntime"),
     )
 
 

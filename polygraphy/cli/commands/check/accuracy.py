@@ -44,9 +44,9 @@ class CheckAccuracyCommand(Command):
                 f"polygraphy {self.name}",
             )
         return render(
-            "check_accuracy.py.j2",
+            "check.py.j2",
             f"Judge the accuracy results {quoted(path)}.",
             words,
-            check=call_of("check_accuracy", values, path, thresholds=thresholds or None),
+            call=call_of("check_accuracy", values, path, thresholds=thresholds or None),
             log=log_of(values[LogOptions]),
         )

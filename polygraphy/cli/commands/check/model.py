@@ -71,10 +71,10 @@ class CheckLintCommand(Command):
         )
         loader = _data(values, CheckedModelOptions, usage).loader
         return render(
-            "check_lint.py.j2",
+            "check.py.j2",
             f"Find out what is wrong with {quoted(path)}.",
             words,
-            check=call_of("check_lint", values, path, data_loader=loader),
+            call=call_of("check_lint", values, path, data_loader=loader),
             log=log_of(values[LogOptions]),
         )
 

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 from polygraphy.cli.commands.inspect.capability_options import CapabilityOptions
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, OneModelOptions
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import warn
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.scripts.capability import InspectCapabilityScript
+from polygraphy.codegen.render import render
 
 
 class InspectCapabilityCommand(Command):
@@ -38,10 +40,15 @@ class InspectCapabilityCommand(Command):
         options = values[CapabilityOptions]
         shapes, files = values[OnnxShapeOptions], values[ExternalDataOptions]
         _warn_about_unused(options)
+        model = values[OneModelOptions].path
         saves = options.save_external_data is not None
-        return InspectCapabilityScript(
-            command=words,
-            model=values[OneModelOptions].path,
+        without = {} if saves else {"size_threshold": None, "all_tensors_to_one_file": None}
+        return render(
+            "inspect_capability.py.j2",
+            f"Tell which nodes of {quoted(model)} TensorRT does not support.",
+            words,
+            model=model,
+            call=call_of("inspect_capability", values, **without),
             onnx=OnnxModel(
                 external_data_dir=files.external_data_dir,
                 ignore_external_data=files.ignore_external_data or None,
@@ -52,15 +59,8 @@ class InspectCapabilityCommand(Command):
                     else None
                 ),
             ),
-            output=options.output,
-            with_partitioning=options.with_partitioning or None,
-            external_data_suffix=options.save_external_data,
-            size_threshold=options.external_data_size_threshold if saves else None,
-            all_tensors_to_one_file=(
-                False if saves and options.no_save_all_tensors_to_one_file else None
-            ),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
 def _warn_about_unused(options: CapabilityOptions) -> None:

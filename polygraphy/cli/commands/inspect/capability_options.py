@@ -21,6 +21,7 @@ class CapabilityOptions(Options):
             "Divide the model into parts that are supported and parts that are not, and save each"
             " as a model."
         ),
+        feeds="inspect_capability.with_partitioning",
     )
     output: str | None = option(
         "-o",
@@ -30,6 +31,7 @@ class CapabilityOptions(Options):
             "Folder for results.txt and the parts; polygraphy_capability_dumps unless given."
             " Nothing is saved of a model that is supported."
         ),
+        feeds="inspect_capability.output",
     )
     save_external_data: str | None = option(
         "--save-external-data",
@@ -39,14 +41,18 @@ class CapabilityOptions(Options):
             "Save large weights of the parts in files beside them, which are called as they are"
             " with this suffix; without one, _ext_data."
         ),
+        feeds="inspect_capability.external_data_suffix",
     )
     external_data_size_threshold: int | None = option(
         "--external-data-size-threshold",
         kind=ByteSize(),
         help="Weights of more bytes go to such files, as in 16e6, 512K, 4M; 1024 unless given.",
+        feeds="inspect_capability.size_threshold",
     )
     no_save_all_tensors_to_one_file: bool = option(
         "--no-save-all-tensors-to-one-file",
         kind=Flag(),
         help="Save each of those weights in a file of its own.",
+        as_=False,
+        feeds="inspect_capability.all_tensors_to_one_file",
     )

@@ -35,9 +35,9 @@ class InspectDataCommand(Command):
             )
         paths = values[InspectedOptions].paths
         return render(
-            "inspect_data.py.j2",
+            "show.py.j2",
             f"Show what {listed_paths(paths)} {'holds' if len(paths) == 1 else 'hold'}.",
             words,
-            show=call_of("inspect_data", values, *paths),
+            call=call_of("inspect_data", values, *paths),
             log=log_of(values[LogOptions]),
         )

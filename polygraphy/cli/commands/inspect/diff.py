@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.commands.inspect.data_options import ReferenceOptions
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
@@ -15,9 +16,9 @@ from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.plots import PlotOptions
+from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.comparison import Comparison
-from polygraphy.codegen.scripts.models import DiffModelsScript
-from polygraphy.codegen.scripts.saved import InspectDiffScript
+from polygraphy.codegen.render import render
 from polygraphy.domain.catalog.formats import format_named
 
 _COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
@@ -43,16 +44,18 @@ class InspectDiffCommand(Command):
             unused = flags_given(values, _COMPARISON)
             if unused:
                 warn(f"{', '.join(unused)}: without effect, because models are the same, or not.")
-            return DiffModelsScript(
-                command=words,
-                reference=files.reference,
-                candidate=files.candidate,
+            return render(
+                "check.py.j2",
+                f"Compare {quoted(files.candidate)} with the model {quoted(files.reference)}.",
+                words,
+                call=call_of("compare_models", values),
                 log=log_of(values[LogOptions]),
-            ).render()
-        return InspectDiffScript(
-            command=words,
-            reference=files.reference,
-            candidate=files.candidate,
+            )
+        return render(
+            "inspect_diff.py.j2",
+            f"Compare {quoted(files.candidate)} with the reference {quoted(files.reference)}.",
+            words,
+            files=files,
             comparison=Comparison(
                 functions=functions_of(values),
                 script=judge.compare_func_script,
@@ -60,7 +63,7 @@ class InspectDiffCommand(Command):
                 allow_missing_outputs=judge.allow_missing_outputs,
             ),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
 def _are_models(files: ReferenceOptions, usage: str) -> bool:

@@ -15,6 +15,7 @@ from polygraphy.cli.commands.inspect.model_options import (
 )
 from polygraphy.cli.commands.inspect.model_page import page_of
 from polygraphy.cli.commands.inspect.trt import INSPECTED_GROUPS, made_of
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.script import ScriptOptions
@@ -22,7 +23,8 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
-from polygraphy.codegen.scripts.models import InspectModelScript
+from polygraphy.codegen.docstring import listed_paths, quoted
+from polygraphy.codegen.render import render
 
 
 class InspectModelCommand(Command):
@@ -48,39 +50,41 @@ class InspectModelCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that shows the models."""
         models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
-        shapes, files = values[OnnxShapeOptions], values[ExternalDataOptions]
         show, graph = shown(detail), values[TfLoadOptions]
         self._check(values, show)
         made = made_of(values, f"polygraphy {self.name}")
-        load = {
+        decided = {
             "model_type": models.model_type or _type_of_folders(models.paths, graph.ckpt),
-            "display_as": models.display_as,
-            "external_data_dir": files.external_data_dir,
-            "ignore_external_data": files.ignore_external_data or None,
-            "infer_shapes": shapes.shape_inference or None,
-            "allow_onnxruntime": (
-                False if shapes.shape_inference and shapes.no_onnxruntime_shape_inference else None
-            ),
             "network_func": values[TrtNetworkOptions].trt_network_func_name,
             "checkpoint": graph.ckpt,
             "tf_outputs": list(graph.tf_outputs) or None,
             "optimize_graph": graph.freeze_graph or None,
         }
-        page = page_of(values, words, load, f"polygraphy {self.name}")
+        if not values[OnnxShapeOptions].shape_inference:
+            decided["allow_onnxruntime"] = None
+        page = page_of(values, decided, f"polygraphy {self.name}")
         if page is not None:
-            return page.render()
-        return InspectModelScript(
-            command=words,
-            paths=models.paths,
-            show=show or None,
-            format="json" if detail.format == "json" else None,
-            stats=detail.stats or None,
-            list_unbounded_dds=detail.list_unbounded_dds or None,
-            tensor_info=detail.combine_tensor_info,
-            load=load if made is None else {},
+            return render(
+                "show.py.j2",
+                f"Draw {quoted(models.paths[0])}.",
+                words,
+                call=page,
+                log=log_of(values[LogOptions]),
+            )
+        if made is None:
+            call = call_of("inspect_model", values, *models.paths, show=show or None, **decided)
+        else:
+            details = Values({ModelDetailOptions: detail})
+            call = call_of("inspect_model", details, show=show or None)
+        verb = "consists" if len(models.paths) == 1 else "consist"
+        return render(
+            "inspect_model.py.j2",
+            f"Show what {listed_paths(models.paths)} {verb} of.",
+            words,
+            call=call,
             made=made,
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
     def _check(self, values: Values, show: list[str]) -> None:
         """Refuse what cannot be meant, and tell about what has no effect."""

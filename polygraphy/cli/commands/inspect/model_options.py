@@ -41,12 +41,14 @@ class InspectedModelOptions(Options):
         "--model-type",
         kind=Choice(*(name for name, each in FORMATS.items() if each.technology)),
         help="Type of the models; follows from the file extension unless given.",
+        feeds=("inspect_model.model_type", "draw_model.model_type"),
     )
     display_as: str | None = option(
         "--display-as",
         "--convert-to",
         kind=Choice("trt"),
         help="Show an ONNX model as the network that TensorRT makes of it.",
+        feeds=("inspect_model.display_as", "draw_model.display_as"),
     )
 
 
@@ -66,9 +68,13 @@ class TensorOptions(Options):
         kind=Texts("NAME"),
         default=(),
         help="Only these tensors; names may be patterns, such as 'conv*'. All unless given.",
+        feeds="inspect_outputs.names",
     )
     format: str | None = option(
-        "--format", kind=Choice("text", "json"), help="text, or json; text unless given."
+        "--format",
+        kind=Choice("text", "json"),
+        help="text, or json; text unless given.",
+        feeds="inspect_outputs.format",
     )
 
 
@@ -105,6 +111,7 @@ class ModelDetailOptions(Options):
             " operator occurs; of networks and engines of TensorRT, layers by type and data type,"
             " and the sizes that they tell."
         ),
+        feeds="inspect_model.stats",
     )
     list_unbounded_dds: bool = option(
         "--list-unbounded-dds",
@@ -113,17 +120,20 @@ class ModelDetailOptions(Options):
             "Name the tensors of an ONNX model whose shape depends on data without any limit; the"
             " model's constants should have been folded and its shapes be known."
         ),
+        feeds="inspect_model.list_unbounded_dds",
     )
     combine_tensor_info: str | None = option(
         "--combine-tensor-info",
         reads="File of inference results",
         kind=Text("PATH"),
         help="Show statistics of these saved outputs with the layers of an engine.",
+        feeds="inspect_model.tensor_info",
     )
     format: str | None = option(
         "--format",
         kind=Choice("text", "json"),
         help="text, or json for one document on standard output; text unless given.",
+        feeds="inspect_model.format",
     )
 
 
@@ -143,6 +153,7 @@ class PageOptions(Options):
         "--visual-port",
         kind=Integer(minimum=0),
         help="The port of that page; 0 is any that is free; 8000 unless given.",
+        feeds="draw_model.port",
     )
     save_visual: str | None = option(
         "--save-visual",

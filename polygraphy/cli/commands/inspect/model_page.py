@@ -1,8 +1,8 @@
-"""From options to the context of the program that shows a model in a browser."""
+"""From options to the call that shows a model in a browser."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from polygraphy.cli.commands.inspect.model_options import (
@@ -11,25 +11,22 @@ from polygraphy.cli.commands.inspect.model_options import (
     PageOptions,
     shown,
 )
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.paths import check_paths
-from polygraphy.codegen.scripts.models import DrawModelScript
+from polygraphy.codegen.call import Call
 
 
-def page_of(
-    values: Values, words: Sequence[str], load: Mapping[str, Any], usage: str
-) -> DrawModelScript | None:
-    """Return the context; None where no page is asked for.
+def page_of(values: Values, decided: Mapping[str, Any], usage: str) -> Call | None:
+    """Return the call; None where no page is asked for.
 
     Args:
         values: the options of `inspect model`.
-        words: the command line.
-        load: arguments of loading the model.
+        decided: arguments of loading the model that no option feeds.
         usage: the command, for messages.
 
     Raises:
@@ -59,12 +56,9 @@ def page_of(
     )
     if unused:
         warn(f"{', '.join(unused)}: without effect, because a page is made instead of text.")
-    return DrawModelScript(
-        command=words,
-        path=paths[0],
-        output=page.save_visual,
-        port=page.visual_port if serves else None,
-        weights="weights" in shown(values[ModelDetailOptions]) or None,
-        load=load,
-        log=log_of(values[LogOptions]),
+    weights = "weights" in shown(values[ModelDetailOptions]) or None
+    if serves:
+        return call_of("draw_model", values, paths[0], weights=weights, **decided)
+    return call_of(
+        "draw_model", values, paths[0], page.save_visual, port=None, weights=weights, **decided
     )

@@ -9,11 +9,13 @@ from polygraphy.cli.commands.inspect.model_options import (
     OneModelOptions,
     TensorOptions,
 )
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
-from polygraphy.codegen.scripts.models import InspectOutputsScript, InspectSparsityScript
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
 
 
 class InspectOutputsCommand(Command):
@@ -28,14 +30,14 @@ class InspectOutputsCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that lists the tensors."""
-        tensors = values[TensorOptions]
-        return InspectOutputsScript(
-            command=words,
-            path=values[OneModelOptions].path,
-            names=list(tensors.names) or None,
-            format="json" if tensors.format == "json" else None,
+        path = values[OneModelOptions].path
+        return render(
+            "show.py.j2",
+            f"List the tensors of {quoted(path)}.",
+            words,
+            call=call_of("inspect_outputs", values, path),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
 class InspectSparsityCommand(Command):
@@ -50,11 +52,11 @@ class InspectSparsityCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that looks at the weights."""
-        files = values[ExternalDataOptions]
-        return InspectSparsityScript(
-            command=words,
-            path=values[OneModelOptions].path,
-            external_data_dir=files.external_data_dir,
-            ignore_external_data=files.ignore_external_data or None,
+        path = values[OneModelOptions].path
+        return render(
+            "inspect_sparsity.py.j2",
+            f"Check which weights of {quoted(path)} are 2:4 sparse.",
+            words,
+            call=call_of("inspect_sparsity", values, path),
             log=log_of(values[LogOptions]),
-        ).render()
+        )

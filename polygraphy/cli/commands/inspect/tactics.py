@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.commands.inspect.tactics_options import ComparedReplaysOptions, ReplayOptions
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
-from polygraphy.codegen.scripts.tactics import DiffTacticsScript, InspectTacticsScript
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
 
 
 class InspectTacticsCommand(Command):
@@ -22,11 +24,14 @@ class InspectTacticsCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that shows the replay."""
-        return InspectTacticsScript(
-            command=words,
-            path=values[ReplayOptions].tactic_replay,
+        path = values[ReplayOptions].tactic_replay
+        return render(
+            "show.py.j2",
+            f"Show the tactics in {quoted(path)}.",
+            words,
+            call=call_of("inspect_tactics", values, path),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
 class InspectDiffTacticsCommand(Command):
@@ -44,14 +49,18 @@ class InspectDiffTacticsCommand(Command):
         """Return the program that compares the replays."""
         options = values[ComparedReplaysOptions]
         self._check(options)
-        return DiffTacticsScript(
-            command=words,
-            replays=options.replays,
-            dir=options.dir,
-            good=options.good,
-            bad=options.bad,
+        summary = "Find tactics that only builds that failed chose."
+        call = call_of("find_bad_tactics", values)
+        if options.replays:
+            summary = "Show in which layers the tactics of {} and {} differ."
+            call = call_of("compare_tactics", values, *options.replays)
+        return render(
+            "show.py.j2",
+            summary.format(*map(quoted, options.replays)),
+            words,
+            call=call,
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
     def _check(self, options: ComparedReplaysOptions) -> None:
         """Refuse what cannot be meant together."""

@@ -44,16 +44,19 @@ class ComparedReplaysOptions(Options):
             "A folder with the folders good and bad, which hold replays of builds that passed and"
             " failed; the current one unless given."
         ),
+        feeds="find_bad_tactics.dir",
     )
     good: str | None = option(
         "--good",
         reads="Tactic replay",
         kind=Text("PATH"),
         help="A replay of a build that passed, or a folder of such, in place of DIR/good.",
+        feeds="find_bad_tactics.good",
     )
     bad: str | None = option(
         "--bad",
         reads="Tactic replay",
         kind=Text("PATH"),
         help="A replay of a build that failed, or a folder of such, in place of DIR/bad.",
+        feeds="find_bad_tactics.bad",
     )
