@@ -79,9 +79,9 @@ class Call(Expression):
         if unknown:
             raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}.")
 
-    def of(self, *args: Any) -> Call:
-        """Return the same call with these positional arguments in front."""
-        return evolve(self, args=(*args, *self.args))
+    def of(self, *args: Any, **kwargs: Any) -> Call:
+        """Return the same call with these arguments in front of the others of their kind."""
+        return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **self.kwargs})
 
     def written(self, use: Use) -> Source:
         """Return the call as source."""

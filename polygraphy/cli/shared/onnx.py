@@ -13,6 +13,8 @@ from polygraphy.cli.declare.size import ByteSize
 
 LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onnx_from_path")
 """The functions of commands that load ONNX models as the options say."""
+SAVERS = ("save_onnx", "save_shards")
+"""Those that save them."""
 EVERY_TENSOR = ("*",)
 """The value of an option that makes every tensor an output."""
 
@@ -187,6 +189,7 @@ def external_data_name() -> Any:
             "Save its large weights in a file of this name beside it; without a name, that of the"
             " model with .data appended. Models of 2 GB or more always are saved so."
         ),
+        feeds=tuple(f"{name}.external_data_path" for name in SAVERS),
     )
 
 
@@ -196,6 +199,7 @@ def external_data_threshold() -> Any:
         "--external-data-size-threshold",
         kind=ByteSize(),
         help="Weights of more bytes go to that file, as in 16e6, 512K, 4M; 1024 unless given.",
+        feeds=tuple(f"{name}.size_threshold" for name in SAVERS),
     )
 
 
@@ -205,6 +209,8 @@ def one_file_per_weight() -> Any:
         "--no-save-all-tensors-to-one-file",
         kind=Flag(),
         help="Save each of those weights in a file of its own.",
+        as_=False,
+        feeds=tuple(f"{name}.all_tensors_to_one_file" for name in SAVERS),
     )
 
 

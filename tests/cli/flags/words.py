@@ -539,7 +539,7 @@ _EDITING_FLAGS = {
         "i_rank": "--i-rank 3",
         "o_rank": "--o-rank 3",
         "kv_rank": "--kv-rank 4",
-        "reduce_op": "--reduce-op max",
+        "reduce_op": "--reduce-op avg",
         "attention_pattern": "--attention-pattern 1",
         "q_shuffle": "--cp-type fused + --q-shuffle 0 2 1 3",
         "k_shuffle": "--cp-type fused + --k-shuffle 0 2 1 3",

@@ -35,6 +35,7 @@ def find_shard_hints(
     model: Deferred[ModelProto],
     *,
     parallelism: str = CONTEXT,
+    nb_rank: int = 1,
     root: int = -1,
     gpus: int = 0,
     groups: Sequence[int] = (),
@@ -53,13 +54,13 @@ def find_shard_hints(
     k_shuffle: Sequence[int] | None = None,
     v_shuffle: Sequence[int] | None = None,
     is_causal: bool = False,
-    nb_rank: int = 1,
 ) -> ShardHints:
     """Return how an ONNX model can be split over devices.
 
     Args:
         model: the model, or a loader that makes it.
         parallelism: ``CP`` to split the sequence, ``TP`` to split the weights.
+        nb_rank: how many devices there are.
         root: the device that results go to which go to one.
         gpus: how many devices take part; 0 for all.
         groups: the groups of devices that take part; empty for all.
@@ -80,7 +81,6 @@ def find_shard_hints(
         k_shuffle: likewise for K.
         v_shuffle: likewise for V.
         is_causal: whether a position only attends to those before it, likewise.
-        nb_rank: how many devices there are.
 
     Raises:
         UnknownNameError: a choice that does not exist.

@@ -31,8 +31,10 @@ from polygraphy.cli.commands.plugin.autotune_options import (
     TuningOptions,
     TuningPluginOptions,
 )
+from polygraphy.cli.commands.plugin.patterns import check_choice, matching, plugin_folder
 from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
@@ -44,10 +46,11 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.trt_model import TrtModel
-from polygraphy.codegen.scripts.plugin_tuning import TunePluginsScript
-from polygraphy.codegen.scripts.plugins import MatchPluginsScript
+from polygraphy.codegen.render import render
 
 _CONFIG = "config.yaml"
 
@@ -92,63 +95,34 @@ class PluginAutotuneCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that tries the plugins."""
         usage = f"polygraphy {self.name}"
-        folder, choice = values[PluginFolderOptions].plugin_dir, values[PluginChoiceOptions]
         config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
-        if folder is None:
-            raise CommandLineError(
-                "--plugin-dir is missing: the folder with a folder per plugin.", usage
-            )
-        if choice.include and choice.exclude:
-            raise CommandLineError("--include and --exclude exclude each other. Choose one.", usage)
+        folder = plugin_folder(values, usage)
+        check_choice(values, usage)
         output = values[EditSaveOptions].output or f"{PurePath(path).stem}_tuned.onnx"
         self._check(values, output, usage)
-        include, exclude = list(choice.include) or None, list(choice.exclude) or None
         if config.skip_autotuning:
-            return MatchPluginsScript(
-                command=words,
-                model=path,
-                onnx=OnnxModel(map_weights=True),
-                plugin_dir=folder,
-                include=include,
-                exclude=exclude,
-                output=config.save_config_yaml or _CONFIG,
-                log=log_of(values[LogOptions]),
-            ).render()
-        options, save = values[TuningOptions], values[EditSaveOptions]
+            onnx = OnnxModel(map_weights=True)
+            return matching(values, words, path, onnx, config.save_config_yaml or _CONFIG, usage)
         trt = _trt_of(values, usage)
-        return TunePluginsScript(
-            command=words,
+        shapes = values[CheckedModelOptions].input_shapes
+        first = not trt.calibrates
+        return render(
+            "plugin_autotune.py.j2",
+            f"Find the plugins that make {quoted(path)} quicker.",
+            words,
             model=path,
             plugin_dir=folder,
-            include=include,
-            exclude=exclude,
+            match=call_of("match_plugins", values),
             load_config=config.load_config_yaml,
             save_config=config.save_config_yaml,
             scripts=values[TuningPluginOptions].python_plugins,
             trt=trt,
-            data=data_of(
-                values[DataOptions],
-                values[CheckedModelOptions].input_shapes,
-                usage,
-                only_first=not trt.calibrates,
-            ),
-            search={
-                "mode": options.autotune_mode,
-                "max_combinations": options.max_combinations,
-                "threshold": options.threshold,
-                "report": options.report,
-            },
-            tolerances=_tolerances(options),
-            output=output,
-            save={
-                "external_data_path": save.save_external_data,
-                "size_threshold": save.external_data_size_threshold,
-                "all_tensors_to_one_file": (
-                    False if save.no_save_all_tensors_to_one_file else None
-                ),
-            },
+            data=data_of(values[DataOptions], shapes, usage, only_first=first),
+            tune=call_of("autotune_plugins", values),
+            compare_func=_compare_func(values[TuningOptions]),
+            save=call_of("save_onnx", values, path=output),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
     def _check(self, values: Values, output: str, usage: str) -> None:
         """Refuse what cannot be meant, and tell about what has no effect."""
@@ -216,14 +190,15 @@ def _trt_of(values: Values, usage: str) -> TrtModel:
     )
 
 
-def _tolerances(options: TuningOptions) -> dict[str, float]:
-    """Return both tolerances, if one of them is given."""
+def _compare_func(options: TuningOptions) -> Call | None:
+    """Return what compares with both tolerances, if one of them is given."""
     if options.rtol is None and options.atol is None:
-        return {}
-    return {
+        return None
+    tolerances = {
         "rtol": 1e-3 if options.rtol is None else options.rtol,
         "atol": 1e-3 if options.atol is None else options.atol,
     }
+    return Call("SimpleCompareFunc", kwargs=tolerances)
 
 
 def _warn_about_unused(values: Values) -> None:

@@ -77,11 +77,13 @@ class TuningOptions(Options):
             "greedy adds one part after the other and keeps each that helps; exhaustive tries every"
             " combination. greedy unless given."
         ),
+        feeds="autotune_plugins.mode",
     )
     max_combinations: int | None = option(
         "--max-combinations",
         kind=Integer(minimum=1),
         help="How many combinations exhaustive tries at most; 1000 unless given.",
+        feeds="autotune_plugins.max_combinations",
     )
     threshold: float | None = option(
         "--threshold",
@@ -90,6 +92,7 @@ class TuningOptions(Options):
             "By which share of its latency the model has to become quicker for exhaustive to end;"
             " 0.1 unless given."
         ),
+        feeds="autotune_plugins.threshold",
     )
     rtol: float | None = relative_tolerance(
         Number(minimum=0), of="the model without plugins", otherwise="1e-3 unless given."
@@ -101,5 +104,8 @@ class TuningOptions(Options):
         help="Let each build measure for itself, as it does unless --timing-cache is given.",
     )
     report: str | None = option(
-        "--report", kind=Text("PATH"), help="Write a report of the search as text."
+        "--report",
+        kind=Text("PATH"),
+        help="Write a report of the search as text.",
+        feeds="autotune_plugins.report",
     )

@@ -14,6 +14,7 @@ from polygraphy.cli.commands.plugin.patterns_options import (
     PluginFolderOptions,
     ReplaceOptions,
 )
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.script import ScriptOptions
@@ -22,8 +23,10 @@ from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.scripts.plugins import MatchPluginsScript, ReplacePluginsScript
+from polygraphy.codegen.render import render
 
 _LOADING = (OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
 _ENDING = (ScriptOptions, LogOptions)
@@ -42,7 +45,7 @@ class PluginListCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that finds the parts."""
-        return _matching(self, values, words, None).render()
+        return _matching(self, values, words, None)
 
 
 class PluginMatchCommand(Command):
@@ -71,7 +74,7 @@ class PluginMatchCommand(Command):
             [("-o/--output", output), *_also_written(values)],
             f"polygraphy {self.name}",
         )
-        return _matching(self, values, words, output).render()
+        return _matching(self, values, words, output)
 
 
 class PluginReplaceCommand(Command):
@@ -95,34 +98,56 @@ class PluginReplaceCommand(Command):
             [("-o/--output", output), *_also_written(values)],
             usage,
         )
-        return ReplacePluginsScript(
-            command=words,
+        return render(
+            "plugin_replace.py.j2",
+            f"Put plugins into {quoted(path)}.",
+            words,
             model=path,
             onnx=_onnx(values, usage),
-            plugin_dir=_folder(values, usage),
+            plugin_dir=plugin_folder(values, usage),
             config=config,
-            output=output,
+            save=Call("save_onnx", kwargs={"path": output}),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
-def _matching(
-    command: Command, values: Values, words: Sequence[str], output: str | None
-) -> MatchPluginsScript:
+def _matching(command: Command, values: Values, words: Sequence[str], output: str | None) -> str:
     usage = f"polygraphy {command.name}"
-    choice = values[PluginChoiceOptions]
-    if choice.include and choice.exclude:
-        raise CommandLineError("--include and --exclude exclude each other. Choose one.", usage)
-    return MatchPluginsScript(
-        command=words,
-        model=values[OneModelOptions].path,
-        onnx=_onnx(values, usage),
-        plugin_dir=_folder(values, usage),
-        include=list(choice.include) or None,
-        exclude=list(choice.exclude) or None,
+    check_choice(values, usage)
+    onnx = _onnx(values, usage)
+    return matching(values, words, values[OneModelOptions].path, onnx, output, usage)
+
+
+def matching(
+    values: Values,
+    words: Sequence[str],
+    model: str,
+    onnx: OnnxModel,
+    output: str | None,
+    usage: str,
+) -> str:
+    """Return the program that finds what plugins match, and saves it where an output is named."""
+    return render(
+        "plugin_match.py.j2",
+        f"Find the parts of {quoted(model)} that plugins could compute.",
+        words,
+        model=model,
+        onnx=onnx,
+        match=call_of("match_plugins", values, plugin_folder(values, usage)),
         output=output,
         log=log_of(values[LogOptions]),
     )
+
+
+def check_choice(values: Values, usage: str) -> None:
+    """Refuse to choose plugins in two ways.
+
+    Raises:
+        CommandLineError: some are included and others excluded.
+    """
+    choice = values[PluginChoiceOptions]
+    if choice.include and choice.exclude:
+        raise CommandLineError("--include and --exclude exclude each other. Choose one.", usage)
 
 
 def _onnx(values: Values, usage: str) -> OnnxModel:
@@ -131,7 +156,12 @@ def _onnx(values: Values, usage: str) -> OnnxModel:
     return evolve(model, map_weights=True)
 
 
-def _folder(values: Values, usage: str) -> str:
+def plugin_folder(values: Values, usage: str) -> str:
+    """Return the folder of the plugins.
+
+    Raises:
+        CommandLineError: it is not given.
+    """
     folder = values[PluginFolderOptions].plugin_dir
     if folder is None:
         raise CommandLineError(

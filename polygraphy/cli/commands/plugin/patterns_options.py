@@ -29,9 +29,14 @@ class PluginChoiceOptions(Options):
         kind=Texts("PLUGIN"),
         default=(),
         help="Only these plugins, by the names of their folders.",
+        feeds="match_plugins.include",
     )
     exclude: tuple[str, ...] = option(
-        "--exclude", kind=Texts("PLUGIN"), default=(), help="All plugins but these."
+        "--exclude",
+        kind=Texts("PLUGIN"),
+        default=(),
+        help="All plugins but these.",
+        feeds="match_plugins.exclude",
     )
 
 

@@ -14,7 +14,9 @@ from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
 from polygraphy.cli.shared.paths import check_paths
-from polygraphy.codegen.scripts.template_onnx_gs import TemplateOnnxGsScript
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
 
 
 class TemplateOnnxGsCommand(Command):
@@ -44,13 +46,17 @@ class TemplateOnnxGsCommand(Command):
             [("-o/--output", values[TemplateOptions].output)],
             usage,
         )
-        return TemplateOnnxGsScript(
-            command=words,
-            model=values[OneModelOptions].path,
+        path = values[OneModelOptions].path
+        output = str(model.parent / f"{model.stem}_updated.onnx")
+        return render(
+            "template_onnx_gs.py.j2",
+            f"Edit {quoted(path)} with onnx-graphsurgeon.",
+            words,
+            model=path,
             onnx=onnx_of(with_defaults(values), usage, is_loaded=True, cast=cast),
-            output=str(model.parent / f"{model.stem}_updated.onnx"),
+            save=Call("save_onnx", kwargs={"path": output}),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
     def destination(self, values: Values) -> str | None:
         """Return where the script goes.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
 from polygraphy.cli.commands.template.shard_options import (
@@ -11,6 +10,7 @@ from polygraphy.cli.commands.template.shard_options import (
     HintSourceOptions,
     ShardHintOptions,
 )
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
@@ -19,8 +19,10 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.scripts.shard import ShardHintsScript, ShardScript
+from polygraphy.codegen.render import render
 
 _PATTERNS = (0, 1)
 
@@ -48,14 +50,17 @@ class TemplateShardHintsCommand(Command):
         if output is None:
             raise CommandLineError("where to write the hints is not given. Add -o PATH.", usage)
         _check_files(values, [], output, usage)
-        return ShardHintsScript(
-            command=words,
-            model=model.model_file or "",
+        path = model.model_file or ""
+        return render(
+            "shard_hints.py.j2",
+            f"Find out how {quoted(path)} can be split over devices.",
+            words,
+            model=path,
             onnx=_onnx(values),
-            arguments=_arguments(values, usage),
+            find=_found(values, usage),
             output=output,
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
 class MultiDeviceShardCommand(Command):
@@ -90,20 +95,18 @@ class MultiDeviceShardCommand(Command):
         if save.output is None:
             raise CommandLineError("where to save the model is not given. Add -o PATH.", usage)
         _check_files(values, [("--hint", source.hint)], save.output, usage)
-        return ShardScript(
-            command=words,
-            model=values[EditedModelOptions].model_file or "",
+        path = values[EditedModelOptions].model_file or ""
+        return render(
+            "shard.py.j2",
+            f"Split {quoted(path)} over several devices.",
+            words,
+            model=path,
             onnx=_onnx(values),
             hints=source.hint,
-            arguments={} if source.hint else _arguments(values, usage),
-            output=save.output,
-            save={
-                "external_data_path": save.save_external_data,
-                "size_threshold": save.external_data_size_threshold,
-                "all_tensors_to_one_file": False if save.no_save_all_tensors_to_one_file else None,
-            },
+            find=None if source.hint else _found(values, usage),
+            save=call_of("save_shards", values, path=save.output),
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
 
 def _onnx(values: Values) -> OnnxModel:
@@ -122,8 +125,8 @@ def _onnx(values: Values) -> OnnxModel:
     )
 
 
-def _arguments(values: Values, usage: str) -> dict[str, Any]:
-    """Return the arguments of `find_shard_hints`; None leaves a default alone."""
+def _found(values: Values, usage: str) -> Call:
+    """Return the call that finds the hints."""
     options = values[ShardHintOptions]
     if options.attention_pattern not in (None, *_PATTERNS):
         raise CommandLineError(
@@ -140,26 +143,7 @@ def _arguments(values: Values, usage: str) -> dict[str, Any]:
             " number.",
             usage,
         )
-    return {
-        "parallelism": options.parallelism,
-        "nb_rank": options.nb_rank,
-        "root": options.root,
-        "gpus": options.gpus,
-        "groups": list(options.groups) or None,
-        "cp_type": options.cp_type,
-        "suggest_io": False if options.no_suggest_io else None,
-        **{
-            name: getattr(options, name)
-            for name in ("i_idx", "o_idx", "k_idx", "v_idx", "i_rank", "o_rank", "kv_rank")
-        },
-        "reduce_op": options.reduce_op,
-        "attention_pattern": options.attention_pattern,
-        **{
-            name: None if getattr(options, name) is None else list(getattr(options, name))
-            for name in ("q_shuffle", "k_shuffle", "v_shuffle")
-        },
-        "is_causal": options.is_causal or None,
-    }
+    return call_of("find_shard_hints", values)
 
 
 def _check_files(

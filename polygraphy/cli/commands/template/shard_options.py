@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import frozen
 
@@ -27,6 +28,10 @@ class Integers(Kind):
     def unparse(self, value: Sequence[int]) -> list[str]:
         """Return the numbers in words."""
         return list(map(str, value))
+
+    def argument(self, value: Sequence[int]) -> Any:
+        """Return a list."""
+        return list(value)
 
 
 _AXIS = Integer()
@@ -66,21 +71,32 @@ class ShardHintOptions(Options):
         "--parallelism",
         kind=Choice("CP", "TP"),
         help="CP splits the sequence, TP the weights; CP unless given.",
+        feeds="find_shard_hints.parallelism",
     )
     nb_rank: int | None = option(
-        "--nb-rank", kind=_RANK, help="How many devices there are; 1 unless given."
+        "--nb-rank",
+        kind=_RANK,
+        help="How many devices there are; 1 unless given.",
+        feeds="find_shard_hints.nb_rank",
     )
     root: int | None = option(
-        "--root", kind=Integer(minimum=-1), help="The device that results go to which go to one."
+        "--root",
+        kind=Integer(minimum=-1),
+        help="The device that results go to which go to one.",
+        feeds="find_shard_hints.root",
     )
     gpus: int | None = option(
-        "--gpus", kind=Integer(minimum=0), help="How many devices take part; 0, the usual, is all."
+        "--gpus",
+        kind=Integer(minimum=0),
+        help="How many devices take part; 0, the usual, is all.",
+        feeds="find_shard_hints.gpus",
     )
     groups: tuple[int, ...] = option(
         "--groups",
         kind=Integers(),
         default=(),
         help="The groups of devices that take part; all unless given.",
+        feeds="find_shard_hints.groups",
     )
     cp_type: str | None = option(
         "--cp-type",
@@ -89,31 +105,62 @@ class ShardHintOptions(Options):
             "native gathers K and V of each attention layer; fused makes each one node, which"
             " spreads over the devices by itself. native unless given."
         ),
+        feeds="find_shard_hints.cp_type",
     )
     no_suggest_io: bool = option(
         "--no-suggest-io",
         kind=Flag(),
         help="Do not split inputs that attention depends on, nor join outputs that depend on it.",
+        as_=False,
+        feeds="find_shard_hints.suggest_io",
     )
     i_idx: int | None = option(
-        "--i-idx", kind=_AXIS, help="Axis of the sequence in inputs; 0 unless given."
+        "--i-idx",
+        kind=_AXIS,
+        help="Axis of the sequence in inputs; 0 unless given.",
+        feeds="find_shard_hints.i_idx",
     )
     o_idx: int | None = option(
-        "--o-idx", kind=_AXIS, help="Axis of the sequence in outputs; 0 unless given."
+        "--o-idx",
+        kind=_AXIS,
+        help="Axis of the sequence in outputs; 0 unless given.",
+        feeds="find_shard_hints.o_idx",
     )
     k_idx: int | None = option(
-        "--k-idx", kind=_AXIS, help="Axis of the sequence in K, as it is multiplied."
+        "--k-idx",
+        kind=_AXIS,
+        help="Axis of the sequence in K, as it is multiplied.",
+        feeds="find_shard_hints.k_idx",
     )
-    v_idx: int | None = option("--v-idx", kind=_AXIS, help="Axis of the sequence in V.")
+    v_idx: int | None = option(
+        "--v-idx",
+        kind=_AXIS,
+        help="Axis of the sequence in V.",
+        feeds="find_shard_hints.v_idx",
+    )
     i_rank: int | None = option(
-        "--i-rank", kind=_RANK, help="How many axes inputs have whose shape the model does not say."
+        "--i-rank",
+        kind=_RANK,
+        help="How many axes inputs have whose shape the model does not say.",
+        feeds="find_shard_hints.i_rank",
     )
-    o_rank: int | None = option("--o-rank", kind=_RANK, help="Likewise for outputs.")
-    kv_rank: int | None = option("--kv-rank", kind=_RANK, help="Likewise for K and V.")
+    o_rank: int | None = option(
+        "--o-rank",
+        kind=_RANK,
+        help="Likewise for outputs.",
+        feeds="find_shard_hints.o_rank",
+    )
+    kv_rank: int | None = option(
+        "--kv-rank",
+        kind=_RANK,
+        help="Likewise for K and V.",
+        feeds="find_shard_hints.kv_rank",
+    )
     reduce_op: str | None = option(
         "--reduce-op",
         kind=Choice("sum", "prod", "min", "max", "avg"),
         help="What becomes of the copies of an input that the devices have; max unless given.",
+        feeds="find_shard_hints.reduce_op",
     )
     attention_pattern: int | None = option(
         "--attention-pattern",
@@ -122,18 +169,29 @@ class ShardHintOptions(Options):
             "0 finds attention whose scale and mask are weights or inputs, 1 also where they are"
             " computed."
         ),
+        feeds="find_shard_hints.attention_pattern",
     )
     q_shuffle: tuple[int, ...] | None = option(
-        "--q-shuffle", kind=Integers(), help="A permutation of the axes of Q, for --cp-type fused."
+        "--q-shuffle",
+        kind=Integers(),
+        help="A permutation of the axes of Q, for --cp-type fused.",
+        feeds="find_shard_hints.q_shuffle",
     )
     k_shuffle: tuple[int, ...] | None = option(
-        "--k-shuffle", kind=Integers(), help="Likewise for K; swaps the last two unless given."
+        "--k-shuffle",
+        kind=Integers(),
+        help="Likewise for K; swaps the last two unless given.",
+        feeds="find_shard_hints.k_shuffle",
     )
     v_shuffle: tuple[int, ...] | None = option(
-        "--v-shuffle", kind=Integers(), help="Likewise for V."
+        "--v-shuffle",
+        kind=Integers(),
+        help="Likewise for V.",
+        feeds="find_shard_hints.v_shuffle",
     )
     is_causal: bool = option(
         "--is-causal",
         kind=Flag(),
         help="A position only attends to those before it, with --cp-type fused.",
+        feeds="find_shard_hints.is_causal",
     )
