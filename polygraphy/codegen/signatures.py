@@ -96,10 +96,35 @@ SIGNATURES = {
             "graph_optimization_level": None,
         },
     ),
+    "clean_up": Signature("polygraphy.surgeon", {"model": ...}),
     "compare_models": Signature("polygraphy.inspect", {"reference": ..., "candidate": ...}),
     "compare_tactics": Signature("polygraphy.inspect", {"path0": ..., "path1": ...}),
     "concat": Signature("polygraphy.data", {"paths": ..., "output": ...}),
     "convert": Signature("polygraphy.data", {"path": ..., "output": ...}),
+    "convert_to_bf16": Signature(
+        "polygraphy.backend.onnx",
+        {
+            "model": ...,
+            "copy": None,
+            "keep_ops": (),
+            "keep_nodes": (),
+            "only_ops": (),
+            "only_nodes": (),
+            "cast_io": None,
+        },
+    ),
+    "convert_to_fp16": Signature(
+        "polygraphy.backend.onnx",
+        {
+            "model": ...,
+            "copy": None,
+            "keep_ops": (),
+            "keep_nodes": (),
+            "only_ops": (),
+            "only_nodes": (),
+            "cast_io": None,
+        },
+    ),
     "doctor": Signature("polygraphy.doctor", {}),
     "draw_model": Signature(
         "polygraphy.inspect",
@@ -119,6 +144,9 @@ SIGNATURES = {
             "tf_outputs": (),
             "optimize_graph": False,
         },
+    ),
+    "extract": Signature(
+        "polygraphy.surgeon", {"model": ..., "inputs": None, "outputs": None, "data_loader": None}
     ),
     "find_bad_tactics": Signature("polygraphy.inspect", {"dir": None, "good": None, "bad": None}),
     "find_shard_hints": Signature(
@@ -145,6 +173,42 @@ SIGNATURES = {
             "k_shuffle": None,
             "v_shuffle": None,
             "is_causal": False,
+        },
+    ),
+    "fold_constants": Signature(
+        "polygraphy.backend.onnx",
+        {
+            "model": ...,
+            "num_passes": None,
+            "do_shape_inference": None,
+            "partitioning": None,
+            "fold_shapes": None,
+            "copy": None,
+            "error_ok": None,
+            "size_threshold": None,
+            "allow_onnxruntime_shape_inference": None,
+        },
+    ),
+    "infer_shapes": Signature(
+        "polygraphy.backend.onnx",
+        {
+            "model": ...,
+            "error_ok": None,
+            "external_data_dir": None,
+            "save_to_disk_threshold_bytes": None,
+            "allow_onnxruntime": None,
+        },
+    ),
+    "insert_node": Signature(
+        "polygraphy.surgeon",
+        {
+            "model": ...,
+            "op": ...,
+            "inputs": ...,
+            "outputs": ...,
+            "name": None,
+            "attrs": None,
+            "domain": None,
         },
     ),
     "inspect_capability": Signature(
@@ -203,10 +267,32 @@ SIGNATURES = {
         "polygraphy.plugin", {"model": ..., "plugin_dir": ..., "include": None, "exclude": None}
     ),
     "merge": Signature("polygraphy.data", {"paths": ..., "output": ...}),
+    "modify_outputs": Signature(
+        "polygraphy.backend.onnx",
+        {"model": ..., "outputs": None, "exclude_outputs": None, "copy": None, "mark_types": None},
+    ),
+    "observe_shapes": Signature("polygraphy.surgeon", {"model": ..., "data_loader": None}),
     "onnx_from_path": Signature(
         "polygraphy.backend.onnx",
         {"path": ..., "external_data_dir": None, "ignore_external_data": None, "map_weights": None},
     ),
+    "override_input_shapes": Signature("polygraphy.surgeon", {"model": ..., "shapes": ...}),
+    "prune_weights": Signature("polygraphy.surgeon", {"model": ...}),
+    "reconstruct_weights": Signature("polygraphy.surgeon", {"model": ..., "map_weights": None}),
+    "reduce_model": Signature(
+        "polygraphy.debug",
+        {
+            "model": ...,
+            "iterations": ...,
+            "mode": "bisect",
+            "reduce_outputs": True,
+            "reduce_inputs": True,
+            "data_loader": None,
+            "save_inputs": None,
+        },
+    ),
+    "remove_nodes": Signature("polygraphy.surgeon", {"model": ..., "types": ...}),
+    "restore_weights": Signature("polygraphy.surgeon", {"model": ..., "original": ...}),
     "save_onnx": Signature(
         "polygraphy.backend.onnx",
         {
@@ -227,4 +313,16 @@ SIGNATURES = {
             "all_tensors_to_one_file": None,
         },
     ),
+    "set_upper_bound": Signature(
+        "polygraphy.backend.onnx", {"model": ..., "upper_bounds": ..., "copy": None}
+    ),
+    "sort_nodes": Signature("polygraphy.surgeon", {"model": ...}),
+    "strip_weights": Signature(
+        "polygraphy.surgeon", {"model": ..., "exclude": (), "exclude_list": None}
+    ),
+    "verify": Signature(
+        "polygraphy.surgeon",
+        {"original": ..., "edited": ..., "data_loader": None, "compare_func": None},
+    ),
+    "verify_runs": Signature("polygraphy.surgeon", {"model": ..., "data_loader": None}),
 }

@@ -44,6 +44,12 @@ class Tensors(Kind):
             ":".join((spec.name, _shape_text(spec.shape), spec.dtype or _UNKNOWN)) for spec in value
         ]
 
+    def argument(self, value: Sequence[TensorSpec]) -> Any:
+        """Return the expression of metadata."""
+        from polygraphy.codegen.call import Metadata
+
+        return Metadata(value)
+
 
 def _spec(word: str) -> TensorSpec:
     """Take a word apart from its end, because names may hold colons."""
@@ -113,6 +119,10 @@ class NamedShapes(Kind):
     def unparse(self, value: Mapping[str, Sequence[int | str | None]]) -> list[str]:
         """Return one word per shape."""
         return [f"{quoted(name)}:{_shape_text(shape)}" for name, shape in value.items()]
+
+    def argument(self, value: Mapping[str, Sequence[int | str | None]]) -> Any:
+        """Return a dictionary from names to lists."""
+        return {name: list(shape) for name, shape in value.items()}
 
 
 class Attributes(Kind):

@@ -26,6 +26,12 @@ class Outputs(Texts):
         """Return the names, or `EVERY_TENSOR`."""
         return EVERY_TENSOR if " ".join(words) == "mark all" else tuple(words)
 
+    def argument(self, value: Sequence[str]) -> Any:
+        """Return a list, or the constant that stands for every tensor."""
+        from polygraphy.codegen.call import Name
+
+        return Name("polygraphy.constants", "MARK_ALL") if value == EVERY_TENSOR else list(value)
+
 
 class TextOrNothing(Text):
     """A text that may be left out, which gives the empty one."""
@@ -175,7 +181,9 @@ class OnnxShapeOptions(Options):
             " inference does, where it and sympy are installed."
         ),
         as_=False,
-        feeds=("inspect_model.allow_onnxruntime", "draw_model.allow_onnxruntime"),
+        feeds=tuple(
+            f"{name}.allow_onnxruntime" for name in ("inspect_model", "draw_model", "infer_shapes")
+        ),
     )
 
 

@@ -15,7 +15,6 @@ from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.render import render
 from polygraphy.codegen.scripts.data import Data
-from polygraphy.codegen.scripts.surgeon import Step
 
 
 @frozen
@@ -39,28 +38,6 @@ class Iterations:
 
     check: Check
     arguments: Mapping[str, Any] = Factory(dict)
-
-
-@frozen
-class DebugRepeatScript:
-    """A program that checks the same thing again and again.
-
-    Attributes:
-        command: the words of the command line.
-        iterations: what there is in each iteration.
-        until: a number, ``good`` or ``bad``.
-        log: how much is said.
-    """
-
-    command: Sequence[str]
-    iterations: Iterations
-    until: str | int
-    log: Log = Log()
-
-    def render(self) -> str:
-        """Return the program."""
-        summary = "Check the same again and again."
-        return render("debug_repeat.py.j2", summary, self.command, script=self)
 
 
 @frozen
@@ -105,40 +82,3 @@ class DebugEngineScript:
             return render("debug_build.py.j2", summary, self.command, script=self)
         summary = f"Find the layers of {name} that need more precision in TensorRT."
         return render("debug_precision.py.j2", summary, self.command, script=self)
-
-
-@frozen
-class DebugReduceScript:
-    """A program that reduces a model.
-
-    Attributes:
-        command: the words of the command line.
-        model: the path of the model.
-        iterations: what there is in each iteration.
-        output: where the part that fails is saved; None for nowhere.
-        min_good: likewise for one that passes.
-        steps: what is done to the model before.
-        load: arguments of loading.
-        save: arguments of saving.
-        search: arguments of the search.
-        data: the data with which the model is run.
-        log: how much is said.
-    """
-
-    command: Sequence[str]
-    model: str
-    iterations: Iterations
-    output: str | None = None
-    min_good: str | None = None
-    steps: Sequence[Step] = ()
-    load: Mapping[str, Any] = Factory(dict)
-    save: Mapping[str, Any] = Factory(dict)
-    search: Mapping[str, Any] = Factory(dict)
-    data: Data = Data()
-    log: Log = Log()
-
-    def render(self) -> str:
-        """Return the program."""
-        name = quoted(self.model.replace("\\", "/").rpartition("/")[2])
-        summary = f"Reduce {name} to a part that still fails."
-        return render("debug_reduce.py.j2", summary, self.command, script=self)

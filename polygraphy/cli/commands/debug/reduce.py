@@ -17,12 +17,13 @@ from polygraphy.cli.commands.debug.reduce_options import (
     ReducedShapeOptions,
     ReduceOptions,
 )
-from polygraphy.cli.commands.surgeon.surgeon_context import cast_steps, load_of, save_of
+from polygraphy.cli.commands.surgeon.surgeon_context import cast_steps, data_loader_of, load_of
 from polygraphy.cli.commands.surgeon.surgeon_options import (
     EditedModelOptions,
     EditSaveOptions,
     FallbackOptions,
 )
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.script import ScriptOptions
@@ -32,8 +33,10 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions
 from polygraphy.cli.shared.onnx_context import cast_of
-from polygraphy.codegen.scripts.debugging import DebugReduceScript
-from polygraphy.codegen.scripts.surgeon import Step
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
+from polygraphy.codegen.source import Source
 
 
 class DebugReduceCommand(Command):
@@ -66,13 +69,10 @@ class DebugReduceCommand(Command):
         """Return the program that reduces the model."""
         usage = f"polygraphy {self.name}"
         self._check(values, usage)
-        model, save, chosen = (
-            values[EditedModelOptions],
-            values[EditSaveOptions],
-            values[ReduceOptions],
-        )
+        model, save = values[EditedModelOptions], values[EditSaveOptions]
         results, shapes = values[ReducedModelOptions], values[ReducedShapeOptions]
         path = model.model_file or ""
+        name = path.replace("\\", "/").rpartition("/")[2]
         output = save.output
         if output is None and results.min_good is None:
             output = f"{PurePath(path).stem}_reduced.onnx"
@@ -91,8 +91,12 @@ class DebugReduceCommand(Command):
                 ("--save-inputs", results.save_inputs),
             ],
         )
-        return DebugReduceScript(
-            command=words,
+        data = data_of(values[DataOptions], shapes.model_input_shapes, usage, only_first=True)
+        loader = data_loader_of(data)
+        return render(
+            "debug_reduce.py.j2",
+            f"Reduce {quoted(name)} to a part that still fails.",
+            words,
             model=path,
             iterations=iterations_of(
                 values,
@@ -102,18 +106,16 @@ class DebugReduceCommand(Command):
             ),
             output=output,
             min_good=results.min_good,
-            steps=[*self._steps(values), *cast_steps(cast_of(values[OnnxCastOptions], usage))],
-            load=load_of(model),
-            save=save_of(save),
-            search={
-                "mode": chosen.mode,
-                "reduce_outputs": False if chosen.no_reduce_outputs else None,
-                "reduce_inputs": False if chosen.no_reduce_inputs else None,
-                "save_inputs": results.save_inputs,
-            },
-            data=data_of(values[DataOptions], shapes.model_input_shapes, usage, only_first=True),
+            steps=[
+                *self._steps(values, loader),
+                *cast_steps(cast_of(values[OnnxCastOptions], usage)),
+            ],
+            load=load_of(values),
+            save=call_of("save_onnx", values),
+            reduce=call_of("reduce_model", values),
+            data=data,
             log=log_of(values[LogOptions]),
-        ).render()
+        )
 
     def _check(self, values: Values, usage: str) -> None:
         """Refuse options that exclude each other."""
@@ -139,16 +141,15 @@ class DebugReduceCommand(Command):
         if shapes.no_onnxruntime_shape_inference and (shapes.no_shape_inference or observes):
             warn("--no-onnxruntime-shape-inference: without effect, because nothing is inferred.")
 
-    def _steps(self, values: Values) -> list[Step]:
+    def _steps(self, values: Values, loader: Source | None) -> list[Call]:
         """Return what is done to the model before."""
         shapes = values[ReducedShapeOptions]
         steps = []
         if shapes.model_input_shapes:
             first = {name: list(turns[0]) for name, turns in shapes.model_input_shapes.items()}
-            steps.append(Step("override_input_shapes", {"shapes": first}))
+            steps.append(Call("override_input_shapes", kwargs={"shapes": first}))
         if values[FallbackOptions].force_fallback_shape_inference:
-            steps.append(Step("observe_shapes", takes_data=True))
+            steps.append(Call("observe_shapes", kwargs={"data_loader": loader}))
         elif not shapes.no_shape_inference:
-            allowed = False if shapes.no_onnxruntime_shape_inference else None
-            steps.append(Step("infer_shapes", {"allow_onnxruntime": allowed}))
+            steps.append(call_of("infer_shapes", values))
         return steps

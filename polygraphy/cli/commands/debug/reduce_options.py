@@ -29,6 +29,7 @@ class ReducedModelOptions(Options):
             "Save what the inputs of each part hold when the whole model is run, for the check to"
             " use with --load-inputs; in the end, those of the result."
         ),
+        feeds="reduce_model.save_inputs",
     )
 
 
@@ -43,14 +44,21 @@ class ReduceOptions(Options):
             "bisect halves what may be to blame, in all branches; linear tries every node; ddmin"
             " halves, and then leaves out nodes in between. bisect unless given."
         ),
+        feeds="reduce_model.mode",
     )
     no_reduce_inputs: bool = option(
-        "--no-reduce-inputs", kind=Flag(), help="Keep the inputs: cut nodes off at the end only."
+        "--no-reduce-inputs",
+        kind=Flag(),
+        help="Keep the inputs: cut nodes off at the end only.",
+        as_=False,
+        feeds="reduce_model.reduce_inputs",
     )
     no_reduce_outputs: bool = option(
         "--no-reduce-outputs",
         kind=Flag(),
         help="Keep the outputs: cut nodes off at the beginning only.",
+        as_=False,
+        feeds="reduce_model.reduce_outputs",
     )
 
 
@@ -71,4 +79,6 @@ class ReducedShapeOptions(Options):
             "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
             " inference does, where it and sympy are installed."
         ),
+        as_=False,
+        feeds="infer_shapes.allow_onnxruntime",
     )

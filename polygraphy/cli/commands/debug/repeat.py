@@ -21,7 +21,7 @@ from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
-from polygraphy.codegen.scripts.debugging import DebugRepeatScript
+from polygraphy.codegen.render import render
 
 
 class DebugRepeatCommand(Command):
@@ -46,9 +46,11 @@ class DebugRepeatCommand(Command):
         """Return the program that checks."""
         usage = f"polygraphy {self.name}"
         check_work_files(values, IterationInfoOptions, usage)
-        return DebugRepeatScript(
-            command=words,
+        return render(
+            "debug_repeat.py.j2",
+            "Check the same again and again.",
+            words,
             iterations=iterations_of(values, check_of(values, usage), IterationInfoOptions),
             until=until_of(values[UntilOptions], usage),
             log=log_of(values[LogOptions]),
-        ).render()
+        )

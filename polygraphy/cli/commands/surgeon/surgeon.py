@@ -9,6 +9,7 @@ from polygraphy.cli.commands.surgeon.surgeon_context import (
     LOADED,
     cast_steps,
     check_fallback,
+    data_loader_of,
     edit_of,
     inference_steps,
     trial_of,
@@ -27,6 +28,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     TrialShapeOptions,
     VerifyOptions,
 )
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
@@ -35,10 +37,10 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.data_context import data_of
 from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.onnx import EVERY_TENSOR, OnnxCastOptions, OnnxShapeOptions
+from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_context import cast_of
+from polygraphy.codegen.call import Call
 from polygraphy.codegen.scripts.data import Data
-from polygraphy.codegen.scripts.surgeon import Step
 
 _SAVED = (EditSaveOptions, ScriptOptions, LogOptions)
 _TRIAL = (VerifyOptions, TrialShapeOptions, DataOptions)
@@ -63,20 +65,17 @@ class SurgeonExtractCommand(Command):
         """Return the program that cuts the part out."""
         usage = f"polygraphy {self.name}"
         chosen = values[ExtractOptions]
-        tensors = {"inputs": chosen.inputs, "outputs": chosen.outputs}
         if chosen.outputs == ():
             raise CommandLineError(
                 "--outputs names no tensor, and a model without outputs computes nothing.", usage
             )
         forced = check_fallback(values, usage)
+        data = data_of(values[DataOptions], values[TrialShapeOptions].model_input_shapes, usage)
+        loader = data_loader_of(data)
         steps = [
-            *inference_steps(values[OnnxShapeOptions]),
-            *([Step("observe_shapes", takes_data=True)] if forced else []),
-            Step(
-                "extract",
-                tensors={name: given for name, given in tensors.items() if given is not None},
-                takes_data=True,
-            ),
+            *inference_steps(values),
+            *([call_of("observe_shapes", values, data_loader=loader)] if forced else []),
+            call_of("extract", values, data_loader=loader),
             *cast_steps(cast_of(values[OnnxCastOptions], usage)),
         ]
         return edit_of(
@@ -87,8 +86,8 @@ class SurgeonExtractCommand(Command):
             ending="_extracted.onnx",
             steps=steps,
             verifies=values[VerifyOptions].verify,
-            data=data_of(values[DataOptions], values[TrialShapeOptions].model_input_shapes, usage),
-        ).render()
+            data=data,
+        )
 
 
 class SurgeonSanitizeCommand(Command):
@@ -122,26 +121,27 @@ class SurgeonSanitizeCommand(Command):
         # Folding infers what it needs itself, and leaves a smaller model to infer the shapes of.
         fold = values[FoldOptions]
         is_late = fold.fold_constants and not fold.no_per_pass_shape_inference
-        infer = [Step("infer_shapes", _inference_arguments(shapes))] if infers else []
+        infer = [call_of("infer_shapes", values)] if infers else []
         early, late = ([], infer) if is_late else (infer, [])
         overrides = shapes.override_input_shapes
+        needs_data = runs or verifies
+        given = values[TrialShapeOptions].model_input_shapes
+        data = data_of(values[DataOptions], given, usage) if needs_data else Data()
         steps = [
             *([] if overrides else early),
-            *_output_steps(values[SanitizeOutputOptions]),
+            *_output_steps(values),
             *cast_steps(cast_of(values[OnnxCastOptions], usage)),
         ]
         if overrides:
-            listed = {name: list(shape) for name, shape in overrides.items()}
-            steps += [Step("override_input_shapes", {"shapes": listed}), *early]
-        steps += [Step("observe_shapes", takes_data=True)] if runs else []
-        steps += [Step("clean_up")] if tidying.cleanup else []
-        steps += [Step("sort_nodes")] if tidying.toposort else []
+            steps += [call_of("override_input_shapes", values), *early]
+        if runs:
+            steps.append(call_of("observe_shapes", values, data_loader=data_loader_of(data)))
+        steps += [Call("clean_up")] if tidying.cleanup else []
+        steps += [Call("sort_nodes")] if tidying.toposort else []
         steps += [_fold_step(values)] if fold.fold_constants else []
         steps += late
         if tidying.upper_bounds is not None:
-            steps.append(Step("set_upper_bound", {"upper_bounds": tidying.upper_bounds}))
-        needs_data = runs or verifies
-        given = values[TrialShapeOptions].model_input_shapes
+            steps.append(call_of("set_upper_bound", values))
         return edit_of(
             values,
             words,
@@ -150,8 +150,8 @@ class SurgeonSanitizeCommand(Command):
             ending="_sanitized.onnx",
             steps=steps,
             verifies=verifies,
-            data=data_of(values[DataOptions], given, usage) if needs_data else Data(),
-        ).render()
+            data=data,
+        )
 
     def _check(self, values: Values, usage: str, *, needs_data: bool) -> None:
         """Refuse options that exclude each other, and tell which have no effect."""
@@ -174,38 +174,18 @@ class SurgeonSanitizeCommand(Command):
             warn(f"{', '.join(unused)}: without effect without --fold-constants.")
 
 
-def _fold_step(values: Values) -> Step:
-    fold, shapes = values[FoldOptions], values[SanitizeShapeOptions]
-    infers = not fold.no_per_pass_shape_inference
-    return Step(
-        "fold_constants",
-        {
-            "num_passes": fold.num_passes,
-            "do_shape_inference": None if infers else False,
-            "partitioning": fold.partitioning,
-            "fold_shapes": False if fold.no_fold_shapes else None,
-            "size_threshold": fold.fold_size_threshold,
-            "allow_onnxruntime_shape_inference": (
-                False if infers and shapes.no_onnxruntime_shape_inference else None
-            ),
-        },
-    )
+def _fold_step(values: Values) -> Call:
+    infers = not values[FoldOptions].no_per_pass_shape_inference
+    without = {} if infers else {"allow_onnxruntime_shape_inference": None}
+    return call_of("fold_constants", values, **without)
 
 
-def _inference_arguments(options: SanitizeShapeOptions) -> dict[str, bool | None]:
-    return {"allow_onnxruntime": False if options.no_onnxruntime_shape_inference else None}
-
-
-def _output_steps(options: SanitizeOutputOptions) -> list[Step]:
-    marks_all = options.outputs == EVERY_TENSOR
+def _output_steps(values: Values) -> list[Call]:
+    options = values[SanitizeOutputOptions]
     if not (options.outputs or options.exclude_outputs or options.outputs_by_type):
         return []
-    arguments = {
-        "outputs": None if marks_all else list(options.outputs) or None,
-        "mark_types": list(options.outputs_by_type) or None,
-        "exclude_outputs": list(options.exclude_outputs) or None,
-    }
-    return [Step("modify_outputs", arguments, marks_all=marks_all)]
+    # Programs name what becomes an output before what does not.
+    return [call_of("modify_outputs", values).of(outputs=None, mark_types=None)]
 
 
 class SurgeonInsertCommand(Command):
@@ -226,13 +206,6 @@ class SurgeonInsertCommand(Command):
                 raise CommandLineError(f"{flag} is missing: which tensors the node has.", usage)
         if node.op is None:
             raise CommandLineError("--op is missing: the type of the node's operator.", usage)
-        arguments = {
-            "op": node.op,
-            "inputs": list(node.inputs),
-            "outputs": list(node.outputs),
-            "name": node.name,
-            "attrs": node.attrs,
-        }
         verifies, data = trial_of(values, usage)
         return edit_of(
             values,
@@ -241,13 +214,13 @@ class SurgeonInsertCommand(Command):
             summary="Put a node into {}.",
             ending="_inserted.onnx",
             steps=[
-                *inference_steps(values[OnnxShapeOptions]),
-                Step("insert_node", arguments),
+                *inference_steps(values),
+                call_of("insert_node", values),
                 *cast_steps(cast_of(values[OnnxCastOptions], usage)),
             ],
             verifies=verifies,
             data=data,
-        ).render()
+        )
 
 
 class SurgeonPruneCommand(Command):
@@ -264,7 +237,7 @@ class SurgeonPruneCommand(Command):
         """Return the program that prunes the model."""
         usage = f"polygraphy {self.name}"
         types = values[PruneOptions].remove_node_types
-        step = Step("remove_nodes", {"types": list(types)}) if types else Step("prune_weights")
+        step = call_of("remove_nodes", values) if types else Call("prune_weights")
         verifies, data = trial_of(values, usage)
         return edit_of(
             values,
@@ -275,7 +248,7 @@ class SurgeonPruneCommand(Command):
             steps=[*cast_steps(cast_of(values[OnnxCastOptions], usage)), step],
             verifies=verifies,
             data=data,
-        ).render()
+        )
 
 
 class _WeightsCommand(Command):
@@ -299,10 +272,10 @@ class _WeightsCommand(Command):
             verifies=verifies,
             data=data,
             read=self._read(values),
-        ).render()
+        )
 
-    def _step(self, values: Values) -> Step:
-        return Step("reconstruct_weights", {"map_weights": True})
+    def _step(self, values: Values) -> Call:
+        return call_of("reconstruct_weights", values, map_weights=True)
 
     def _read(self, values: Values) -> Sequence[tuple[str, str | None]]:
         return ()
@@ -320,8 +293,8 @@ class SurgeonWeightStripCommand(_WeightsCommand):
     ending = "_stripped.onnx"
     groups = (*LOADED, StripOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
-    def _step(self, values: Values) -> Step:
-        return Step("strip_weights", {"exclude_list": values[StripOptions].exclude_list})
+    def _step(self, values: Values) -> Call:
+        return call_of("strip_weights", values)
 
     def _read(self, values: Values) -> Sequence[tuple[str, str | None]]:
         return [("--exclude-list", values[StripOptions].exclude_list)]

@@ -1,4 +1,4 @@
-"""From options to the context of a program that edits an ONNX model."""
+"""From options to a program that edits an ONNX model."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     TrialShapeOptions,
     VerifyOptions,
 )
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
@@ -23,10 +24,14 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.paths import check_paths
-from polygraphy.codegen.parts.onnx_model import Cast
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.parts.onnx_model import CAST_TOLERANCES, Cast
+from polygraphy.codegen.render import render
 from polygraphy.codegen.scripts.data import Data
-from polygraphy.codegen.scripts.surgeon import Step, SurgeonScript
+from polygraphy.codegen.source import Source
 
+_CASTS = {f"convert_to_{dtype}": tolerance for dtype, tolerance in CAST_TOLERANCES.items()}
 LOADED = (EditedModelOptions,)
 """The groups about the model that is edited."""
 
@@ -38,20 +43,20 @@ def edit_of(
     *,
     summary: str,
     ending: str,
-    steps: Sequence[Step],
+    steps: Sequence[Call],
     verifies: bool = False,
     data: Data | None = None,
     read: Sequence[tuple[str, str | None]] = (),
-) -> SurgeonScript:
-    """Return the context of a program.
+) -> str:
+    """Return the program.
 
     Args:
         values: the options.
         words: the command line.
         usage: the command, for messages.
-        summary: what the program does.
+        summary: what the program does, where ``{}`` stands for the model's name.
         ending: what the output is called after the model's name, unless it has a name.
-        steps: what is done to the model.
+        steps: what is done to the model: calls that lack it.
         verifies: whether outputs are compared.
         data: the data with which the model is run.
         read: further files that are read.
@@ -66,36 +71,52 @@ def edit_of(
         inform(f"Saving to {output}, because no --output is given.")
     _check_files(values, output, usage, read)
     _warn_about_unused(save)
-    return SurgeonScript(
-        command=words,
-        summary=summary,
+    data = data or Data()
+    load = load_of(values)
+    verify = _verification(load, steps, data) if verifies else None
+    loader = data_loader_of(data)
+    takes_data = verifies or any(step.kwargs.get("data_loader") is not None for step in steps)
+    return render(
+        "surgeon.py.j2",
+        summary.replace("{}", quoted(path.replace("\\", "/").rpartition("/")[2])),
+        words,
         model=path,
-        output=output,
+        data=data.call if takes_data and loader is not None else None,
+        load=load,
         steps=steps,
-        load=load_of(model),
-        save=save_of(save),
-        verifies=verifies,
-        data=data or Data(),
+        verify=verify,
+        save=call_of("save_onnx", values, path=output),
         log=log_of(values[LogOptions]),
     )
 
 
-def load_of(model: EditedModelOptions) -> dict[str, Any]:
-    """Return the arguments of loading a model whose weights stay in its files."""
-    return {
-        "external_data_dir": model.external_data_dir,
-        "ignore_external_data": model.ignore_external_data or None,
-        "map_weights": True,
-    }
+def _verification(load: Call, steps: Sequence[Call], data: Data) -> Call:
+    """Return the call that compares outputs of the model before and after the steps."""
+    names = {step.name for step in steps}
+    model, loader = Source("model"), data_loader_of(data)
+    if "reconstruct_weights" in names:  # It could not be run before.
+        return Call("verify_runs", [model], {"data_loader": loader})
+    edited: Any = model
+    if "strip_weights" in names:
+        whole = load
+        for step in steps:
+            if step.name != "strip_weights":
+                whole = step.of(whole)
+        edited = Call("restore_weights", [model, whole])
+    tolerance = max((_CASTS[name] for name in names & _CASTS.keys()), default=None)
+    compare = Call("SimpleCompareFunc", kwargs={"rtol": tolerance, "atol": tolerance})
+    kwargs = {"data_loader": loader, "compare_func": None if tolerance is None else compare}
+    return Call("verify", [load, edited], kwargs)
 
 
-def save_of(save: EditSaveOptions) -> dict[str, Any]:
-    """Return the arguments of saving an edited model, without its path."""
-    return {
-        "external_data_path": save.save_external_data,
-        "size_threshold": save.external_data_size_threshold,
-        "all_tensors_to_one_file": False if save.no_save_all_tensors_to_one_file else None,
-    }
+def load_of(values: Values) -> Call:
+    """Return the call that loads the model, whose weights stay in its files."""
+    return call_of("onnx_from_path", values, Source("MODEL"), map_weights=True)
+
+
+def data_loader_of(data: Data) -> Source | None:
+    """Return the name of the data loader in the program; None where the usual one does."""
+    return None if data.is_default else Source("data_loader")
 
 
 def _check_files(
@@ -145,14 +166,14 @@ def trial_of(values: Values, usage: str) -> tuple[bool, Data]:
     return False, Data()
 
 
-def inference_steps(options: OnnxShapeOptions) -> list[Step]:
+def inference_steps(values: Values) -> list[Call]:
     """Return the step that infers shapes, where that is asked for."""
+    options = values[OnnxShapeOptions]
     if not options.shape_inference:
         if options.no_onnxruntime_shape_inference:
             warn("--no-onnxruntime-shape-inference: has no effect without --shape-inference.")
         return []
-    allow = False if options.no_onnxruntime_shape_inference else None
-    return [Step("infer_shapes", {"allow_onnxruntime": allow})]
+    return [call_of("infer_shapes", values)]
 
 
 def check_fallback(values: Values, usage: str) -> bool:
@@ -171,6 +192,6 @@ def check_fallback(values: Values, usage: str) -> bool:
     return forced
 
 
-def cast_steps(cast: Cast | None) -> list[Step]:
+def cast_steps(cast: Cast | None) -> list[Call]:
     """Return the step that converts the model to another precision, if any."""
-    return [] if cast is None else [Step(f"convert_to_{cast.dtype}", cast.arguments)]
+    return [] if cast is None else [Call(f"convert_to_{cast.dtype}", kwargs=cast.arguments)]

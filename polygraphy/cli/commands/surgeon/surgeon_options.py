@@ -83,11 +83,13 @@ class ExtractOptions(Options):
             " What is left out, or auto, is taken from the model, inferred, or found out by running"
             " it. The model's own inputs unless given; without a name, there are none."
         ),
+        feeds="extract.inputs",
     )
     outputs: Any = option(
         "--outputs",
         kind=Tensors(),
         help="Tensors that become the outputs, as in y:float32; the model's own unless given.",
+        feeds="extract.outputs",
     )
 
 
@@ -119,6 +121,11 @@ class SanitizeShapeOptions(Options):
             "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
             " inference does, where it and sympy are installed."
         ),
+        as_=False,
+        feeds=(
+            "infer_shapes.allow_onnxruntime",
+            "fold_constants.allow_onnxruntime_shape_inference",
+        ),
     )
     override_input_shapes: Mapping[str, tuple[int | str | None, ...]] | None = option(
         "--override-input-shapes",
@@ -128,6 +135,7 @@ class SanitizeShapeOptions(Options):
             "Give inputs other shapes, as in image:[1,3,224,224]; the shapes of the other tensors"
             " are inferred anew."
         ),
+        feeds="override_input_shapes.shapes",
     )
 
 
@@ -141,18 +149,21 @@ class SanitizeOutputOptions(Options):
         default=(),
         help="Tensors that become its outputs, in place of its own; names may be patterns; '*' is"
         " every tensor.",
+        feeds="modify_outputs.outputs",
     )
     exclude_outputs: tuple[str, ...] = option(
         "--exclude-outputs",
         kind=Texts("NAME"),
         default=(),
         help="Tensors that are no outputs; names may be patterns.",
+        feeds="modify_outputs.exclude_outputs",
     )
     outputs_by_type: tuple[str, ...] = option(
         "--outputs-by-type",
         kind=Texts("OP"),
         default=(),
         help="Types of operators, such as Conv: what they compute becomes outputs.",
+        feeds="modify_outputs.mark_types",
     )
 
 
@@ -175,6 +186,7 @@ class SanitizeOptions(Options):
             "Limit tensors whose size depends on data without limit, by Min nodes before the"
             " operands that decide about it: for all of them, or by name, as in 10000 indices:500."
         ),
+        feeds="set_upper_bound.upper_bounds",
     )
 
 
@@ -190,6 +202,7 @@ class FoldOptions(Options):
         "--num-const-fold-passes",
         kind=Integer(minimum=1),
         help="How often to go through the model; until nothing more can be folded unless given.",
+        feeds="fold_constants.num_passes",
     )
     partitioning: str | None = option(
         "--partitioning",
@@ -198,21 +211,27 @@ class FoldOptions(Options):
             "What to do when a constant cannot be computed: basic folds the others, recursive also"
             " what it is computed from. Otherwise folding stops there."
         ),
+        feeds="fold_constants.partitioning",
     )
     no_fold_shapes: bool = option(
         "--no-fold-shapes",
         kind=Flag(),
         help="Leave Shape and Size nodes alone, and with them what is computed from shapes.",
+        as_=False,
+        feeds="fold_constants.fold_shapes",
     )
     no_per_pass_shape_inference: bool = option(
         "--no-per-pass-shape-inference",
         kind=Flag(),
         help="Do not infer shapes while folding.",
+        as_=False,
+        feeds="fold_constants.do_shape_inference",
     )
     fold_size_threshold: int | None = option(
         "--fold-size-threshold",
         kind=ByteSize(),
         help="Leave constants of more bytes as they are computed, as in 16e6, 512K, 4M.",
+        feeds="fold_constants.size_threshold",
     )
 
 
@@ -221,7 +240,11 @@ class InsertOptions(Options):
     """Node: what is put into the model, in the place of what lies between its tensors."""
 
     inputs: tuple[str, ...] = option(
-        "--inputs", kind=Texts("NAME"), default=(), help="The tensors that it takes, in order."
+        "--inputs",
+        kind=Texts("NAME"),
+        default=(),
+        help="The tensors that it takes, in order.",
+        feeds="insert_node.inputs",
     )
     outputs: tuple[str, ...] = option(
         "--outputs",
@@ -229,13 +252,25 @@ class InsertOptions(Options):
         default=(),
         help="The tensors that it makes, in order; one that it takes as well is replaced by another"
         " behind the node.",
+        feeds="insert_node.outputs",
     )
-    op: str | None = option("--op", kind=Text("OP"), help="The type of its operator.")
-    name: str | None = option("--name", kind=Text("NAME"), help="Its name.")
+    op: str | None = option(
+        "--op",
+        kind=Text("OP"),
+        help="The type of its operator.",
+        feeds="insert_node.op",
+    )
+    name: str | None = option(
+        "--name",
+        kind=Text("NAME"),
+        help="Its name.",
+        feeds="insert_node.name",
+    )
     attrs: Any = option(
         "--attrs",
         kind=Attributes(),
         help="Its attributes, as in axis=1 alpha=0.5 mode=linear sizes=[1,2].",
+        feeds="insert_node.attrs",
     )
 
 
@@ -251,6 +286,7 @@ class PruneOptions(Options):
             "Take the nodes of these types out: what took their first result takes their first"
             " operand. Otherwise two of every four weights that products sum over become zero."
         ),
+        feeds="remove_nodes.types",
     )
 
 
@@ -263,4 +299,5 @@ class StripOptions(Options):
         reads="List of names",
         kind=Text("PATH"),
         help="A text file with the names of weights that stay, one per line.",
+        feeds="strip_weights.exclude_list",
     )
