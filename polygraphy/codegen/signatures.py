@@ -16,6 +16,20 @@ class Signature(NamedTuple):
 
 
 SIGNATURES = {
+    "AskUser": Signature("polygraphy.debug", {"otherwise": None}),
+    "CheckCommand": Signature(
+        "polygraphy.debug",
+        {
+            "command": ...,
+            "fail_codes": (),
+            "ignored_codes": (),
+            "fail_regex": (),
+            "skip_codes": (125,),
+            "show_output": False,
+            "hide_fail_output": False,
+            "timeout": None,
+        },
+    ),
     "DataLoader": Signature(
         "polygraphy.comparator",
         {
@@ -43,6 +57,19 @@ SIGNATURES = {
             "name": None,
             "compiled": False,
             "device": None,
+    "Iterations": Signature(
+        "polygraphy.debug",
+        {
+            "check": ...,
+            "artifact": None,
+            "keep_artifact": False,
+            "artifacts": (),
+            "artifacts_dir": "polygraphy_artifacts",
+            "numbered": (),
+            "results": (),
+            "iter_info": None,
+            "load_replay": None,
+            "save_replay": None,
         },
     ),
     "SimpleCompareFunc": Signature(

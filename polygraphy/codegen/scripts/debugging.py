@@ -9,35 +9,13 @@ from typing import Any
 
 from attrs import Factory, frozen
 
+from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.log import Log
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.render import render
 from polygraphy.codegen.scripts.data import Data
-
-
-@frozen
-class Check:
-    """What decides whether an iteration has passed.
-
-    Attributes:
-        command: the words of a command; none to ask.
-        arguments: how its end is judged.
-        is_fallback: whether it only counts where nobody can be asked.
-    """
-
-    command: Sequence[str] = ()
-    arguments: Mapping[str, Any] = Factory(dict)
-    is_fallback: bool = False
-
-
-@frozen
-class Iterations:
-    """What there is in each iteration: a check, and further arguments; None for none."""
-
-    check: Check
-    arguments: Mapping[str, Any] = Factory(dict)
 
 
 @frozen
@@ -59,7 +37,7 @@ class DebugEngineScript:
 
     command: Sequence[str]
     model: str
-    iterations: Iterations
+    iterations: Call
     onnx: OnnxModel = OnnxModel()
     trt: TrtModel = TrtModel()
     data: Data = Data()

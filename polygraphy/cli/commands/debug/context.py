@@ -14,13 +14,14 @@ from polygraphy.cli.commands.debug.options import (
     ModelIterationOptions,
     UntilOptions,
 )
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.paths import check_paths
-from polygraphy.codegen.scripts.debugging import Check, Iterations
+from polygraphy.codegen.call import Call
 
 Named = Sequence["tuple[str, str | None]"]
 IterationGroup = Union[
@@ -28,10 +29,8 @@ IterationGroup = Union[
 ]
 
 
-def check_of(
-    values: Values, usage: str, *, implied: Sequence[str] = (), asks: bool = True
-) -> Check:
-    """Return what decides whether an iteration has passed.
+def check_of(values: Values, usage: str, *, implied: Sequence[str] = (), asks: bool = True) -> Call:
+    """Return the call that makes what decides whether an iteration has passed.
 
     Args:
         values: the options.
@@ -49,34 +48,26 @@ def check_of(
     ):
         if one and other:
             raise CommandLineError(f"{flags} exclude each other. Choose one.", usage)
-    arguments = {
-        "fail_codes": list(options.fail_codes) or None,
-        "ignored_codes": list(options.ignore_fail_codes) or None,
-        "fail_regex": list(options.fail_regex) or None,
-        "skip_codes": None if options.skip_codes is None else list(options.skip_codes),
-        "show_output": options.show_output or None,
-        "hide_fail_output": options.hide_fail_output or None,
-        "timeout": options.check_timeout,
-    }
     if options.check:
-        return Check(options.check, arguments)
+        return call_of("CheckCommand", values, list(options.check))
     if implied:
-        return Check(implied, arguments, is_fallback=asks)
+        command = call_of("CheckCommand", values, list(implied))
+        return Call("AskUser", kwargs={"otherwise": command}) if asks else command
     unused = flags_given(values, [CheckOptions])
     if unused:
         warn(f"{', '.join(unused)}: without effect without --check.")
-    return Check()
+    return Call("AskUser")
 
 
 def iterations_of(
     values: Values,
-    check: Check,
+    check: Call,
     group: IterationGroup,
     *,
     numbered: Sequence[str] = (),
     results: Sequence[str | None] = (),
-) -> Iterations:
-    """Return what there is in each iteration.
+) -> Call:
+    """Return the call that makes what there is in each iteration.
 
     Args:
         values: the options.
@@ -87,22 +78,18 @@ def iterations_of(
     """
     options: Any = values[group]
     artifacts = values[ArtifactOptions]
-    arguments = {
-        "artifact": getattr(options, "iter_artifact", None),
-        "keep_artifact": getattr(options, "no_remove_intermediate", False) or None,
-        "artifacts": list(artifacts.artifacts) or None,
-        "artifacts_dir": artifacts.art_dir,
-        "numbered": list(numbered) or None,
-        "results": [path for path in results if path is not None] or None,
-        "iter_info": options.iter_info,
-    }
     replay = _replay_of(values)
-    if replay is not None:
-        arguments["load_replay"] = replay.load_debug_replay
-        arguments["save_replay"] = replay.save_debug_replay
     if artifacts.art_dir is not None and not artifacts.artifacts:
         warn("--art-dir: without effect without --artifacts.")
-    return Iterations(check, arguments)
+    return call_of(
+        "Iterations",
+        values,
+        check,
+        artifact=getattr(options, "iter_artifact", None),
+        numbered=list(numbered) or None,
+        results=[path for path in results if path is not None] or None,
+        save_replay=None if replay is None else replay.save_debug_replay,
+    )
 
 
 def until_of(options: UntilOptions, usage: str) -> str | int:

@@ -67,6 +67,7 @@ class CheckOptions(Options):
         kind=_Integers(),
         default=(),
         help="The only exit codes that are failures; all but 0 unless given.",
+        feeds="CheckCommand.fail_codes",
     )
     ignore_fail_codes: tuple[int, ...] = option(
         "--ignore-fail-code",
@@ -74,11 +75,13 @@ class CheckOptions(Options):
         kind=_Integers(),
         default=(),
         help="Exit codes that are no failures.",
+        feeds="CheckCommand.ignored_codes",
     )
     skip_codes: tuple[int, ...] | None = option(
         "--skip-code",
         kind=_Integers(),
         help="Exit codes that say neither: 125 unless given, as for git bisect.",
+        feeds="CheckCommand.skip_codes",
     )
     fail_regex: tuple[str, ...] = option(
         "--fail-regex",
@@ -88,6 +91,7 @@ class CheckOptions(Options):
             "Regular expressions: it is a failure only where what the command writes matches one of"
             " them; and without --fail-code, whatever its exit code is."
         ),
+        feeds="CheckCommand.fail_regex",
     )
     check_timeout: float | None = option(
         "--check-timeout",
@@ -96,12 +100,19 @@ class CheckOptions(Options):
             "Seconds that it may take; then it is stopped, as if it had ended with exit code 124."
             " It may take as long as it likes unless given."
         ),
+        feeds="CheckCommand.timeout",
     )
     show_output: bool = option(
-        "--show-output", kind=Flag(), help="Show what it writes when it passes, too."
+        "--show-output",
+        kind=Flag(),
+        help="Show what it writes when it passes, too.",
+        feeds="CheckCommand.show_output",
     )
     hide_fail_output: bool = option(
-        "--hide-fail-output", kind=Flag(), help="Do not show what it writes when it fails."
+        "--hide-fail-output",
+        kind=Flag(),
+        help="Do not show what it writes when it fails.",
+        feeds="CheckCommand.hide_fail_output",
     )
 
 
@@ -114,12 +125,14 @@ class ArtifactOptions(Options):
         kind=Texts("PATH"),
         default=(),
         help="Files and folders that are moved to DIR/good or DIR/bad after each iteration.",
+        feeds="Iterations.artifacts",
     )
     art_dir: str | None = option(
         "--art-dir",
         "--artifacts-dir",
         kind=Text("DIR"),
         help="That DIR; polygraphy_artifacts unless given.",
+        feeds="Iterations.artifacts_dir",
     )
 
 
@@ -138,7 +151,10 @@ def _artifact(name: str) -> Any:
 
 def _kept() -> Any:
     return option(
-        "--no-remove-intermediate", kind=Flag(), help="Leave it there after each iteration."
+        "--no-remove-intermediate",
+        kind=Flag(),
+        help="Leave it there after each iteration.",
+        feeds="Iterations.keep_artifact",
     )
 
 
@@ -148,6 +164,7 @@ def _info() -> Any:
         "--iteration-info",
         kind=Text("PATH"),
         help="A JSON file that tells the check the number of the iteration; removed after each.",
+        feeds="Iterations.iter_info",
     )
 
 
@@ -199,6 +216,7 @@ class DebugReplayOptions(Options):
         reads="Debug replay",
         kind=Text("PATH"),
         help="Do not check again what this file has the answer to.",
+        feeds="Iterations.load_replay",
     )
     save_debug_replay: str = option(
         "--save-debug-replay",
