@@ -41,6 +41,21 @@ SIGNATURES = {
         },
     ),
     "InvokeFromScript": Signature("polygraphy.backend.common", {"path": ..., "name": ...}),
+    "Iterations": Signature(
+        "polygraphy.debug",
+        {
+            "check": ...,
+            "artifact": None,
+            "keep_artifact": False,
+            "artifacts": (),
+            "artifacts_dir": "polygraphy_artifacts",
+            "numbered": (),
+            "results": (),
+            "iter_info": None,
+            "load_replay": None,
+            "save_replay": None,
+        },
+    ),
     "OnnxFromPath": Signature(
         "polygraphy.backend.onnx",
         {"path": ..., "external_data_dir": None, "ignore_external_data": None, "map_weights": None},
@@ -57,19 +72,6 @@ SIGNATURES = {
             "name": None,
             "compiled": False,
             "device": None,
-    "Iterations": Signature(
-        "polygraphy.debug",
-        {
-            "check": ...,
-            "artifact": None,
-            "keep_artifact": False,
-            "artifacts": (),
-            "artifacts_dir": "polygraphy_artifacts",
-            "numbered": (),
-            "results": (),
-            "iter_info": None,
-            "load_replay": None,
-            "save_replay": None,
         },
     ),
     "SimpleCompareFunc": Signature(
