@@ -22,6 +22,7 @@ from polygraphy.adapters.tensorrt.library.logger import watching
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.network.origins import origin_of
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionWish
+from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
@@ -88,11 +89,8 @@ class CreateConfig(BaseLoader):
             TypeError: there is no setting of that name.
             UsageError: two settings contradict each other.
         """
-        self._tf32 = bool(tf32)
-        self._precisions = {
-            name: bool(wanted)
-            for name, wanted in (("fp16", fp16), ("int8", int8), ("fp8", fp8), ("bf16", bf16))
-        }
+        asked = {"tf32": tf32, "fp16": fp16, "int8": int8, "fp8": fp8, "bf16": bf16}
+        self._precisions = [each for each in PRECISIONS.values() if asked[each.name]]
         self._calibrator = calibrator
         self._use_dla = bool(use_dla)
         self._allow_gpu_fallback = bool(allow_gpu_fallback)
@@ -100,19 +98,19 @@ class CreateConfig(BaseLoader):
 
     def wish(self) -> PrecisionWish:
         """Return what is asked for that this TensorRT has no flag for."""
-        wants = self._precisions
-        if not any(wants.values()) or capabilities().has("weak_typing"):
+        wanted = [each for each in self._precisions if each.name in REDUCED]
+        if not wanted or capabilities().has("weak_typing"):
             return PrecisionWish()
-        if wants["fp16"] and wants["bf16"]:
+        floats = [DataType[each.dtype.upper()] for each in wanted if not each.is_quantized]
+        quantized = [DataType[each.dtype.upper()] for each in wanted if each.is_quantized]
+        if len(floats) > 1:
             G_LOGGER.warning(
                 "Both fp16 and bf16 are asked for, and this TensorRT does not choose between them:"
                 " using fp16."
             )
-        floats = DataType.FLOAT16 if wants["fp16"] else DataType.BFLOAT16
-        quantized = DataType.FLOAT8E4M3FN if wants["fp8"] else DataType.INT8
         return PrecisionWish(
-            floats=floats if wants["fp16"] or wants["bf16"] else None,
-            quantized=quantized if wants["fp8"] or wants["int8"] else None,
+            floats=floats[0] if floats else None,
+            quantized=quantized[0] if quantized else None,
             calibration=self._calibrator,
         )
 
@@ -142,17 +140,13 @@ class CreateConfig(BaseLoader):
         return config
 
     def _set_precisions(self, config: Any) -> None:
-        if self._tf32:
-            set_flag(config, "TF32", given("tf32"))
-        else:
-            config.clear_flag(trt.BuilderFlag.TF32)
+        config.clear_flag(trt.BuilderFlag.TF32)  # TensorRT's own default is on.
         wish = self.wish()
         if wish:
             _wishes[config] = wish
-            return
-        for name, wanted in self._precisions.items():
-            if wanted:
-                set_flag(config, name, given(name))
+        for each in self._precisions:
+            if not wish or each.name not in REDUCED:
+                set_flag(config, each.name, given(each.name))
 
     def _set_dla(self, builder: Any, config: Any) -> None:
         if builder.num_DLA_cores == 0:
@@ -177,8 +171,9 @@ class CreateConfig(BaseLoader):
         calibrator = self._calibrator
         if calibrator is None or self.wish():
             return
-        if not self._precisions["int8"]:
-            if self._precisions["fp8"]:  # Some would quantise the model with it; here is a flag.
+        if PRECISIONS["int8"] not in self._precisions:
+            # Another TensorRT would quantise the model to fp8 with it; this one has a flag.
+            if PRECISIONS["fp8"] in self._precisions:
                 G_LOGGER.verbose("The calibrator is not used: it is for int8.")
                 return
             G_LOGGER.warning("There is a calibrator, but int8 is off: it will not be used.")

@@ -12,6 +12,7 @@ from polygraphy.adapters.tensorrt.network.origins import (
     remember_origin,
 )
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionWish, casting
+from polygraphy.domain.catalog.precisions import PRECISIONS
 from polygraphy.domain.errors import BackendError
 
 
@@ -89,7 +90,8 @@ def _made_again(parts: NetworkParts, wish: PrecisionWish) -> NetworkParts:
 
 def _impossible(wish: PrecisionWish, why: str) -> BackendError:
     caps = capabilities()
-    name = "bf16" if str(wish.floats) == "bfloat16" else "fp16"
+    names = {each.dtype: name for name, each in PRECISIONS.items()}
+    name = names.get(str(wish.floats))
     remedy = (
         f"Cast before you edit: NetworkFromOnnxPath(path, cast={name!r})."
         if wish.floats is not None and wish.quantized is None

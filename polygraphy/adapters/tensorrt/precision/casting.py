@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 
 from polygraphy.adapters.tensorrt.precision.calibrator import CalibrationData
 from polygraphy.adapters.tensorrt.precision.node_names import select_nodes
+from polygraphy.domain.catalog.precisions import REDUCED
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.logger import G_LOGGER
@@ -27,7 +28,9 @@ from polygraphy.ports.editing import PrecisionCaster, Quantizer
 QUANTIZED_TYPES = (DataType.INT8, DataType.FLOAT8E4M3FN)
 """What a model is quantised to, rather than cast."""
 
-_FLOAT_TYPES = {"fp16": DataType.FLOAT16, "bf16": DataType.BFLOAT16}
+_FLOAT_TYPES = {
+    name: DataType[each.dtype.upper()] for name, each in REDUCED.items() if not each.is_quantized
+}
 _Q_OPS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
 
 

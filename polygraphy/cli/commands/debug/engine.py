@@ -49,9 +49,9 @@ from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.scripts.debugging import DebugEngineScript
 from polygraphy.domain.catalog.formats import format_named
+from polygraphy.domain.catalog.precisions import PRECISIONS
 
 _SCRIPT = "trt-network-script"
-_PRECISIONS = ("tf32", "fp16", "bf16", "fp8", "int8")
 
 _MODEL: tuple[type[Options], ...] = (
     ModelOptions,
@@ -288,7 +288,7 @@ def _with_precision(values: Values, usage: str) -> Values:
             raise CommandLineError("--precision float16 needs --fp16.", usage)
         if not options.int8:
             warn("--precision float16: without --int8, no layer computes in less.")
-    if not any(getattr(options, name) for name in _PRECISIONS):
+    if not any(getattr(options, name) for name in PRECISIONS):
         inform("Building with --fp16, because no lower precision is given.")
         options = evolve(options, fp16=True)
     if options.precision_constraints is None:

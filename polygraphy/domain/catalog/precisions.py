@@ -1,0 +1,36 @@
+"""The precisions that a TensorRT build may compute in, beside float32."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class Precision:
+    """One precision.
+
+    Attributes:
+        name: its argument of `CreateConfig`, its flag of the builder, and of the command line.
+        dtype: the data type that layers compute in, by the name of its `DataType`.
+        is_quantized: whether value ranges have to be known.
+    """
+
+    name: str
+    dtype: str
+    is_quantized: bool = False
+
+
+PRECISIONS = {
+    each.name: each
+    for each in (
+        Precision("tf32", "float32"),
+        Precision("fp16", "float16"),
+        Precision("bf16", "bfloat16"),
+        Precision("fp8", "float8e4m3fn", is_quantized=True),
+        Precision("int8", "int8", is_quantized=True),
+    )
+}
+"""All precisions, by name; of two floating-point or two quantised ones, the first is preferred."""
+
+REDUCED = {name: each for name, each in PRECISIONS.items() if each.dtype != "float32"}
+"""Those in which results are stored, too, so that a model can be cast or quantised to them."""
