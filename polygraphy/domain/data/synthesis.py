@@ -112,9 +112,9 @@ class DataLoader:
         generator = np.random.RandomState((self.seed + index) % 2**32)
         feed = {}
         for name, meta in metadata.items():
-            (low, high), is_whole = self._range(name, meta.dtype, ranges)
             values = self._shape_values(name, meta, given)
             if values is None:
+                (low, high), is_whole = self._range(name, meta.dtype, ranges)
                 values = sample(generator, name, meta, low, high, whole=is_whole)
             feed[name] = self._tensors.from_array(name, values) if self._tensors else values
         return feed
@@ -128,13 +128,20 @@ class DataLoader:
         given = value_for(ranges, name, None) if self._is_range_given else None
         hint = self.model_facts.input_hints.get(name) if self.model_facts else None
         if given is not None or hint is None:
+            if given is None and dtype.is_integral:
+                self._note(
+                    f"Input tensor: {one_line(name)} | Takes whole numbers from 0 to 1: the model"
+                    " does not say which it may. Give a range for others."
+                )
             return given or DEFAULT_VAL_RANGE, False
         high = min(hint.high, integer_limits(dtype)[1]) if dtype.is_integral else hint.high
+        low = max(hint.low, integer_limits(dtype)[0]) if dtype.is_integral else hint.low
+        taken = f"whole numbers from {low} to {high}" if low < high else f"{low}"
         self._note(
-            f"Input tensor: {one_line(name)} | Takes whole numbers from {hint.low} to {high}: the"
-            f" model uses it as {hint.reason}. Give a range for others."
+            f"Input tensor: {one_line(name)} | Takes {taken}: the model uses it as {hint.reason}."
+            " Give a range for others."
         )
-        return (hint.low, high), True
+        return (low, high), True
 
     @property
     def user_input_metadata(self) -> TensorMetadata:

@@ -139,6 +139,63 @@ def test_nothing_is_said_of_other_inputs(node: Any, dtype: int) -> None:
     assert not OnnxFactFinder().find(made).input_hints
 
 
+def compared(constant: Any, shape: str, *more: Any) -> Any:
+    """Return the hint for an input that is compared with a constant, behind what passes it on."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("Gather", ["r", "zero"], ["g"]),
+        helper.make_node("Cast", ["g"], ["c"], to=TensorProto.INT32),
+        helper.make_node("Equal", ["k", "c"], ["e"]),
+        helper.make_node("Cast", ["e"], ["y"], to=FLOAT),
+        helper.make_node("Shape", ["x"], ["s"]),
+        *more,
+    ]
+    weights = {"k": np.array(constant, np.int32), "shape": np.array([1, -1]), "zero": np.array(0)}
+    made = model(nodes, {"x": INT}, {"y": FLOAT}, weights)
+    dims = made.graph.input[0].type.tensor_type.shape
+    dims.Clear()
+    dims.SetInParent()
+    for dim in shape.split():
+        dims.dim.add().dim_param = dim
+        if dim.isdigit():
+            dims.dim[-1].dim_value = int(dim)
+    found = OnnxFactFinder().find(made).input_hints.get("x")
+    return found and (found.low, found.high)
+
+
+INNER = helper.make_graph(
+    [helper.make_node("Identity", ["c"], ["i"])],
+    "inner",
+    [],
+    [helper.make_tensor_value_info("i", INT, None)],
+)
+
+
+def test_finding_37_what_is_only_compared_with_constants_takes_their_values() -> None:
+    assert compared([[list(range(257))]], "N 1") == (0, 256)  # An one-hot encoding.
+    assert compared([3, 2, 4], "N 1") == (2, 4)
+    assert compared(16000, "") == (16000, 16000)  # It chooses a branch.
+    assert compared([16000], "1") == (16000, 16000)
+    assert compared(16000, "N") is None  # An identifier among others, such as that of padding.
+    assert compared([3, 9], "1") == (3, 3)
+    for flag in (0, 1, [0, 1]):
+        assert compared(flag, "") is None
+        assert compared(flag, "N") is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        helper.make_node("Add", ["c", "c"], ["a"]),
+        helper.make_node("Equal", ["c", "u"], ["a"]),
+        helper.make_node("If", ["e"], ["a"], then_branch=INNER, else_branch=INNER),
+    ],
+)
+def test_finding_37_what_has_another_use_takes_any_value(other: Any) -> None:
+    assert compared(16000, "", other) is None
+    assert compared([[list(range(257))]], "N 1", other) is None
+
+
 def inverted(factor: float, one: float = 1.0, turned: bool = False) -> onnx.ModelProto:
     """Return a model that adds (1 - mask) * factor, and with it inputs of other kinds."""
     taken = ["u", "one"] if turned else ["one", "u"]

@@ -2,7 +2,9 @@
 
 An input that is used as an index may be as large as what it is an index of. One that is used as a
 condition is a mask, and so is one that is taken from one and multiplied with a large number, as in
-``(1 - mask) * -10000``, which is added to scores that are not to count.
+``(1 - mask) * -10000``, which is added to scores that are not to count. One that is only compared
+with constants takes values of theirs: with all of a range, as where a one-hot encoding is written
+as ``x == range(n)``, any of them; with one number, as where a sampling rate chooses a branch, that.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import graph_weights
+from polygraphy.adapters.onnx.graph.graph import captured
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.domain.tensors.facts import InputHint
 
@@ -29,6 +32,7 @@ _SAME_VALUES = frozenset(
         "Cast",
         "Expand",
         "Flatten",
+        "Gather",
         "Identity",
         "Reshape",
         "Slice",
@@ -41,8 +45,12 @@ _SAME_VALUES = frozenset(
 _SHUTS_OUT = 1000
 """How large a factor is, at least, that makes of what is not masked what does not count."""
 
+_MANY = 1 << 20
+"""More values than these are no choice that somebody wrote down."""
+
 _INDEXING = frozenset({"Gather", "GatherElements", "ScatterElements"})
-LIMITING = _INDEXING | {"Cast", "OneHot", "Sub", "Where"}
+_SHAPE_ONLY = frozenset({"Shape", "Size"})
+LIMITING = _INDEXING | {"Cast", "Equal", "OneHot", "Sub", "Where"}
 """The operators of which one at least is in every graph with a hint."""
 
 _MASK = InputHint(0, 1, "a mask")
@@ -60,6 +68,9 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
             continue
         is_integer = _is_integer(value)
         found = list(known.uses(value.name)) if is_integer else []
+        compared = None if found or not is_integer else known.compared_with(value.name)
+        if compared is not None:
+            found.append(compared)
         if known.is_inverted_mask(value.name):
             found.append(_MASK)
         if found:
@@ -84,6 +95,7 @@ class _Known:
         self._consumers: dict[str, list[NodeProto]] = defaultdict(list)
         self._shapes: dict[str, list[int]] = {}
         self._constants = graph_weights(graph)
+        self._captured = {name for node in graph.node for name in captured(node)}
         for node in graph.node:
             for name in dict.fromkeys(node.input):
                 self._consumers[name].append(node)
@@ -100,6 +112,28 @@ class _Known:
             hint = self._use(node, at)
             if hint is not None:
                 yield hint
+
+    def compared_with(self, name: str) -> InputHint | None:
+        """Return the values of the constants that a tensor is only compared with: all of a range of
+        whole numbers, or the one number that a single value is compared with; None where it has
+        other uses, or zero and one, which any data hold, are among few.
+        """
+        constants: list[int] = []
+        for node, at in self._users(name):
+            if node.op_type == "Equal" and (values := self._whole(node.input[1 - at])):
+                constants += values
+            elif node.op_type not in _SHAPE_ONLY and not _passes_on(node, at):
+                return None
+        if not constants or not self._captured.isdisjoint(self._same(name)):
+            return None
+        low, high = min(constants), max(constants)
+        if low < high and set(constants) == set(range(low, high + 1)):
+            reason = f"what is compared with each number from {low} to {high}"
+            return InputHint(low, high, reason) if high > 1 else None
+        is_single = prod(self._shapes.get(name, [0])) == 1
+        if not is_single or {0, 1} & set(constants):
+            return None
+        return InputHint(constants[0], constants[0], f"what is compared with {constants[0]}")
 
     def is_inverted_mask(self, name: str) -> bool:
         """Return whether the difference of a tensor and one shuts out what is not masked."""
@@ -120,13 +154,18 @@ class _Known:
         """Yield the nodes that take the values of a tensor, directly or in another shape, each with
         the place of its input.
         """
+        for current in self._same(name):
+            for node in self._consumers[current]:
+                yield node, list(node.input).index(current)
+
+    def _same(self, name: str) -> Iterator[str]:
+        """Yield the tensors that hold the values of a tensor or some of them, itself first."""
         seen, pending = {name}, [name]
         while pending:
             current = pending.pop()
+            yield current
             for node in self._consumers[current]:
-                yield node, list(node.input).index(current)
-                is_passed_on = node.op_type in _SAME_VALUES and node.input[0] == current
-                if is_passed_on and not _is_condition(node, 0):
+                if _passes_on(node, list(node.input).index(current)):
                     pending += [output for output in node.output if output not in seen]
                     seen.update(node.output)
 
@@ -149,13 +188,28 @@ class _Known:
         return InputHint(0, shape[axis] - 1, f"indices into {shape[axis]} entries of {table!r}")
 
     def _number(self, name: str) -> float | None:
+        values = self._values(name, at_most=1)
+        return float(values[0]) if len(values) == 1 else None
+
+    def _whole(self, name: str) -> list[int]:
+        """Return the elements of a constant that holds whole numbers; none of another."""
+        values = self._values(name, _MANY)
+        whole = [int(value) for value in values if isinstance(value, int) or value.is_integer()]
+        return whole if len(whole) == len(values) else []
+
+    def _values(self, name: str, at_most: int) -> list[Any]:
+        """Return the elements of a constant, as numbers; none of a larger one, or of one that is
+        kept in a file.
+        """
         tensor = self._constants.get(name)
         if tensor is None or (tensor.HasField("data_location") and tensor.data_location):
-            return None
-        if prod(tensor.dims) != 1:
-            return None
-        values = elements(tensor).ravel()
-        return float(values[0]) if values.size == 1 else None
+            return []
+        return elements(tensor).ravel().tolist() if prod(tensor.dims) <= at_most else []
+
+
+def _passes_on(node: NodeProto, at: int) -> bool:
+    """Return whether the results of a node are values of its input at that place."""
+    return node.op_type in _SAME_VALUES and at == 0 and not _is_condition(node, 0)
 
 
 def _is_condition(node: NodeProto, at: int) -> bool:
