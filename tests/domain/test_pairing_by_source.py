@@ -84,3 +84,30 @@ def test_what_the_exporter_recorded_is_read() -> None:
     graph = helper.make_graph(nodes, "g", values[:1], values[1:])
     model: onnx.ModelProto = helper.make_model(graph)
     assert facts_of(model).sources == {"view": "view_2", "relu": "relu_1"}
+
+
+def test_finding_34_names_that_were_recorded_of_a_program_with_other_numbers_do_not_count() -> None:
+    """The exporter makes views of `flatten` and `reshape`, so that `view` of the program is its
+    `view_1`; both are of one shape where a model repeats itself.
+    """
+    made = {name: np.full((2, 3), float(at)) for at, name in enumerate("abcd")}
+    program = {"view": made["a"], "view_1": made["b"], "view_2": made["c"], "out": made["d"]}
+    exported = {"view_1": made["a"], "view_2": made["b"], "view_3": made["c"], "out": made["d"]}
+    sources = {name: name for name in exported}
+    found = compared(program, exported, sources)
+    assert found and found.output_names() == list(program)
+    wrong = {**exported, "view_2": made["b"] + 7, "out": made["d"] + 7}
+    found = compared(program, wrong, sources)
+    assert not found
+    assert [name for name, result in found[0][("torch", "onnx")][0].items() if not result] == [
+        "out"
+    ]
+
+
+def test_finding_34_a_tensor_that_differs_is_compared_where_the_numbers_agree() -> None:
+    program = {"view": np.ones(3), "view_1": np.full(3, 2.0), "out": np.full(3, 4.0)}
+    exported = {"view": np.ones(3), "view_1": np.full(3, 3.0), "out": np.full(3, 4.0)}
+    found = compared(program, exported, {name: name for name in exported})
+    assert [name for name, result in found[0][("torch", "onnx")][0].items() if not result] == [
+        "view_1"
+    ]

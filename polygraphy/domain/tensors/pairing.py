@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -84,9 +85,12 @@ def pair_by_source(
     """Pair the tensors of a program and of a model that was exported from it, which have names of
     their own, so that an equal name says nothing.
 
-    Tensors are the same that come from the same tensor of the program and have one shape; then
-    those of one shape, data type and value, if there is one such; and the last ones of both, which
-    are what the model is for, if these have one shape. Others have no partner.
+    Tensors are the same that come from the same tensor of the program and are of one shape, data
+    type and value; then those that are of these at all, if there is one such; then those that come
+    from the same tensor and have one shape, unless the exporter is known to have counted the
+    operations of that kind otherwise: where it replaces one by others, all names behind it move.
+    The last tensors of both, which are what the model is for, are the same if these have one shape.
+    Others have no partner.
 
     Args:
         first: the outputs of the first run, in the order in which they are computed.
@@ -95,18 +99,32 @@ def pair_by_source(
         sources1: likewise.
     """
     known = {sources1[name]: name for name in second if name in sources1}
-    partner: dict[str, str] = {}
-    for name in first:
-        found = known.get(sources0.get(name, ""))
-        if found is not None and _shape(first[name]) == _shape(second[found]):
-            partner[name] = found
+    recorded = {name: known[sources0[name]] for name in first if sources0.get(name) in known}
+    partner = {
+        name: other for name, other in recorded.items() if _are_close(first[name], second[other])
+    }
     taken = set(partner.values())
     for name in first:
         free = [other for other in second if other not in taken]
-        same = [other for other in free if _are_close(first[name], second[other])]
-        if name not in partner and len(same) == 1:
+        same = [
+            other
+            for other in free
+            if name not in partner and _are_close(first[name], second[other])
+        ]
+        if len(same) == 1:
             partner[name] = same[0]
             taken.add(same[0])
+    moved = {
+        _kind(sources0[name])
+        for name, other in recorded.items()
+        if partner.get(name, other) != other
+        or (other in taken and partner.get(name) != other)
+        or _shape(first[name]) != _shape(second[other])
+    }
+    for name, other in recorded.items():
+        if name not in partner and _kind(sources0[name]) not in moved:
+            partner[name] = other
+            taken.add(other)
     ends = next(reversed(list(first)), None), next(reversed(list(second)), None)
     if ends[0] is not None and ends[1] is not None:
         is_free = ends[0] not in partner and ends[1] not in taken
@@ -115,6 +133,11 @@ def pair_by_source(
     pairs = [OutputPair(name, partner.get(name)) for name in first if name in partner]
     pairs += [OutputPair(name, None) for name in first if name not in partner]
     return pairs + [OutputPair(None, name) for name in second if name not in set(partner.values())]
+
+
+def _kind(source: str) -> str:
+    """Return the name of an operation without the number that tells it from others."""
+    return re.sub(r"_\d+$", "", source)
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:
