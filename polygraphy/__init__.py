@@ -7,3 +7,28 @@ from polygraphy.ports.binding import register_resolver
 __version__ = "1.0.0.dev0"
 
 register_resolver("polygraphy.wiring")
+
+_PARTS = (
+    "backend",
+    "common",
+    "comparator",
+    "config",
+    "constants",
+    "cuda",
+    "datatype",
+    "exception",
+    "func",
+    "json",
+    "logger",
+    "mod",
+    "util",
+)
+
+
+def __getattr__(name: str) -> object:
+    """Import a part of the package when it is first asked for as an attribute."""
+    if name in _PARTS:
+        from importlib import import_module
+
+        return import_module(f"polygraphy.{name}")
+    raise AttributeError(f"module 'polygraphy' has no attribute {name!r}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import queue
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,15 +19,18 @@ from polygraphy import constants, func, mod, util
 from polygraphy.backend.base import BaseLoader
 from polygraphy.backend.base.util import check_inputs
 from polygraphy.backend.trt import CreateConfig, NetworkFromOnnxPath, Profile
-from polygraphy.common import TensorMetadata
+from polygraphy.common import FormattedArray, TensorMetadata
 from polygraphy.common.interface import TypedDict, TypedList
 from polygraphy.comparator import (
     AccuracyResult,
     AccuracyResults,
     IterationResult,
     L2CompareFunc,
+    L2Threshold,
     RunResults,
     SimpleCompareFunc,
+    SimpleThreshold,
+    Threshold,
 )
 from polygraphy.datatype import DataType, DataTypeEntry
 from polygraphy.exception import PolygraphyException, PolygraphyInternalException
@@ -313,3 +318,36 @@ def test_older_helpers_of_util(capsys: pytest.CaptureFixture[str]) -> None:
     assert "default_value is deprecated" in capsys.readouterr().out
     assert misc.is_shape_dynamic is polygraphy.util.is_shape_dynamic
     assert inner.num_dynamic_dimensions((1, -1, "N", None)) == 3
+
+
+def test_formatted_arrays_are_saved_and_loaded(tmp_path: Path) -> None:
+    formatted = FormattedArray(np.arange(8.0, dtype=np.float32), (1, 3, 2))
+    path = str(tmp_path / "formatted.json")
+    formatted.save(path)
+    for loaded in (FormattedArray.load(path), FormattedArray.from_json(formatted.to_json())):
+        assert loaded.shape == (1, 3, 2) and loaded.dtype == np.float32
+        np.testing.assert_array_equal(loaded.array, formatted.array)
+    with pytest.raises(PolygraphyException):
+        FormattedArray.from_json("[1]")
+
+
+def test_thresholds_name_the_metrics_that_they_choose_from() -> None:
+    statistics = ("max", "mean", "median", "quantile")
+    assert [
+        f"{each}_{kind}" for each in statistics for kind in ("absdiff", "reldiff")
+    ] == SimpleThreshold.METRIC_FIELDS
+    assert L2Threshold.METRIC_FIELDS == Threshold.METRIC_FIELDS == []
+    assert pickle.loads(pickle.dumps(SimpleThreshold(["max"]))) == SimpleThreshold(["max"])
+
+
+def test_parts_of_the_package_are_attributes_without_an_import_of_their_own() -> None:
+    parts = "backend common comparator config constants cuda datatype exception func json logger"
+    program = f"""
+import sys, polygraphy
+assert not {{"numpy", "polygraphy.comparator", "polygraphy.json"}} & set(sys.modules)
+import polygraphy.backend.trt
+for part in "{parts} mod util".split():
+    assert getattr(polygraphy, part).__name__ == "polygraphy." + part
+assert not hasattr(polygraphy, "nothing")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 
 class Threshold:
     """What the metrics of one output are held to; the base of all thresholds."""
 
     __slots__ = ()
+
+    METRIC_FIELDS: ClassVar[list[str]] = []
+    """The metrics that a threshold of this kind can be about, where it chooses some of several."""
 
     def metric_fields(self) -> tuple[str, ...]:
         """Name the metrics that decide."""

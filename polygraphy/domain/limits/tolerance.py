@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isnan
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import field, frozen, validators
 
@@ -63,6 +63,13 @@ class Tolerance(Threshold):
     For ``elemwise`` this is asked of every element; for another statistic it is asked of that
     statistic of the absolute and of the relative differences.
     """
+
+    METRIC_FIELDS: ClassVar[list[str]] = [
+        f"{statistic}_{kind}"
+        for statistic in STATISTICS
+        if statistic != "elemwise"
+        for kind in ("absdiff", "reldiff")
+    ]
 
     check_error_stat: tuple[str, ...] = field(default=("elemwise",), converter=_statistics)
     atol: float = field(default=DEFAULT_ATOL, converter=_number)
