@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import onnx
 import pytest
@@ -144,3 +146,27 @@ def test_graphsurgeon_graphs_come_and_go() -> None:
     graph = gs_from_onnx(g1.classifier())
     made = extract_subgraph(graph, named("relu1_output"), named("intermediate"))
     assert isinstance(made, gs.Graph) and [node.op for node in made.nodes] == ["MaxPool", "Conv"]
+
+
+def test_a_name_without_its_number_means_the_one_tensor_of_an_operation() -> None:
+    nodes = [
+        helper.make_node("Relu", ["image:0"], ["mid:0"]),
+        helper.make_node("Exp", ["mid:0"], ["out:0"]),
+        helper.make_node("Neg", ["mid:0"], ["out:1"]),
+    ]
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [3])
+        for name in ("image:0", "out:0", "out:1")
+    ]
+    made = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:]))
+    unknown = TensorMetadata().add("mid", None, None)
+    for part in (
+        extract(copy.deepcopy(made), TensorMetadata().add("image", None, None), unknown),
+        extract_subgraph(made, TensorMetadata().add("image", None, [3]), unknown),
+    ):
+        assert [value.name for value in (*part.graph.input, *part.graph.output)] == [
+            "image:0",
+            "mid:0",
+        ]
+    with pytest.raises(UnknownNameError, match="out:0"):
+        extract_subgraph(made, None, TensorMetadata().add("out", None, None))

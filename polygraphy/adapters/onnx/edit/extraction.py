@@ -27,6 +27,7 @@ from polygraphy.adapters.onnx.graph.value_infos import (
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.naming import meant
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -134,7 +135,7 @@ def completed(
         inputs = input_metadata(model)
     if outputs is None:
         outputs = {value.name: described(value) for value in model.graph.output}
-    _check_names(model.graph, [inputs, outputs])
+    inputs, outputs = _by_known_name(model.graph, [inputs, outputs])
     known = value_infos(model)
     full = _merged(inputs, known), _merged(outputs, known)
     if undescribed(*full, with_rank=True):
@@ -191,16 +192,24 @@ def undescribed(
     return list(dict.fromkeys(missing))
 
 
-def _check_names(graph: GraphProto, wanted: list[Mapping[str, MetadataTuple]]) -> None:
+def _by_known_name(
+    graph: GraphProto, wanted: list[Mapping[str, MetadataTuple]]
+) -> list[dict[str, MetadataTuple]]:
+    """Return what is wanted by the names that the graph has for it; see `meant`."""
     known = {value.name for value in graph.input} | {value.name for value in graph.output}
     known.update(name for node in graph.node for name in node.output if name)
     known.update(tensor.name for tensor in graph.initializer)
+    found: list[dict[str, MetadataTuple]] = []
     for names in wanted:
-        for name in names:
-            if name not in known:
+        found.append({})
+        for name, meta in names.items():
+            known_name = meant(name, known)
+            if known_name is None:
                 raise UnknownNameError("Tensor", name, sorted(known))
+            found[-1][known_name] = meta
     if not wanted[1]:
         raise UsageError("A model without outputs computes nothing.", hint="Name an output.")
+    return found
 
 
 def _needed(
