@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from polygraphy.codegen.source import Source
 
-_PLAIN = re.compile(r"[\w@%+=:,./*\[\]-]+", re.ASCII)
+_PLAIN = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*", re.ASCII)
+"""What no shell expands; a word that starts with ``=`` is a command for zsh."""
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 
 

@@ -88,10 +88,12 @@ def finalize_argument(value: Any) -> Source:
 
 
 _LEVELS = re.compile(r"[A-Z]+(_[A-Z]+)?")
+_OF_MODEL_ALONE = re.compile(r"(\w+)\(model\)")
 _WORDS = frozenset(
     {
         "CALIBRATION_CACHE",
         "MODEL",
+        "OUTPUTS",
         "PLUGINS",
         "None",
         "bool",
@@ -128,6 +130,12 @@ def _level(name: str) -> Source:
     return Source(name)
 
 
+def _function_of_model(made: Source) -> Source:
+    """Return a function of `model`: the class itself where it is called with nothing else."""
+    called = _OF_MODEL_ALONE.fullmatch(made)
+    return Source(called[1] if called else f"lambda model: {made}")
+
+
 def _source(word: str) -> Source:
     """Return one of the few words that templates may write through an expression."""
     if word not in _WORDS:
@@ -148,6 +156,7 @@ def environment(loader: BaseLoader | None = None) -> Environment:
         keep_trailing_newline=True,
     )
     made.filters["literal"] = literal
+    made.filters["function_of_model"] = _function_of_model
     made.globals.update(arguments=_arguments, level=_level, source=_source)
     return made
 

@@ -18,6 +18,11 @@ from markupsafe import Markup
 Source = Markup
 """Text that is known to be Python source. Jinja2 never touches such text, and macros return it."""
 
+
+class ByteCount(int):
+    """A number of bytes, which a program writes as people do: ``2 << 30`` for 2 GiB."""
+
+
 _ROUND = 1e6
 """From here on, zeros are hard to count."""
 _SAFE_EXPONENT = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-])0*(\d+)$")
@@ -47,12 +52,50 @@ def _literal(value: Any) -> str:
     if kind is tuple:
         return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(f"{_literal(key)}: {_literal(item)}" for key, item in value.items())
-            + "}"
-        )
+        return _mapping(value)
+    if kind is ByteCount:
+        return _bytes(value)
     raise TypeError(f"A {kind.__name__} has no literal: {value!r}")
+
+
+def _mapping(values: Mapping[Any, Any]) -> str:
+    """Return a dictionary: its small numbers in one spelling, and what an empty name stands for."""
+    written = {key: _literal(item) for key, item in values.items()}
+    if any("e-" in text for key, text in written.items() if type(values[key]) is float):
+        written.update(
+            (key, _scientific(item))
+            for key, item in values.items()
+            if type(item) is float and 0 < abs(item) < 1
+        )
+    if "" not in written or len(written) < 2:
+        return "{" + ", ".join(f"{_literal(key)}: {text}" for key, text in written.items()) + "}"
+    # The last comma keeps black from joining the lines, so that the comment stays where it belongs.
+    lines = [
+        f"{_literal(key)}: {text},{'' if key else '  # All others.'}"
+        for key, text in written.items()
+    ]
+    return "\n".join(["{", *lines, "}"])
+
+
+def _bytes(value: int) -> str:
+    """Return whole gibibytes and mebibytes as ``2 << 30`` and ``512 << 20``."""
+    for shift in (30, 20):
+        count, rest = divmod(value, 1 << shift)
+        if count and not rest:
+            return f"{count} << {shift}"
+    return repr(int(value))
+
+
+def _scientific(value: float) -> str:
+    """Return the shortest spelling with an exponent: ``1e-2``."""
+    for digits in range(17):
+        scientific = f"{value:.{digits}e}"
+        if float(scientific) == value:
+            break
+    match = _SAFE_EXPONENT.match(scientific)
+    if match is None:
+        return repr(value)
+    return f"{match[1]}e{'-' if match[2] == '-' else ''}{match[3]}"
 
 
 def _float(value: float) -> str:
@@ -62,16 +105,7 @@ def _float(value: float) -> str:
     plain = repr(value)
     if 1 <= abs(value) < _ROUND:
         return plain
-    scientific = f"{value:.16e}"
-    for digits in range(17):
-        scientific = f"{value:.{digits}e}"
-        if float(scientific) == value:
-            break
-    match = _SAFE_EXPONENT.match(scientific)
-    if match is None:
-        return plain
-    sign = "-" if match[2] == "-" else ""
-    short = f"{match[1]}e{sign}{match[3]}"
+    short = _scientific(value)
     return short if len(short) < len(plain) else plain
 
 

@@ -356,7 +356,7 @@ def test_data_in_several_shapes_lie_in_one_profile() -> None:
 @given(st.one_of(st.integers(-2, 1 << 50), st.floats(0, 100)))
 def test_budgets_survive_the_way_to_words_and_back(value: float) -> None:
     again = Budget().parse(Budget().unparse(value))
-    assert again == value and type(again) is type(value)
+    assert again == value and isinstance(again, type(value))
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), min_size=1, unique=True))

@@ -31,5 +31,12 @@ def test_a_shell_reads_the_printable_words_back(command: list[str]) -> None:
 
 
 def test_words_that_a_shell_takes_as_they_are_stay_as_they_are() -> None:
-    command = ["polygraphy", "run", "a.onnx", "--rtol", "out:1e-3", "--input-shapes", "x:[1,2]"]
+    command = ["polygraphy", "run", "a.onnx", "--rtol", "out:1e-3", "--seed=3", "a,b@c"]
     assert quoted_command(command) == " ".join(command)
+
+
+@given(st.sampled_from(sorted("*?[]{}~")), st.text(st.characters(codec="ascii", categories=["L"])))
+def test_words_that_a_shell_would_expand_are_quoted(special: str, text: str) -> None:
+    for word in (special + text, text + special):
+        assert quoted_command([word]) == f"'{word}'"
+    assert quoted_command(["=" + text]) == f"'={text}'"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from polygraphy.codegen.source import finalize, literal
+from polygraphy.codegen.source import ByteCount, finalize, literal
 
 scalars = (
     st.none()
@@ -60,11 +60,24 @@ def test_a_float_keeps_its_bits(value: float) -> None:
         (-1e-3, "-1e-3"),
         (0.0, "0.0"),
         ((1,), "(1,)"),
-        ({"": 1e-3, "y": 2}, "{'': 1e-3, 'y': 2}"),
+        ({"": 1e-3}, "{'': 1e-3}"),
+        ({"": 1e-3, "y": 2}, "{\n'': 1e-3,  # All others.\n'y': 2,\n}"),
+        ({"x": 1e-3, "y": 0.01, "z": 2.0}, "{'x': 1e-3, 'y': 1e-2, 'z': 2.0}"),
+        ({"x": 0.5, "y": 0.01}, "{'x': 0.5, 'y': 0.01}"),
+        (ByteCount(2 << 30), "2 << 30"),
+        ({"workspace": ByteCount(1536 << 20)}, "{'workspace': 1536 << 20}"),
+        (ByteCount(16384), "16384"),
+        (ByteCount(0), "0"),
+        (2 << 30, "2147483648"),
     ],
 )
 def test_numbers_are_written_as_people_write_them(value: Any, source: str) -> None:
     assert literal(value) == source
+
+
+@given(st.integers(0, 1 << 50) | st.integers(0, 1 << 20).map(lambda value: value << 20))
+def test_a_number_of_bytes_keeps_its_value(value: int) -> None:
+    assert eval(str(literal(ByteCount(value)))) == value
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Kind
+from polygraphy.codegen.source import ByteCount
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -16,7 +17,7 @@ class ByteSize(Kind):
 
     metavar = "BYTES"
 
-    def parse(self, words: Sequence[str]) -> int:
+    def parse(self, words: Sequence[str]) -> ByteCount:
         """Return the number; a fraction of a byte is left out."""
         text = words[0].strip()
         unit = _UNITS.get(text[-1:].upper(), 1)
@@ -27,7 +28,7 @@ class ByteSize(Kind):
             value = Fraction(-1)
         if value < 0 or "/" in digits:
             raise BadValue(f"{words[0]!r} is no number of bytes, such as 1024, 16e6, 512M or 2G")
-        return int(value * unit)
+        return ByteCount(value * unit)
 
     def unparse(self, value: int) -> list[str]:
         """Return the number of bytes."""

@@ -10,7 +10,13 @@ from polygraphy.check import check_accuracy
 
 def main() -> bool:
     return check_accuracy(
-        "accuracy.json", rtol={"": 1e-4, "y": 0.01}, atol=0.0, check_error_stat=("max", "mean")
+        "accuracy.json",
+        rtol={
+            "": 1e-4,  # All others.
+            "y": 1e-2,
+        },
+        atol=0.0,
+        check_error_stat=("max", "mean"),
     )
 
 

@@ -9,7 +9,15 @@ from polygraphy.check import check_accuracy
 
 
 def main() -> bool:
-    return check_accuracy("accuracy.json", thresholds={"psnr": {"": 40.0, "y": 30.0}})
+    return check_accuracy(
+        "accuracy.json",
+        thresholds={
+            "psnr": {
+                "": 40.0,  # All others.
+                "y": 30.0,
+            }
+        },
+    )
 
 
 if __name__ == "__main__":

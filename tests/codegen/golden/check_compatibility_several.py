@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check whether identity.onnx runs in the ONNX reference evaluator and ONNX Runtime.
 
-polygraphy check compatibility identity.onnx --onnx --onnxrt --val-range [-1,1]
+polygraphy check compatibility identity.onnx --onnx --onnxrt --val-range '[-1,1]'
 """
 
 from polygraphy import program

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Find out what is wrong with identity.onnx.
 
-polygraphy check lint identity.onnx -o lint.json --seed 3 --providers cpu --input-shapes x:[1,1,2,2]
+polygraphy check lint identity.onnx -o lint.json --seed 3 --providers cpu --input-shapes 'x:[1,1,2,2]'
 """
 
 from polygraphy import program

@@ -17,7 +17,7 @@ MODEL = "model.onnx"
 
 def main() -> None:
     load_network = NetworkFromOnnxPath(MODEL)
-    create_config = CreateConfig(fp16=True, memory_pool_limits={"workspace": 2147483648})
+    create_config = CreateConfig(fp16=True, memory_pool_limits={"workspace": 2 << 30})
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
     save_engine(build_engine, path="model.engine")
 

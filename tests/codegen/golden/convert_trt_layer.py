@@ -19,6 +19,7 @@ MODEL = "model.onnx"
 
 
 def main() -> None:
+    # Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.
     data_loader = DataLoader()
     calibrator = Calibrator(data_loader)
     load_network = NetworkFromOnnxPath(MODEL)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Convert model.onnx to a TensorRT engine.
 
-polygraphy convert model.onnx --convert-to trt --trt-max-shapes input:[4,3,224,224]
+polygraphy convert model.onnx --convert-to trt --trt-max-shapes 'input:[4,3,224,224]'
 """
 
 from polygraphy import program

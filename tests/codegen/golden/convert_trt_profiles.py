@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Convert dynamic_identity.onnx to a TensorRT engine.
 
-polygraphy convert dynamic_identity.onnx -o dynamic_identity.engine --trt-min-shapes X:[1,3,28,28] --trt-opt-shapes X:[1,3,28,28] --trt-max-shapes X:[1,3,28,28] --trt-min-shapes X:[1,3,28,28] --trt-opt-shapes X:[4,3,28,28] --trt-max-shapes X:[32,3,28,28]
+polygraphy convert dynamic_identity.onnx -o dynamic_identity.engine --trt-min-shapes 'X:[1,3,28,28]' --trt-opt-shapes 'X:[1,3,28,28]' --trt-max-shapes 'X:[1,3,28,28]' --trt-min-shapes 'X:[1,3,28,28]' --trt-opt-shapes 'X:[4,3,28,28]' --trt-max-shapes 'X:[32,3,28,28]'
 """
 
 from polygraphy import program

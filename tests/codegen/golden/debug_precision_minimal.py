@@ -26,6 +26,7 @@ CALIBRATION_CACHE = BytesIO()  # What the first build finds out serves all.
 
 def make_engine(path: str, raised: list[str]) -> None:
     load_model = InferShapes(OnnxFromPath(MODEL))
+    # Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.
     data_loader = DataLoader()
     calibrator = Calibrator(data_loader, cache=CALIBRATION_CACHE)
     load_network = NetworkFromOnnxModel(load_model)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reduce identity.onnx to a part that still fails.
 
-polygraphy debug reduce identity.onnx --model-inputs x:[1,1,2,2] --no-reduce-inputs --fp-to-fp16 --force-fallback-shape-inference --save-external-data --check true
+polygraphy debug reduce identity.onnx --model-inputs 'x:[1,1,2,2]' --no-reduce-inputs --fp-to-fp16 --force-fallback-shape-inference --save-external-data --check true
 """
 
 from polygraphy import program

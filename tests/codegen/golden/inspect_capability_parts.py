@@ -17,7 +17,7 @@ def main() -> bool:
         output="parts",
         with_partitioning=True,
         external_data_suffix="_weights",
-        size_threshold=1048576,
+        size_threshold=1 << 20,
         all_tensors_to_one_file=False,
     )
 

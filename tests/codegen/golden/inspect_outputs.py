@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """List the tensors of identity_fp16.onnx.
 
-polygraphy inspect outputs identity_fp16.onnx --names x_* --format json
+polygraphy inspect outputs identity_fp16.onnx --names 'x_*' --format json
 """
 
 from polygraphy import program

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Find the plugins that make model.onnx quicker.
 
-polygraphy plugin autotune model.onnx --plugin-dir plugins --load-config-yaml chosen.yaml --plugin-libraries a.so --python-plugins register.py --input-shapes x:[2,8] --seed 3 --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2 --timing-cache t.cache --report report.txt --save-external-data weights.bin --tactic-sources --pool-limit workspace:1G --int8 --layer-precisions a:fp16
+polygraphy plugin autotune model.onnx --plugin-dir plugins --load-config-yaml chosen.yaml --plugin-libraries a.so --python-plugins register.py --input-shapes 'x:[2,8]' --seed 3 --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2 --timing-cache t.cache --report report.txt --save-external-data weights.bin --tactic-sources --pool-limit workspace:1G --int8 --layer-precisions a:fp16
 """
 
 from runpy import run_path
@@ -33,6 +33,7 @@ PLUGINS = "plugins"
 
 
 def make_runner(chosen: list[PluginMatch]) -> TrtRunner:
+    # Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.
     data_loader = DataLoader(
         seed=3, input_metadata=TensorMetadata().add("x", dtype=None, shape=[2, 8])
     )
@@ -48,7 +49,7 @@ def make_runner(chosen: list[PluginMatch]) -> TrtRunner:
         profiles=[Profile().add("x", min=[2, 8], opt=[2, 8], max=[2, 8])],
         load_timing_cache="t.cache",
         tactic_sources=[],
-        memory_pool_limits={"workspace": 1073741824},
+        memory_pool_limits={"workspace": 1 << 30},
     )
     build_engine = EngineFromNetwork(
         load_network, config=create_config, save_timing_cache="t.cache"

@@ -20,7 +20,14 @@ def main() -> bool:
     results = Comparator.run(runners, streaming=True)
     return bool(
         Comparator.compare_accuracy(
-            results, compare_func=SimpleCompareFunc(rtol="auto", atol={"": 1e-4, "y": "auto"})
+            results,
+            compare_func=SimpleCompareFunc(
+                rtol="auto",
+                atol={
+                    "": 1e-4,  # All others.
+                    "y": "auto",
+                },
+            ),
         )
     )
 

@@ -29,7 +29,13 @@ def main() -> bool:
         results,
         compare_func=[
             SimpleCompareFunc(check_shapes=False, rtol=1e-3),
-            L2CompareFunc(l2_threshold={"": 1e-4, "y": 1e-3}, check_shapes=False),
+            L2CompareFunc(
+                l2_threshold={
+                    "": 1e-4,  # All others.
+                    "y": 1e-3,
+                },
+                check_shapes=False,
+            ),
             CosineSimilarityCompareFunc(check_shapes=False),
             PsnrCompareFunc(psnr_threshold=40.0, check_shapes=False),
             SnrCompareFunc(check_shapes=False),

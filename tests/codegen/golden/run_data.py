@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare identity.onnx in ONNX Runtime and the ONNX reference evaluator.
 
-polygraphy run identity.onnx --onnxrt --onnx --seed 7 --iterations 3 --val-range [-1,1] x:[0,5] --input-shapes x:[1,1,2,2]
+polygraphy run identity.onnx --onnxrt --onnx --seed 7 --iterations 3 --val-range '[-1,1]' 'x:[0,5]' --input-shapes 'x:[1,1,2,2]'
 """
 
 from polygraphy import program
@@ -21,7 +21,10 @@ def main() -> bool:
     data_loader = DataLoader(
         seed=7,
         iterations=3,
-        val_range={"": (-1, 1), "x": (0, 5)},
+        val_range={
+            "": (-1, 1),  # All others.
+            "x": (0, 5),
+        },
         input_metadata=TensorMetadata().add("x", dtype=None, shape=[1, 1, 2, 2]),
     )
     results = Comparator.run(runners, data_loader, streaming=True)

@@ -30,7 +30,14 @@ def main() -> bool:
             results,
             compare_func=[
                 UlpCompareFunc(ulp_threshold=2.0),
-                TopKCompareFunc(agreement_threshold=0.9, k={"": 1, "y": 1}, margin={"y": 1e-3}),
+                TopKCompareFunc(
+                    agreement_threshold=0.9,
+                    k={
+                        "": 1,  # All others.
+                        "y": 1,
+                    },
+                    margin={"y": 1e-3},
+                ),
                 BiasCompareFunc(bias_threshold=1e-3),
                 NonFiniteCompareFunc(non_finite_threshold=0),
                 ErrorDistributionCompareFunc(error_distribution_threshold={"y": 1e-3}),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare identity_fp16.onnx in ONNX Runtime and the ONNX reference evaluator.
 
-polygraphy run identity_fp16.onnx --onnxrt --onnx --onnx-outputs * --memory-budget 1K --iterations 2 --save-worst 2 worst_layers.safetensors --save-inputs layer_inputs.json
+polygraphy run identity_fp16.onnx --onnxrt --onnx --onnx-outputs '*' --memory-budget 1K --iterations 2 --save-worst 2 worst_layers.safetensors --save-inputs layer_inputs.json
 """
 
 from polygraphy import program
@@ -15,7 +15,7 @@ MODEL = "identity_fp16.onnx"
 def main() -> bool:
     make_runners = [
         lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False)),
-        lambda model: OnnxReferenceRunner(model),
+        OnnxReferenceRunner,
     ]
     data_loader = DataLoader(iterations=2)
     results = Comparator.run_layerwise(

@@ -18,7 +18,7 @@ def main() -> bool:
         lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False)),
     ]
     results = Comparator.run_layerwise(
-        make_runners, ConvertToFp16(OnnxFromPath(MODEL)), memory_budget=2147483648
+        make_runners, ConvertToFp16(OnnxFromPath(MODEL)), memory_budget=2 << 30
     )
     return bool(
         Comparator.compare_accuracy(

@@ -15,7 +15,7 @@ MODEL = "identity_fp16.onnx"
 def main() -> bool:
     make_runners = [
         lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False)),
-        lambda model: OnnxReferenceRunner(model),
+        OnnxReferenceRunner,
     ]
     results = Comparator.run_layerwise(make_runners, MODEL, exclude_outputs=["x_fp16"])
     results = Comparator.validate(results, check_inf=True)

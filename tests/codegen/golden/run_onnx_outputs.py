@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run identity_fp16.onnx in ONNX Runtime.
 
-polygraphy run identity_fp16.onnx --onnxrt --onnx-outputs x_* y --onnx-exclude-outputs y --graph-optimization-level DISABLE_ALL
+polygraphy run identity_fp16.onnx --onnxrt --onnx-outputs 'x_*' y --onnx-exclude-outputs y --graph-optimization-level DISABLE_ALL
 """
 
 from polygraphy import program
@@ -17,7 +17,7 @@ def main() -> None:
     runners = [OnnxrtRunner(SessionFromOnnx(load_model, graph_optimization_level="DISABLE_ALL"))]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass
+        pass  # Each iteration is computed when it is asked for.
 
 
 if __name__ == "__main__":

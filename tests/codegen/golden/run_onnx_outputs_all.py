@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare identity_fp16.onnx in ONNX Runtime and the ONNX reference evaluator.
 
-polygraphy run identity_fp16.onnx --onnxrt --onnx --onnx-outputs *
+polygraphy run identity_fp16.onnx --onnxrt --onnx --onnx-outputs '*'
 """
 
 from polygraphy import program
@@ -15,7 +15,7 @@ MODEL = "identity_fp16.onnx"
 def main() -> bool:
     make_runners = [
         lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False)),
-        lambda model: OnnxReferenceRunner(model),
+        OnnxReferenceRunner,
     ]
     results = Comparator.run_layerwise(make_runners, MODEL)
     return bool(Comparator.compare_accuracy(results))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run identity.onnx in ONNX Runtime.
 
-polygraphy run identity.onnx --onnxrt --input-shapes x:[1,1,2,2] x:[1,1,2,2] --iterations 3
+polygraphy run identity.onnx --onnxrt --input-shapes 'x:[1,1,2,2]' 'x:[1,1,2,2]' --iterations 3
 """
 
 from polygraphy import program
@@ -23,7 +23,7 @@ def main() -> None:
     )
     results = Comparator.run(runners, data_loader, streaming=True)
     for _ in results:
-        pass
+        pass  # Each iteration is computed when it is asked for.
 
 
 if __name__ == "__main__":

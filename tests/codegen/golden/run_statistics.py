@@ -22,7 +22,12 @@ def main() -> bool:
         Comparator.compare_accuracy(
             results,
             compare_func=SimpleCompareFunc(
-                rtol={"": 1e-5, "y": 1e-3}, atol={"y": 0.01}, check_error_stat=("max", "mean")
+                rtol={
+                    "": 1e-5,  # All others.
+                    "y": 1e-3,
+                },
+                atol={"y": 0.01},
+                check_error_stat=("max", "mean"),
             ),
         )
     )

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run saved in TensorFlow.
 
-polygraphy run saved --model-type saved-model --tf --tf-outputs * --freeze-graph --xla --gpu-memory-fraction 0.5 --allow-growth --save-pb frozen.pb --save-tensorboard board --save-timeline traces
+polygraphy run saved --model-type saved-model --tf --tf-outputs '*' --freeze-graph --xla --gpu-memory-fraction 0.5 --allow-growth --save-pb frozen.pb --save-tensorboard board --save-timeline traces
 """
 
 from polygraphy import program
@@ -36,7 +36,7 @@ def main() -> None:
     ]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass
+        pass  # Each iteration is computed when it is asked for.
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def main() -> None:
             SessionFromGraph(
                 UseTfTrt(
                     GraphFromFrozen(MODEL),
-                    max_workspace_size=1073741824,
+                    max_workspace_size=1 << 30,
                     fp16=True,
                     is_dynamic_op=True,
                     minimum_segment_size=2,
@@ -27,7 +27,7 @@ def main() -> None:
     ]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass
+        pass  # Each iteration is computed when it is asked for.
 
 
 if __name__ == "__main__":

@@ -19,7 +19,15 @@ def main() -> bool:
     ]
     results = Comparator.run(runners, streaming=True)
     results = Comparator.validate(results, check_inf=True, fail_fast=True)
-    results = Comparator.postprocess(results, TopKPostprocessFunc({"": 3, "y": (2, -2)}))
+    results = Comparator.postprocess(
+        results,
+        TopKPostprocessFunc(
+            {
+                "": 3,  # All others.
+                "y": (2, -2),
+            }
+        ),
+    )
     return bool(
         Comparator.compare_accuracy(
             results,

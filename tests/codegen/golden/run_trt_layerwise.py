@@ -19,7 +19,7 @@ def main() -> bool:
             EngineFromNetwork(NetworkFromOnnxModel(model), config=CreateConfig(tf32=True))
         ),
     ]
-    results = Comparator.run_layerwise(make_runners, MODEL, memory_budget=536870912)
+    results = Comparator.run_layerwise(make_runners, MODEL, memory_budget=512 << 20)
     return bool(Comparator.compare_accuracy(results, allow_missing_outputs=True))
 
 

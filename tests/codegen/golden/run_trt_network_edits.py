@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run model.onnx in TensorRT.
 
-polygraphy run model.onnx --trt --trt-npps edit.py --trt-outputs a b --layer-precisions c:fp32 --tensor-dtypes x:fp16 --tensor-formats x:[linear,chw4] --mark-debug d --decomposable-attentions
+polygraphy run model.onnx --trt --trt-npps edit.py --trt-outputs a b --layer-precisions c:fp32 --tensor-dtypes x:fp16 --tensor-formats 'x:[linear,chw4]' --mark-debug d --decomposable-attentions
 """
 
 from polygraphy import program
@@ -38,7 +38,7 @@ def main() -> None:
     runners = [TrtRunner(build_engine)]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass
+        pass  # Each iteration is computed when it is asked for.
 
 
 if __name__ == "__main__":

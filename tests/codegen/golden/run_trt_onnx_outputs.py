@@ -17,7 +17,7 @@ def main() -> None:
     runners = [TrtRunner(EngineFromNetwork(NetworkFromOnnxModel(load_model)))]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass
+        pass  # Each iteration is computed when it is asked for.
 
 
 if __name__ == "__main__":

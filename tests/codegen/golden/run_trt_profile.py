@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare model.onnx in ONNX Runtime and TensorRT.
 
-polygraphy run model.onnx --onnxrt --trt --trt-min-shapes input:[1,3,224,224] --trt-opt-shapes input:[4,3,224,224] --trt-max-shapes input:[8,3,224,224] --input-shapes input:[2,3,224,224] input:[6,3,224,224] --iterations 10
+polygraphy run model.onnx --onnxrt --trt --trt-min-shapes 'input:[1,3,224,224]' --trt-opt-shapes 'input:[4,3,224,224]' --trt-max-shapes 'input:[8,3,224,224]' --input-shapes 'input:[2,3,224,224]' 'input:[6,3,224,224]' --iterations 10
 """
 
 from polygraphy import program

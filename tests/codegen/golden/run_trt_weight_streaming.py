@@ -14,7 +14,7 @@ MODEL = "huge_model.onnx"
 def main() -> None:
     load_network = NetworkFromOnnxPath(MODEL, strongly_typed=True)
     create_config = CreateConfig(
-        memory_pool_limits={"workspace": 4294967296, "dla_local_dram": 1073741824},
+        memory_pool_limits={"workspace": 4 << 30, "dla_local_dram": 1 << 30},
         refittable=True,
         weight_streaming=True,
     )
@@ -22,7 +22,7 @@ def main() -> None:
     runners = [TrtRunner(build_engine, weight_streaming_percent=50.0)]
     results = Comparator.run(runners, streaming=True)
     for _ in results:
-        pass
+        pass  # Each iteration is computed when it is asked for.
 
 
 if __name__ == "__main__":

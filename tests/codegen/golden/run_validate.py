@@ -16,7 +16,7 @@ def main() -> None:
     results = Comparator.run(runners, streaming=True)
     results = Comparator.validate(results, check_inf=True)
     for _ in results:
-        pass
+        pass  # Each iteration is computed when it is asked for.
 
 
 if __name__ == "__main__":

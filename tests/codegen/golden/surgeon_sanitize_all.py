@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Simplify model.onnx.
 
-polygraphy surgeon sanitize model.onnx --fold-constants --num-passes 3 --partitioning recursive --no-fold-shapes --no-per-pass-shape-inference --fold-size-threshold 1M --cleanup --toposort --override-input-shapes x:[1,N] --outputs a b* --exclude-outputs b2 --outputs-by-type Conv --set-unbounded-dds-upper-bound 1000 a:5 --no-onnxruntime-shape-inference --save-external-data weights.bin --external-data-size-threshold 16K --no-save-all-tensors-to-one-file --external-data-dir w --verify --val-range [0,5] --to-bf16
+polygraphy surgeon sanitize model.onnx --fold-constants --num-passes 3 --partitioning recursive --no-fold-shapes --no-per-pass-shape-inference --fold-size-threshold 1M --cleanup --toposort --override-input-shapes 'x:[1,N]' --outputs a 'b*' --exclude-outputs b2 --outputs-by-type Conv --set-unbounded-dds-upper-bound 1000 a:5 --no-onnxruntime-shape-inference --save-external-data weights.bin --external-data-size-threshold 16K --no-save-all-tensors-to-one-file --external-data-dir w --verify --val-range '[0,5]' --to-bf16
 """
 
 from polygraphy import program
@@ -44,9 +44,15 @@ def main() -> bool:
         do_shape_inference=False,
         partitioning="recursive",
         fold_shapes=False,
-        size_threshold=1048576,
+        size_threshold=1 << 20,
     )
-    model = set_upper_bound(model, upper_bounds={"": 1000, "a": 5})
+    model = set_upper_bound(
+        model,
+        upper_bounds={
+            "": 1000,  # All others.
+            "a": 5,
+        },
+    )
     check_model(model)
     if not verify(
         onnx_from_path(MODEL, external_data_dir="w", map_weights=True),

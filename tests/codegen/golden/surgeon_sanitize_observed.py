@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Simplify model.onnx.
 
-polygraphy surgeon sanitize model.onnx --force-fallback-shape-inference --load-inputs inputs.json --outputs * -o clean.onnx
+polygraphy surgeon sanitize model.onnx --force-fallback-shape-inference --load-inputs inputs.json --outputs '*' -o clean.onnx
 """
 
 from polygraphy import program

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Take the weights out of model.onnx.
 
-polygraphy surgeon weight-strip model.onnx --fp-to-fp16 --verify --model-input-shapes input:[1,3,8,8]
+polygraphy surgeon weight-strip model.onnx --fp-to-fp16 --verify --model-input-shapes 'input:[1,3,8,8]'
 """
 
 from polygraphy import program

@@ -10,7 +10,7 @@ from polygraphy.func import extend
 from polygraphy.logger import G_LOGGER
 
 
-@extend(CreateConfig(fp16=True, memory_pool_limits={"workspace": 1073741824}))
+@extend(CreateConfig(fp16=True, memory_pool_limits={"workspace": 1 << 30}))
 def load_config(builder, network, config):
     """Change the configuration in place; there is nothing to return."""
     # Set flags with config.set_flag(), and attributes such as config.builder_optimization_level.
