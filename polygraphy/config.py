@@ -24,11 +24,13 @@ def _is_on(variable: str) -> bool:
     return os.environ.get(variable, "0") != "0"
 
 
+PROBLEMS: list[str] = []
+"""What is wrong with variables; the logger warns of it when it is first imported."""
+
+
 def _ignored(variable: str, expected: str, default: object) -> None:
     # Nobody can catch an error raised here, at import: a bad value costs a line, not a traceback.
-    from polygraphy.logger import G_LOGGER
-
-    G_LOGGER.warning(
+    PROBLEMS.append(
         f"{variable}={os.environ[variable]!r} in the environment is ignored: "
         f"expected {expected}. Using {default!r}."
     )

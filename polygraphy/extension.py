@@ -17,7 +17,7 @@ from polygraphy.cli.declare.kinds import (
     Texts,
 )
 from polygraphy.cli.declare.option import Options, option
-from polygraphy.ports.running import DataTypeConverter
+from polygraphy.domain.tensors.datatype import DataTypeConverter
 
 __all__ = [
     "Backend",

@@ -9,7 +9,8 @@ from typing import Any
 
 from attrs import define, evolve, frozen
 
-from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of, last_device_times
+from polygraphy.domain.calling import supporting
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.data.synthesis import DataLoader
@@ -26,7 +27,7 @@ from polygraphy.domain.search.plugin_search import (
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import Runner
+from polygraphy.ports.running import ReportsMemory, Runner
 from polygraphy.ports.storage import TextFiles
 
 _MODES = ("greedy", "exhaustive")
@@ -185,16 +186,15 @@ def _measured(runner: Runner, feed: Any) -> Cost:
         start = time.perf_counter()
         runner.infer(feed)
         latencies.append(_latency(runner, time.perf_counter() - start))
-    memory = getattr(runner, "device_memory", None)
-    return Cost(median(latencies), None if memory is None else memory())
+    reporting = supporting(runner, ReportsMemory)
+    return Cost(median(latencies), None if reporting is None else reporting.device_memory())
 
 
 def _latency(runner: Runner, elapsed: float) -> float:
     """Return what the last inference took: its computation on the device, where that is measured,
     because copies are the same whatever is replaced.
     """
-    tell = getattr(runner, "last_device_times", None)
-    measured = None if tell is None else tell()
+    measured = last_device_times(runner)
     if measured is not None:
         return float(measured.compute)
     seconds = runner.last_inference_time()

@@ -1,12 +1,38 @@
-"""Functions that users hand over: what they take, and what they answer."""
+"""Objects that users hand over: what they can do, what they take, and what they answer."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from polygraphy.domain.errors import UsageError
+
+P = TypeVar("P")
+
+
+@cache
+def _members(protocol: type) -> tuple[str, ...]:
+    names = (*vars(protocol), *vars(protocol).get("__annotations__", ()))
+    return tuple(name for name in names if not name.startswith("_"))
+
+
+def supporting(found: Any, protocol: type[P]) -> P | None:
+    """Return an object if it has what an optional protocol names, itself or through
+    ``__getattr__`` as wrappers do; None otherwise.
+    """
+    key: Any = protocol
+    for name in _members(key):
+        if getattr(found, name, None) is None:
+            return None
+    supported: P = found
+    return supported
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function, or of the class of an object that is called as one."""
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def check_takes(function: Callable[..., Any], what: str, *arguments: str) -> None:
@@ -27,7 +53,7 @@ def check_takes(function: Callable[..., Any], what: str, *arguments: str) -> Non
     try:
         signature.bind(*arguments)
     except TypeError as error:
-        name = getattr(function, "__name__", type(function).__name__)
+        name = name_of(function)
         called = function if hasattr(function, "__code__") else type(function).__call__
         code = getattr(called, "__code__", None)
         where = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""

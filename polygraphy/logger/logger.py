@@ -449,3 +449,6 @@ G_LOGGER = Logger()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=G_LOGGER.renew_lock)
+
+while config.PROBLEMS:
+    G_LOGGER.warning(config.PROBLEMS.pop(0))

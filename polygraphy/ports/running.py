@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from polygraphy.domain.results.device_times import DeviceTimes
     from polygraphy.domain.search.check_rules import Finished
-    from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
@@ -65,6 +65,40 @@ class Runner(Protocol):
         """
 
 
+class KnowsModel(Protocol):
+    """What a `Runner` may have besides: it knows its model."""
+
+    def get_model_facts(self) -> Facts:
+        """Return what is known of the model: data types in which it computes, sources of its
+        outputs; only while active.
+        """
+
+
+class TimesDevice(Protocol):
+    """What a `Runner` may have besides: its device has a clock."""
+
+    def last_device_times(self) -> DeviceTimes | None:
+        """Return what the device measured of the last `infer`; None where it did not."""
+
+
+class ReportsMemory(Protocol):
+    """What a `Runner` may have besides: it knows how much memory of the device it takes."""
+
+    def device_memory(self) -> int:
+        """Return the bytes that activations take; only while active."""
+
+
+Promise = Literal["leaves_inputs_alone", "outputs_are_fresh", "rewrites_nothing"]
+"""Attributes that a `Runner` may have besides, False where it has none.
+
+- ``leaves_inputs_alone``: no inference writes to the arrays that it is passed, nor keeps them.
+- ``outputs_are_fresh``: each inference returns arrays that no later one overwrites.
+- ``rewrites_nothing``: an output does not depend on which other tensors are outputs.
+
+They hold for the class that states them, not for one derived from it that infers in another way.
+"""
+
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -109,18 +143,6 @@ class Tensors(Protocol):
 
     def to_array(self, tensor: Any) -> np.ndarray[Any, Any]:
         """Return a tensor as a NumPy array, copied from its device."""
-
-
-class DataTypeConverter(Protocol):
-    """Translates between our data types and a library's; bound once per library, with its name as
-    the key.
-    """
-
-    def to_native(self, entry: DataTypeEntry) -> Any:
-        """Return what the library calls `entry`; None when it has no such type."""
-
-    def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our name for the library's `dtype`; None when there is none."""
 
 
 class FactFinder(Protocol):

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, Union
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from polygraphy.domain.accuracy.answer_log import Spool
     from polygraphy.domain.model.plugins import PluginMatch
     from polygraphy.domain.search.debug_replay import DebugReplay
     from polygraphy.domain.sharding import ShardHints
@@ -93,16 +94,6 @@ class ResultStore(Protocol):
         """Find out what a file or folder holds; FileError when it is missing, damaged, or nothing
         that consists of arrays or verdicts.
         """
-
-
-class Spool(Protocol):
-    """Keeps bytes until it is dropped itself."""
-
-    def put(self, data: bytes) -> int:
-        """Keep bytes; return the ticket for them. FileError when there is no room."""
-
-    def take(self, ticket: int) -> bytes:
-        """Return the bytes of a ticket, as often as asked. FileError when they cannot be read."""
 
 
 class Spools(Protocol):

@@ -13,9 +13,8 @@ from onnx import TensorProto, helper
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.domain.errors import DataTypeConversionException
-from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter, DataTypeEntry
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.running import DataTypeConverter
 
 CONVERTERS: dict[str, DataTypeConverter] = {
     "onnx": OnnxDataTypes(),

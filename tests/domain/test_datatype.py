@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from polygraphy.domain.errors import DataTypeConversionException, MissingDependencyError
-from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter, DataTypeEntry
 from polygraphy.ports.binding import bind
-from polygraphy.ports.running import DataTypeConverter
 
 MEMBERS = list(DataType)
 every_member = pytest.mark.parametrize("entry", MEMBERS, ids=str)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from polygraphy import config
+from polygraphy.logger import logger as logger_module
 
 _SWITCHES = (
     "INTERNAL_CORRECTNESS_CHECKS",
@@ -89,7 +90,13 @@ def test_malformed_value_is_ignored_with_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv(f"POLYGRAPHY_{name}", value)
-    assert read_again()[name] == default
+    settings = read_again()
+    assert settings[name] == default
+    assert not capsys.readouterr().out
+    (problem,) = settings["PROBLEMS"]
+    monkeypatch.setattr(config, "PROBLEMS", [problem])
+    runpy.run_path(logger_module.__file__)
+    assert not config.PROBLEMS
     warning = capsys.readouterr().out
     assert warning.startswith(f"[W] POLYGRAPHY_{name}={value!r} in the environment is ignored")
     assert f"expected {expected}." in warning

@@ -13,7 +13,7 @@ from polygraphy.application.run.steps import Run, Runs, Step, iterations_of
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
 from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.accuracy.comparison_record import ComparisonRecord
-from polygraphy.domain.calling import check_takes, verdict_of
+from polygraphy.domain.calling import check_takes, name_of, supporting, verdict_of
 from polygraphy.domain.compare import (
     CompareResult,
     PairwiseCompareFunc,
@@ -21,7 +21,7 @@ from polygraphy.domain.compare import (
     UncomparedResult,
 )
 from polygraphy.domain.compare.average import check_metrics
-from polygraphy.domain.compare.function import is_program
+from polygraphy.domain.compare.function import JudgesAverages, Labelled, UsesThreads, is_program
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import label_of_runner
@@ -176,8 +176,9 @@ class _Comparison:
         self._spared = _MOST_KEPT
         self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
         for function in self._functions:
-            if check_average and hasattr(function, "check_averages"):
-                function.check_averages()
+            judging = supporting(function, JudgesAverages)
+            if check_average and judging is not None:
+                judging.check_averages()
             verdict = AccuracyResult()
             verdict.label = _label(function)
             verdict.aggregation = "average" if check_average else "per_sample"
@@ -330,15 +331,15 @@ def _functions(compare_func: Any) -> list[Any]:
     made = [function() if isinstance(function, type) else function for function in functions]
     for function in made:
         check_takes(function, "comparison function", "the outputs of one run", "those of the other")
-        if hasattr(function, "grant_threads"):
-            function.grant_threads(resolve(Machine).cores())
+        threaded = supporting(function, UsesThreads)
+        if threaded is not None:
+            threaded.grant_threads(resolve(Machine).cores())
     return made
 
 
 def _label(function: Any) -> str:
-    return str(
-        getattr(function, "label", None) or getattr(function, "__name__", type(function).__name__)
-    )
+    labelled = supporting(function, Labelled)
+    return str((labelled and labelled.label) or name_of(function))
 
 
 def _checked_pairs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from polygraphy.domain.calling import check_takes
+from polygraphy.domain.calling import check_takes, name_of
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 
@@ -59,7 +59,7 @@ def _answer(changed: Any, outputs: IterationResult, apply: Postprocess) -> Itera
         return changed
     if isinstance(changed, Mapping):
         return IterationResult(changed, outputs.runtime, outputs.runner_name)
-    name = getattr(apply, "__name__", type(apply).__name__)
+    name = name_of(apply)
     raise UsageError(
         f"The post-processing function {name} answers with a {type(changed).__name__}, not with"
         " outputs by name.",

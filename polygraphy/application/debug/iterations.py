@@ -6,8 +6,9 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Protocol
 
+from polygraphy.domain.calling import supporting
 from polygraphy.domain.errors import (
     FileError,
     MissingDependencyError,
@@ -31,6 +32,13 @@ _TOLD = {
 }
 
 Check = Callable[[], Outcome]
+
+
+class HoldsToFirstFailure(Protocol):
+    """What a check may have besides: it can tell failures apart."""
+
+    def hold_to_first_failure(self) -> None:
+        """Judge from now on that only failures like the first one are failures."""
 
 
 def _ends_the_search(error: PolygraphyException) -> bool:
@@ -158,9 +166,9 @@ class Iterations:
 
     def hold_to_first_failure(self) -> None:
         """Have the check judge that only failures like the first one are some, where it can."""
-        hold = getattr(self._check, "hold_to_first_failure", None)
-        if hold is not None:
-            hold()
+        holding = supporting(self._check, HoldsToFirstFailure)
+        if holding is not None:
+            holding.hold_to_first_failure()
 
     def finish(self) -> None:
         """Sum up."""

@@ -22,7 +22,7 @@ from polygraphy.domain.checks.lint import (
 from polygraphy.domain.checks.lint_rules import graph_findings
 from polygraphy.domain.data.describing import describe_model
 from polygraphy.domain.data.feed import fit_feed
-from polygraphy.domain.data.loading import ONLY_FIRST, has_more
+from polygraphy.domain.data.loading import ONLY_FIRST, has_more, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
@@ -246,7 +246,7 @@ def _feed(
         if feed is None:
             more.append(LintEntry(INFO, Source.RUNTIME, "There are no input data to run it with."))
             return None
-        notes = [*getattr(loader, "notes", ()), *([ONLY_FIRST] if has_more(loader, feeds) else ())]
+        notes = [*notes_of(loader), *([ONLY_FIRST] if has_more(loader, feeds) else ())]
         for note in notes:
             resolve(Console).note(note)
         fitted, _ = fit_feed(feed, metadata)

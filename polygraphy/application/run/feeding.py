@@ -9,33 +9,40 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from polygraphy.domain.calling import supporting
 from polygraphy.domain.data.describing import describe_model
 from polygraphy.domain.data.feed import fit_feed, own_copy
-from polygraphy.domain.data.loading import ONLY_FIRST, has_more
+from polygraphy.domain.data.loading import ONLY_FIRST, AssumesShapes, has_more, notes_of
 from polygraphy.domain.errors import (
     BackendError,
     InputError,
     MissingDependencyError,
     UsageError,
 )
+from polygraphy.domain.results.device_times import DeviceTimes
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import Runner, Tensors
+from polygraphy.ports.running import KnowsModel, Promise, Runner, Tensors, TimesDevice
 
 Feed = Mapping[str, Any]
 
 
 def facts_of(runner: Runner) -> Facts:
     """Return what an active runner knows of its model; runners that say nothing know nothing."""
-    tell = getattr(runner, "get_model_facts", None)
-    facts: Facts = ModelFacts() if tell is None else tell()
-    return facts
+    knowing = supporting(runner, KnowsModel)
+    return ModelFacts() if knowing is None else knowing.get_model_facts()
 
 
-def promises(runner: Any, what: str) -> bool:
+def last_device_times(runner: Runner) -> DeviceTimes | None:
+    """Return what the device measured of the last inference of a runner; None where it does not."""
+    timed = supporting(runner, TimesDevice)
+    return None if timed is None else timed.last_device_times()
+
+
+def promises(runner: Any, what: Promise) -> bool:
     """Return whether a runner says that its inferences are well-behaved in some way, such as
     ``leaves_inputs_alone``.
 
@@ -59,7 +66,8 @@ def assumptions_told(data_loader: Any) -> Iterator[None]:
     try:
         yield
     except (BackendError, InputError) as error:
-        assumed: Mapping[str, Sequence[int]] = getattr(data_loader, "assumed", {})
+        assuming = supporting(data_loader, AssumesShapes)
+        assumed: Mapping[str, Sequence[int]] = {} if assuming is None else assuming.assumed
         if assumed and not isinstance(error, MissingDependencyError):
             shapes = " ".join(
                 f"{name}:{list(shape)}".replace(" ", "") for name, shape in assumed.items()
@@ -217,7 +225,7 @@ class Feeds:
         """
         self._current = None
         feed = next(self._feeds, None)
-        for note in getattr(self._loader, "notes", ()):
+        for note in notes_of(self._loader):
             self._tell(note)
         if feed is not None and not isinstance(feed, Mapping):
             raise UsageError(

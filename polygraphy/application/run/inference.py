@@ -10,7 +10,13 @@ from typing import Any
 
 from attrs import Factory, define
 
-from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of, promises
+from polygraphy.application.run.feeding import (
+    FeedFitter,
+    Feeds,
+    facts_of,
+    last_device_times,
+    promises,
+)
 from polygraphy.application.run.steps import was_interrupted
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -42,7 +48,7 @@ class _Seat:
         runtime = self.runner.last_inference_time()
         if runtime is not None:
             self.runtimes.append(runtime)
-        measured = _last_device_times(self.runner)
+        measured = last_device_times(self.runner)
         if measured is not None:
             self.device_times.append(measured)
         kept = {name: self.keep(array) for name, array in outputs.items()}
@@ -257,13 +263,6 @@ def _one_iteration(
             console.outputs_described(name, TensorMetadata.from_feed_dict(outputs))
         results.append((name, [outputs]))
     return results
-
-
-def _last_device_times(runner: Runner) -> DeviceTimes | None:
-    """Return what the device measured of the last inference of a runner; None where it does not."""
-    tell = getattr(runner, "last_device_times", None)
-    measured: DeviceTimes | None = None if tell is None else tell()
-    return measured
 
 
 def _as_is(array: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.application.run.feeding import facts_of
+from polygraphy.application.run.feeding import facts_of, last_device_times, promises
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.compare.result import UncomparedResult
 from polygraphy.domain.results.results import IterationResult
@@ -99,7 +99,7 @@ class WithUnmarked:
         self._exclude = tuple(exclude_outputs or ())
         self._effect = MarkingEffect()
         self.outputs_are_fresh = all(
-            getattr(runner, "outputs_are_fresh", False) for runner in (marked, unmarked)
+            promises(runner, "outputs_are_fresh") for runner in (marked, unmarked)
         )
 
     @property
@@ -180,5 +180,4 @@ class WithUnmarked:
 
     def last_device_times(self) -> Any:
         """Return what the device measured of the marked model; None where it does not."""
-        measure = getattr(self._marked, "last_device_times", None)
-        return None if measure is None else measure()
+        return last_device_times(self._marked)

@@ -10,7 +10,7 @@ from typing import IO, Any, SupportsIndex, Union
 
 from attrs import frozen
 
-from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers
+from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers, Spool
 from polygraphy.domain.accuracy.reevaluation import Thresholds, check_aggregation, reevaluate
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
@@ -19,7 +19,7 @@ from polygraphy.domain.results.keyed_list import KeyedList
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.tensors.pickling import pickled_as, their_items
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import ResultStore, Spool
+from polygraphy.ports.storage import ResultStore
 
 PathOrFile = Union[str, "Path", IO[Any]]
 RunnerPair = tuple[str, str]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.errors import FileError
-from polygraphy.ports.storage import Spool
 
 Answers = Mapping[str, Any]
 """What was found in an iteration: by output, something that is truthy when it passed."""
@@ -16,6 +15,16 @@ Answers = Mapping[str, Any]
 MOST = 2048
 """Most answers that are held as objects."""
 _PROTOCOL = 5
+
+
+class Spool(Protocol):
+    """Keeps bytes until it is dropped itself."""
+
+    def put(self, data: bytes) -> int:
+        """Keep bytes; return the ticket for them. FileError when there is no room."""
+
+    def take(self, ticket: int) -> bytes:
+        """Return the bytes of a ticket, as often as asked. FileError when they cannot be read."""
 
 
 class AnswerLog(list[Answers]):

@@ -61,6 +61,26 @@ class Side:
         return self.tensor.name
 
 
+class JudgesAverages(Protocol):
+    """What a comparison function may have besides: a say in whether averages can be judged."""
+
+    def check_averages(self) -> None:
+        """Raise `UsageError` if the mean of the metrics of several iterations cannot be judged."""
+
+
+class UsesThreads(Protocol):
+    """What a comparison function may have besides: several threads."""
+
+    def grant_threads(self, count: int) -> None:
+        """Set how many threads may be used where the user has not asked for a number."""
+
+
+class Labelled(Protocol):
+    """What a comparison function may have besides: a name for logs and results."""
+
+    label: str
+
+
 class PairwiseCompareFunc:
     """A comparison function that answers about one pair of outputs at a time.
 

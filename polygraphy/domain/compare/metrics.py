@@ -13,7 +13,7 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.per_output import PerOutput
 from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.perceptual import PerceptualDistance
+from polygraphy.domain.compare.perceptual import PerceptualDistance
 
 __all__ = [
     "CosineSimilarityCompareFunc",

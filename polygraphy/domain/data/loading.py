@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from polygraphy.domain.calling import supporting
 from polygraphy.domain.data.blobs import arrays_of
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -17,6 +18,32 @@ ONLY_FIRST = (
     "There are several iterations of input data: only the first is used, because the model is run"
     " on the first data only."
 )
+
+
+class AssumesShapes(Protocol):
+    """What a data loader may have besides: shapes that it chose itself.
+
+    Attributes:
+        assumed: by input, a shape that neither the model nor the user stated.
+    """
+
+    assumed: Mapping[str, Sequence[int]]
+
+
+class TakesNotes(Protocol):
+    """What a data loader may have besides: remarks about its data.
+
+    Attributes:
+        notes: what it assumed so far, in words.
+    """
+
+    notes: Sequence[str]
+
+
+def notes_of(loader: object) -> Sequence[str]:
+    """Return the notes of a data loader; none of one that takes none."""
+    noting = supporting(loader, TakesNotes)
+    return () if noting is None else noting.notes
 
 
 class StreamingDataLoader:

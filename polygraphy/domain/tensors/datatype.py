@@ -8,7 +8,7 @@ reached through the port `DataTypeConverter`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from attrs import field, frozen
@@ -16,7 +16,6 @@ from attrs import field, frozen
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.running import DataTypeConverter
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -221,6 +220,18 @@ def _module_of(dtype: Any) -> str:
     owner = dtype.__module__ if isinstance(dtype, type) else type(dtype).__module__
     root = str(owner).partition(".")[0]
     return _BY_PACKAGE.get(root, "numpy")
+
+
+class DataTypeConverter(Protocol):
+    """Translates between our data types and a library's; bound once per library, with its name as
+    the key.
+    """
+
+    def to_native(self, entry: DataTypeEntry) -> Any:
+        """Return what the library calls `entry`; None when it has no such type."""
+
+    def from_native(self, dtype: Any) -> DataTypeEntry | None:
+        """Return our name for the library's `dtype`; None when there is none."""
 
 
 def _converter(module: str) -> DataTypeConverter:

@@ -24,7 +24,7 @@ from polygraphy.domain.compare import detailed, metrics
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
-from polygraphy.ports.perceptual import PerceptualDistance
+from polygraphy.domain.compare.perceptual import PerceptualDistance
 
 GOLDEN = Path(__file__).parents[2] / "codegen" / "golden"
 every_row = pytest.mark.parametrize("row", THRESHOLDS.values(), ids=lambda row: row.function)

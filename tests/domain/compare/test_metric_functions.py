@@ -26,10 +26,10 @@ from polygraphy.domain.compare import (
     UncomparedResult,
 )
 from polygraphy.domain.compare.metric import MetricCompareFunc
+from polygraphy.domain.compare.perceptual import PerceptualDistance
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
-from polygraphy.ports.perceptual import PerceptualDistance
 
 FUNCTIONS: dict[str, tuple[type[MetricCompareFunc], float, float]] = {
     "l2": (L2CompareFunc, 0.0, 1e-5),
