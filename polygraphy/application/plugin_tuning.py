@@ -57,15 +57,15 @@ def autotune_plugins(
     Args:
         make_runner: makes a runner of the model in which the given parts are replaced.
         matches: the parts that plugins could take the place of.
-        data_loader: yields the input data, of which the first iteration is used; synthetic data
-            unless given.
+        data_loader: yields the input data, of which the first iteration is used
+            (default: synthetic data).
         mode: ``greedy`` to add one part after the other and keep each that helps, or
             ``exhaustive`` to try every combination.
         max_combinations: how many combinations are tried at most, where all could be.
         threshold: by which share of its latency the model has to become quicker for that to end
             early.
         compare_func: judges the outputs: takes two `IterationResult` and returns a verdict per
-            output; relative and absolute differences of 1e-3 pass unless given.
+            output (default: relative and absolute differences of 1e-3 pass).
         report: where a report is written, as text.
 
     Returns:

@@ -46,7 +46,7 @@ def find_bad_tactics(
 
     Args:
         dir: a folder with the folders ``good`` and ``bad``, which hold replays of builds that
-            passed and failed; the current one unless given.
+            passed and failed (default: the current one).
         good: a replay, or a folder of such, in place of ``DIR/good``.
         bad: likewise.
 

@@ -2,7 +2,7 @@
 
 A template may write two kinds of things. What was made here is `Source` and goes into the program
 as it is; a number or a container is written as a literal; a bare string is refused, because nobody
-can tell whether it is code or data.
+knows if it is code or data.
 """
 
 from __future__ import annotations

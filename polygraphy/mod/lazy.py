@@ -36,7 +36,7 @@ def lazy_import(
 
     Using an attribute raises a MissingDependencyError, which names the command that installs the
     module, if it is not installed or cannot be imported. A version that will not do is installed
-    anew if `config.AUTOINSTALL_DEPS` is on; otherwise it is used, with a warning.
+    again if `config.AUTOINSTALL_DEPS` is on; otherwise it is used, with a warning.
 
     Raises:
         ValueError: `name` or one of `requires` has a malformed version specifier.

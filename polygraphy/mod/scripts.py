@@ -39,7 +39,7 @@ _finders: list[_FolderFinder] = []
 def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
     """Run a Python script and return one of the objects that it defines.
 
-    The script runs anew at each call. It may import what lies in its own folder, at its top level:
+    The script runs again at each call. It may import what lies in its own folder, at its top level:
     these modules are its own, and neither they nor the folder are visible to others afterwards.
     They are shared only if the folder is one that the process imports from anyway.
 

@@ -113,9 +113,9 @@ class ReducibleModel(Protocol):
 
         Args:
             nodes: these are kept, with the constants that they need.
-            ends: the nodes whose results become the outputs; what others need unless given.
-            starts: the nodes whose operands become inputs, where no node that is kept makes them;
-                all nodes unless given. The other operands keep the values that they have when the
+            ends: the nodes whose results become the outputs (default: what others need).
+            starts: the nodes whose operands become inputs, where no node that is kept makes them
+                (default: all nodes). The other operands keep the values that they have when the
                 whole model is run.
 
         Raises:
@@ -135,8 +135,8 @@ class ModelReducer(Protocol):
 
         Args:
             model: it stays as it is.
-            data_loader: where the data come from with which it is run, if it has to be; generated
-                unless given.
+            data_loader: where the data come from with which it is run, if it has to be
+                (default: generated).
         """
 
     def save(self, model: Any, path: str) -> None:

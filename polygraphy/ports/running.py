@@ -103,9 +103,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Loader(Protocol[T_co]):
-    """A callable without arguments. Making it does no work; every call does the work anew and hands
-    over the result.
-    """
+    """A callable without arguments. Making it does no work; every call does the work."""
 
     def __call__(self) -> T_co:
         """Do the work; what cannot be done is raised as one of `polygraphy.domain.errors`."""

@@ -40,7 +40,7 @@ class NamedTemporaryFile:
     def __init__(
         self, mode: str | None = None, prefix: str | None = None, suffix: str | None = None
     ) -> None:
-        """Make the file; `mode` is that of the stream, ``wb+`` unless given."""
+        """Make the file; `mode` is that of the stream (default: ``wb+``)."""
         self._stream: IO[Any] = tempfile.NamedTemporaryFile(  # noqa: SIM115
             mode or "wb+", prefix=prefix, suffix=suffix, delete=False
         )

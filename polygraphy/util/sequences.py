@@ -123,7 +123,7 @@ def check_sequence_contains(
         items: what it should hold.
         name: what the sequence is called.
         items_name: what its elements are called.
-        log_func: takes each complaint; it is raised unless given.
+        log_func: takes each complaint (default: it is raised).
         check_missing: whether items may lack; they may not unless this is False.
         check_extra: whether there may be others; there may not unless this is False.
 

@@ -177,8 +177,8 @@ class DeviceArray(DeviceView):
         """Return a view of this array's memory, which lives no longer than the array.
 
         Args:
-            shape: its shape; that of the array unless given.
-            dtype: its data type; that of the array unless given.
+            shape: its shape (default: that of the array).
+            dtype: its data type (default: that of the array).
 
         Raises:
             UsageError: the array has fewer bytes than that takes.

@@ -23,7 +23,7 @@ class HostMemory:
     """
 
     def __init__(self, capacity: int | None = None) -> None:
-        """Say how many bytes there are; no limit unless given."""
+        """Say how many bytes there are (default: no limit)."""
         self._capacity = capacity
         self._next_address = _FIRST_ADDRESS
         self._buffers: dict[int, np.ndarray[Any, Any]] = {}

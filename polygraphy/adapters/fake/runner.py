@@ -47,16 +47,16 @@ class FakeRunner(BaseRunner):
         Args:
             outputs: what an inference returns: the arrays, or a function of the data that makes
                 them. The arrays are copied.
-            inputs: what the model asks for; nothing unless given.
+            inputs: what the model asks for (default: nothing).
             name: name of the runner.
             runtime: how long every inference claims to take, in seconds; None for a runner that
                 does not measure.
             fail_at: which inference since activation fails, from 0; -1 for the activation itself.
-            error: what a failure raises; a BackendError unless given.
+            error: what a failure raises (default: a BackendError).
             reuse_buffers: whether every inference writes its outputs into the arrays of the one
                 before, as engines with buffers of their own do.
             keep_feeds: whether copies of the data are kept.
-            events: the list that events are appended to; one of its own unless given.
+            events: the list that events are appended to (default: one of its own).
         """
         super().__init__(name=name, prefix="fake-runner")
         self.events: Timeline = [] if events is None else events

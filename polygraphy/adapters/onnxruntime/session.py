@@ -65,14 +65,13 @@ class SessionFromOnnx(BaseLoader):
             model_bytes: a serialised model, the path of one, the model itself, or a loader that
                 makes any of these. A model of more than 2 GB goes through a temporary file.
             providers: execution providers in order of priority: names or unique parts of names in
-                any case, each alone or as ``(name, options)``; the CPU provider unless given.
+                any case, each alone or as ``(name, options)`` (default: the CPU provider).
             graph_optimization_level: ``ENABLE_ALL``, ``ENABLE_EXTENDED``, ``ENABLE_BASIC`` or
-                ``DISABLE_ALL``; ONNX Runtime decides unless given.
+                ``DISABLE_ALL`` (default: ONNX Runtime decides).
             memory_arena: whether memory is kept for the next run, as it is unless this is False. An
                 arena is held, weights included, as long as any output from it is; without one,
                 running again takes a little longer.
-            threads: how many compute an operator; as many as the process may use cores unless
-                given.
+            threads: how many compute an operator (default: as many as the process may use cores).
 
         Raises:
             UsageError: there are to be fewer than one thread.

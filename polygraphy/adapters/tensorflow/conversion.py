@@ -44,8 +44,8 @@ class OnnxFromTfGraph(BaseLoader):
 
         Args:
             graph: a graph and the names of its outputs, or a loader that makes them.
-            opset: the version of the standard's operators; 11 unless given.
-            optimize: whether tf2onnx simplifies the model; it does unless given.
+            opset: the version of the standard's operators (default: 11).
+            optimize: whether tf2onnx simplifies the model (default: it does).
         """
         self._graph = graph
         self._opset = _DEFAULT_OPSET if opset is None else opset

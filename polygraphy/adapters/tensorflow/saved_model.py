@@ -34,10 +34,10 @@ class GraphFromSavedModel(BaseLoader):
 
         Args:
             path: the folder that holds ``saved_model.pb``.
-            signature: which of its functions is run; ``serving_default``, or else the only one,
-                unless given.
-            tags: which of its graphs is loaded; the one for serving, or else the only one, unless
-                given.
+            signature: which of its functions is run
+                (default: ``serving_default``, or else the only one).
+            tags: which of its graphs is loaded
+                (default: the one for serving, or else the only one).
         """
         self._path = path
         self._signature = signature

@@ -48,14 +48,14 @@ class PytRunner(BaseRunner):
                 function that returns one when the runner is activated, or a tuple of one and the
                 next argument, or the next two.
             input_metadata: the inputs, in the order in which the model takes them. Programs tell
-                them; of modules they are the parameters of `forward`, float32, unless given.
+                them (default: of modules they are the parameters of `forward`, float32).
             output_names: names of the outputs, in order. Programs tell them, and dictionaries that
                 a model returns do; else they are ``output_0``, ``output_1``, ... unless given.
                 `constants.MARK_ALL` for every tensor that a program computes.
             name: see `BaseRunner`.
             compiled: whether `torch.compile` compiles the model, in the first inference of each
                 shape.
-            device: where the model runs, such as ``cuda`` or ``cuda:1``; where it is unless given.
+            device: where the model runs, such as ``cuda`` or ``cuda:1`` (default: where it is).
                 A module is moved there.
         """
         super().__init__(name=name, prefix="pyt-runner")

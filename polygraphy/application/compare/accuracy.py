@@ -65,7 +65,7 @@ def compare_accuracy(
         run_results: results, a stream of them (one iteration each), or a list of such, whose runs
             are joined in order.
         fail_fast: whether to stop after the first iteration that fails.
-        comparisons: pairs of indices of runs; each run with the next unless given.
+        comparisons: pairs of indices of runs (default: each run with the next).
         compare_func: a comparison function, or several, all of which must pass; a class stands for
             an instance of it; `SimpleCompareFunc()` unless given.
         allow_missing_outputs: whether an output that one side lacks is left out instead of failing.

@@ -137,7 +137,7 @@ class Comparator:
             data_loader: as of `run`.
             exclude_outputs: tensors that are not compared; names may be patterns.
             memory_budget: how many bytes the tensors may take at any one time, beside what the
-                weights of the model do; a quarter of the free memory unless given.
+                weights of the model do (default: a quarter of the free memory).
             save_inputs_path: as of `run`.
             save_input_blob_path: as of `run`.
             unmarked: whether every runner also runs the model as it is, once per iteration and as a
@@ -199,7 +199,7 @@ class Comparator:
         Args:
             run_results: results, a stream of them, or a list of such.
             fail_fast: whether to stop after the first iteration that fails.
-            comparisons: pairs of indices of runs; each run with the next unless given.
+            comparisons: pairs of indices of runs (default: each run with the next).
             compare_func: a comparison function, or several, all of which must pass; a class stands
                 for an instance of it; `SimpleCompareFunc()` unless given.
             allow_missing_outputs: whether an output that one side lacks is left out instead of

@@ -1,4 +1,4 @@
-"""Judges saved accuracy results anew."""
+"""Judges saved accuracy results again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_accuracy(
     check_error_stat: PerOutput[Any] | None = None,
     thresholds: Mapping[str, PerOutput[float]] | None = None,
 ) -> bool:
-    """Report on saved accuracy results and tell whether all outputs passed.
+    """Report on saved accuracy results and return whether all outputs passed.
 
     What is not given stays as it was when the results were saved, so without any argument the saved
     verdicts count.
@@ -48,7 +48,7 @@ def check_accuracy(
     Raises:
         FileError: the file is missing, damaged or of another kind.
         UnknownNameError: an output is named that the results do not have.
-        UsageError: something is to be judged anew that cannot be from what was saved.
+        UsageError: something is to be judged again that cannot be from what was saved.
         InconclusiveError: the file holds no verdicts.
     """
     results = AccuracyResults.load(path)
@@ -79,7 +79,7 @@ class _Judge:
 
     @property
     def has_work(self) -> bool:
-        """Whether anything is to be judged anew."""
+        """Whether anything is to be judged again."""
         return self._judges_differences or bool(self._thresholds)
 
     def check_names(self, results: AccuracyResults) -> None:
@@ -110,7 +110,7 @@ class _Judge:
                 )
 
     def apply(self, path: str, result: AccuracyResult) -> None:
-        """Judge what one comparison function found; say so where nothing of it is judged anew."""
+        """Judge what one comparison function found; say so where nothing of it is judged again."""
         judged = False
         for _, _, name, answer in result.outputs():
             if isinstance(answer, OutputCompareResult) and self._judges_differences:

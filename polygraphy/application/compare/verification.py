@@ -36,7 +36,7 @@ def verify(
     Args:
         original: the model as it was.
         edited: the model as it is.
-        data_loader: where the input data come from; generated unless given.
+        data_loader: where the input data come from (default: generated).
         compare_func: a comparison function; `SimpleCompareFunc()` unless given.
 
     Returns:
@@ -94,7 +94,7 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
 
     Args:
         model: the model as it is.
-        data_loader: where the input data come from; generated unless given.
+        data_loader: where the input data come from (default: generated).
 
     Returns:
         Whether its outputs hold neither NaN nor infinity, in any iteration.

@@ -125,7 +125,7 @@ class Iterations:
         """Make something and check it.
 
         Args:
-            make: makes it, at the path of the artifact; nothing is made unless given.
+            make: makes it, at the path of the artifact (default: nothing is made).
             suffix: the name of the search, where there are several: each counts from 0.
             state: what is checked, in plain values, to know it by in a replay.
             remaining: about how many more iterations there will be, if that is known.

@@ -76,7 +76,7 @@ def reduce_model(
             leaves out nodes in between.
         reduce_outputs: whether nodes are cut off behind.
         reduce_inputs: whether nodes are cut off in front.
-        data_loader: the data with which the model is run; generated unless given.
+        data_loader: the data with which the model is run (default: generated).
         save_inputs: where the values of the inputs of each part are written before it is checked,
             and in the end those of the result, for the check to load.
 

@@ -33,14 +33,14 @@ def inspect_capability(
 
     Args:
         model: an ``onnx.ModelProto``, or a loader that makes one.
-        output: the folder for ``results.txt`` and the parts of the model;
-            ``polygraphy_capability_dumps`` unless given.
+        output: the folder for ``results.txt`` and the parts of the model
+            (default: ``polygraphy_capability_dumps``).
         with_partitioning: whether the model is divided into parts that are supported and parts that
             are not, each of which is saved as a model.
         external_data_suffix: for weights of the parts in files beside them, named after each part
             with this text appended; the empty text stands for ``_ext_data``. Weights stay in the
             models unless this is given, or they take 2 GB.
-        size_threshold: weights of more bytes go to such files; 1024 unless given.
+        size_threshold: weights of more bytes go to such files (default: 1024).
         all_tensors_to_one_file: whether a part has a single such file, as it has unless this is
             False.
 

@@ -34,7 +34,7 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         model: the path of the model.
         runners: a runner of the model for each backend, by name: ``onnxrt``, ``onnx``, ``trt``,
             ``tf``.
-        data_loader: yields the input data; synthetic data unless given.
+        data_loader: yields the input data (default: synthetic data).
 
     Returns:
         Whether every backend can run the model.

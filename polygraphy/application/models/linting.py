@@ -49,13 +49,12 @@ def check_lint(
     Args:
         path: the model.
         output: where the report is saved as JSON.
-        data_loader: yields the input data with which the model is tried; synthetic data unless
-            given.
+        data_loader: yields the input data with which the model is tried (default: synthetic data).
         external_data_dir: where the files with its weights are, if not beside it.
         ignore_external_data: whether weights in other files are not looked at, and nothing is run.
         providers: execution providers of ONNX Runtime, by name or a unique part of it, each alone
-            or as ``(name, options)``; the CPU provider unless given.
-        graph_optimization_level: how much ONNX Runtime optimises; it decides unless given.
+            or as ``(name, options)`` (default: the CPU provider).
+        graph_optimization_level: how much ONNX Runtime optimises (default: it decides).
 
     Returns:
         Whether nothing is seriously wrong: warnings are allowed.
@@ -82,7 +81,7 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     Args:
         source: the model.
         trial: who runs its nodes.
-        data_loader: yields the input data; synthetic data unless given.
+        data_loader: yields the input data (default: synthetic data).
     """
     try:
         model = resolve(ModelReader, "onnx").read(source, EVERYTHING)

@@ -50,15 +50,15 @@ def inspect_model(
         stats: whether sizes and costs are shown.
         list_unbounded_dds: whether tensors are named whose shape depends on data without limit.
         model_type: ``onnx``, ``engine`` or ``trt-network-script``, or of TensorFlow: ``frozen``,
-            ``keras``, ``saved-model`` or ``ckpt``; follows from the file extension unless given.
+            ``keras``, ``saved-model`` or ``ckpt`` (default: follows from the file extension).
         display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
         external_data_dir: where the files with the weights of an ONNX model are, if not beside it.
         ignore_external_data: whether weights in other files are not shown either.
         infer_shapes: whether shapes are inferred that an ONNX model does not state.
         allow_onnxruntime: whether ONNX Runtime may infer them, as it may unless this is False.
-        network_func: name of the function in a network script; ``load_network`` unless given.
+        network_func: name of the function in a network script (default: ``load_network``).
         tensor_info: saved outputs whose statistics are shown with the layers of an engine.
-        checkpoint: name of the checkpoint, for a folder of these; the latest unless given.
+        checkpoint: name of the checkpoint, for a folder of these (default: the latest).
         tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
         optimize_graph: whether a TensorFlow graph is made smaller first.
 

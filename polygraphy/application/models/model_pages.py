@@ -42,14 +42,14 @@ def draw_model(
             machine, and to nobody else, until the user interrupts.
         port: the TCP port at which it is shown; 0 for any that is free.
         weights: whether the page says what the weights hold: range, mean and number of zeros.
-        model_type: the type of the model; follows from the file extension unless given.
+        model_type: the type of the model (default: follows from the file extension).
         display_as: ``trt`` to show an ONNX model as the network that TensorRT makes of it.
         external_data_dir: where the files with the weights of an ONNX model are, if not beside it.
         ignore_external_data: whether weights in other files are not looked at.
         infer_shapes: whether shapes are inferred that an ONNX model does not state.
         allow_onnxruntime: whether ONNX Runtime may infer them, as it may unless this is False.
-        network_func: name of the function in a network script; ``load_network`` unless given.
-        checkpoint: name of the checkpoint, for a folder of these; the latest unless given.
+        network_func: name of the function in a network script (default: ``load_network``).
+        checkpoint: name of the checkpoint, for a folder of these (default: the latest).
         tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
         optimize_graph: whether a TensorFlow graph is made smaller first.
 

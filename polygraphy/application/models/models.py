@@ -20,7 +20,7 @@ def inspect_outputs(path: str, names: Sequence[str] | None = None, format: str =
 
     Args:
         path: the model.
-        names: names and patterns of the tensors to list; all unless given.
+        names: names and patterns of the tensors to list (default: all).
         format: ``text``, or ``json`` for a document on standard output.
 
     Raises:

@@ -68,7 +68,7 @@ def stream_layerwise(
         data_loader: yields one feed dictionary per iteration.
         exclude_outputs: names and patterns of tensors that are not compared.
         memory_budget: bytes of memory for tensors at any one time, beside what the weights of the
-            model take; a quarter of the free memory unless given.
+            model take (default: a quarter of the free memory).
         unmarked: whether the model's own outputs come from a run with nothing marked, which loads
             the model as a whole.
         save_inputs_path: where the feed dictionaries are saved.

@@ -43,7 +43,7 @@ def describe(block: Reals, low: float, high: float, room: Floats, spare: Floats)
     Parameters:
         block: shape ``(n,)``, n > 0.
         low, high: the extremes of the block, at least one of them NaN if an element is. So these
-            two numbers tell whether all elements are finite.
+            two numbers say if all elements are finite.
         room, spare: scratch memory, at least n elements each.
     """
     low, high = low + 0.0, high + 0.0  # without the sign of a zero, which is left to chance

@@ -80,7 +80,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         fail_fast: bool | None = None,
         find_output_func: FindOutput | None = None,
     ) -> None:
-        """Set by how many places an entry may be off, one number or one per output; 0 unless given.
+        """Set by how many places an entry may be off, one number or one per output (default: 0).
 
         Raises:
             UsageError: the tolerance is no whole number, or negative.

@@ -121,7 +121,7 @@ class CompareResult:
             vars(self).update(state)
             return
         thresholds = state["thresholds"]
-        if thresholds is not None:  # Made anew, with what theirs do not have.
+        if thresholds is not None:  # Made again, with what theirs do not have.
             names = [each.name for each in fields(type(thresholds)) if each.name != "reason"]
             thresholds = type(thresholds)(*(getattr(thresholds, name) for name in names))
         type(self).__init__(self, thresholds=thresholds)

@@ -58,7 +58,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Args:
             check_shapes: whether outputs of different shapes fail (the default), or are transposed
                 or reshaped.
-            rtol: the largest tolerable relative difference; 1e-5 unless given. ``"auto"`` is what
+            rtol: the largest tolerable relative difference (default: 1e-5). ``"auto"`` is what
                 rounding explains, given the data type in which the output was computed.
             atol: the largest tolerable absolute difference, likewise; ``"auto"`` also depends on
                 how large the second run's values are.

@@ -56,9 +56,9 @@ class DataLoader:
         """Describe the data to generate.
 
         Args:
-            seed: seed of iteration 0; 1 unless given.
-            iterations: how many feed dictionaries there are; one, or one per entry of
-                `input_metadata`, unless given.
+            seed: seed of iteration 0 (default: 1).
+            iterations: how many feed dictionaries there are (default: one, or one per entry of
+                `input_metadata`).
             input_metadata: data types and shapes that are to be used instead of the model's; names
                 may be patterns. Of several, each iteration takes the next, over and over.
             val_range: smallest and largest value, both inclusive, for all inputs or per input;

@@ -42,7 +42,7 @@ class ModelSource:
         allow_onnxruntime: whether ONNX Runtime may infer them; None for the usual.
         network_func: name of the function that makes the network, for a file that is a script.
         tensor_info: a file of saved outputs whose statistics are shown with the layers.
-        checkpoint: name of the checkpoint, for a folder of these; the latest unless given.
+        checkpoint: name of the checkpoint, for a folder of these (default: the latest).
         outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
         optimizes: whether such a graph is made smaller first.
         loader: what makes a network or an engine, in place of a file.

@@ -14,7 +14,7 @@ from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 
 TopK = Union[int, tuple[int, int]]
-"""How many elements, and along which axis; the last one unless given."""
+"""How many elements, and along which axis (default: the last one)."""
 
 
 class BasePostprocessFunc(Protocol):

@@ -21,7 +21,7 @@ ENDING = b',\n    "polygraphy_class": "RunResults"\n}'
 
 
 def annotate(path: Path, facts: Mapping[str, Any]) -> None:
-    """Add members to the JSON object in a file of results, which is written anew: until that is
+    """Add members to the JSON object in a file of results, which is written again: until that is
     done, the file stays as it was.
 
     Raises:

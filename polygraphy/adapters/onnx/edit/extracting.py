@@ -35,11 +35,11 @@ class Extract(BaseLoader):
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
-            inputs: the tensors that become inputs, with data types and shapes, which may be None;
-                the inputs of the model unless given.
+            inputs: the tensors that become inputs, with data types and shapes, which may be None
+                (default: the inputs of the model).
             outputs: the tensors that become outputs, likewise.
             data_loader: where the data come from with which the model is run once if a data type or
-                a shape is neither given nor stated nor inferred; generated unless given.
+                a shape is neither given nor stated nor inferred (default: generated).
         """
         self._model = model
         self._inputs = inputs

@@ -54,7 +54,7 @@ class InsertNode(BaseLoader):
                 output of the model: then it gets another name before the node.
             name: its name.
             attrs: its attributes.
-            domain: the domain of its operator; the standard's unless given.
+            domain: the domain of its operator (default: the standard's).
         """
         self._model = model
         self._op = op

@@ -111,7 +111,7 @@ def one_feed(
     Args:
         model: the model.
         data_loader: where they come from: an iterable of feed dictionaries, or one that is told in
-            `input_metadata` what is asked for; generated unless given.
+            `input_metadata` what is asked for (default: generated).
         only_first: whether no other iteration is used elsewhere, which is said where there is one.
 
     Raises:
@@ -152,7 +152,7 @@ class ObserveShapes(BaseLoader):
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
-            data_loader: where the input data come from; generated unless given.
+            data_loader: where the input data come from (default: generated).
         """
         self._model = model
         self._data_loader = data_loader

@@ -37,7 +37,7 @@ class OverrideInputShapes(BaseLoader):
         self._shapes = shapes
 
     def call_impl(self) -> ModelProto:
-        """Return the model; infer the shapes of its other tensors anew.
+        """Return the model; infer the shapes of its other tensors again.
 
         Raises:
             UnknownNameError: the model has no input of a name.

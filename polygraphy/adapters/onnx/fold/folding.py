@@ -64,7 +64,7 @@ class FoldConstants(BaseLoader):
 
         Args:
             model: the model, or a loader that makes it.
-            num_passes: how often it is gone through; until nothing more can be folded unless given.
+            num_passes: how often it is gone through (default: until nothing more can be folded).
             do_shape_inference: whether shapes are inferred before each pass, as they are unless
                 this is False, so that what is computed from them can be folded.
             partitioning: what is done when a constant cannot be computed: None gives up folding,

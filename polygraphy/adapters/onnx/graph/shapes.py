@@ -77,7 +77,7 @@ class InferShapes(BaseLoader):
                 warning, as it is unless this is False.
             external_data_dir: where the files with the weights are, for a path.
             save_to_disk_threshold_bytes: with weights of at least this many bytes, the large ones
-                are not handed to the inference, which would copy them; 32 MiB unless given. Nothing
+                are not handed to the inference, which would copy them (default: 32 MiB). Nothing
                 is saved for that.
             allow_onnxruntime: whether ONNX Runtime's symbolic shape inference is tried, too, as it
                 is unless this is False, where the onnx package does not find out everything; it

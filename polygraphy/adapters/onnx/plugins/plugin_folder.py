@@ -123,7 +123,7 @@ def plugins_in(
 
     Args:
         folder: the folder.
-        include: names of the folders of those that are wanted; all unless given.
+        include: names of the folders of those that are wanted (default: all).
         exclude: names of those that are not.
 
     Raises:

@@ -49,7 +49,7 @@ def match_plugins(
     Args:
         model: the model, or a loader that makes it.
         plugin_dir: a folder with a folder per plugin, each of which has a script ``pattern.py``.
-        include: names of the folders of the plugins to try; all unless given.
+        include: names of the folders of the plugins to try (default: all).
         exclude: names of those that are not tried.
 
     Returns:

@@ -68,7 +68,7 @@ class SaveOnnx(BaseLoader):
             external_data_path: the file for weights, relative to the model's folder; the empty
                 text stands for the model's file name with ``.data`` appended. Weights stay in the
                 model unless this is given, or they take 2 GB.
-            size_threshold: weights of more bytes than this go to that file; 1024 unless given.
+            size_threshold: weights of more bytes than this go to that file (default: 1024).
             all_tensors_to_one_file: whether all go to one file, as they do unless this is False;
                 otherwise each gets one of its own, with the name of the weight appended.
         """

@@ -2,10 +2,10 @@
 
 A weight that no edit looks at need not be read at all: its tensor says where its bytes are, in the
 form that the standard has for weights in other files, and whoever saves the model has them copied
-from file to file. What an edit computes anew of such weights goes to a temporary file, so that it
+from file to file. What an edit computes from such weights goes to a temporary file, so that it
 takes no memory either.
 
-A reference names its file by a word that is made up anew in each process, so that no model that was
+A reference names its file by a word that is made up in each process, so that no model that was
 read from somewhere can hold one: those are only made here, for files that may be read.
 """
 

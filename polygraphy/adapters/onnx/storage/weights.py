@@ -1,7 +1,7 @@
 """The weights of an ONNX model: finding them, sizing them, and models without them.
 
 A protobuf message ends at 2 GiB, and every access to the bytes of a weight copies them. So sizes
-are computed from shapes, and a model without its large weights is put together anew instead of
+are computed from shapes, and a model without its large weights is put together again instead of
 being copied whole.
 """
 

@@ -213,7 +213,7 @@ class EngineFromNetwork(BaseLoader):
             config: the `IBuilderConfig`, or something that takes a builder and a network and
                 returns one; ``CreateConfig()`` unless given.
             save_timing_cache: the file to which what the build measured is added.
-            runtime: the `tensorrt.Runtime`, or a loader of it; a new one unless given.
+            runtime: the `tensorrt.Runtime`, or a loader of it (default: a new one).
             dla_workspace_allocation_strategy: the strategy of that runtime.
             device: index of the GPU to build and load on; see `EngineBytesFromNetwork`.
         """

@@ -54,14 +54,14 @@ class CommonSettings:
     of enums may be given by name.
 
     Attributes:
-        profiles: one `Profile` per optimisation profile; one of defaults unless given.
+        profiles: one `Profile` per optimisation profile (default: one of defaults).
         precision_constraints: ``obey``, ``prefer`` or ``none``: what the precisions of layers mean.
         load_timing_cache: a file, by path or opened, with the times of earlier builds.
         algorithm_selector: chooses, or records, tactics.
         sparse_weights: whether weights of 2:4 sparsity are used as such.
         tactic_sources: the `TacticSource` members that may be used, and no others.
         restricted: whether only what the safety runtime has may be used.
-        profiling_verbosity: how much the engine says about its layers; DETAILED unless given.
+        profiling_verbosity: how much the engine says about its layers (default: DETAILED).
         memory_pool_limits: bytes per `MemoryPoolType`.
         refittable: whether weights can be exchanged later.
         strip_plan: whether refittable weights are left out.

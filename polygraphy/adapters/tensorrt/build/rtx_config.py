@@ -28,7 +28,7 @@ class CreateConfigRTX(CreateConfig):
         Args:
             use_gpu: whether the engine is for the GPU of this machine, and no other.
             compute_capabilities: the compute capabilities, as ``(major, minor)``, that the engine
-                is for; TensorRT-RTX decides unless given.
+                is for (default: TensorRT-RTX decides).
             **kwargs: see `CreateConfig` and `CommonSettings`.
 
         Raises:

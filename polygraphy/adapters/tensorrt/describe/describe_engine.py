@@ -51,7 +51,7 @@ def describe_engine(
     Args:
         engine: stays as it is.
         context: an ``IExecutionContext`` of the engine, which tells the shapes of outputs under the
-            first profile; one is made unless given.
+            first profile (default: one is made).
         layers: whether layers are described, as far as the engine keeps that: how much was decided
             by `profiling_verbosity` when it was built.
         attrs: whether their attributes are.

@@ -62,7 +62,7 @@ class PostprocessNetwork(EditingLoader):
         Args:
             network: builder, network and, where there is one, parser.
             func: is called with the keyword argument `network`; what it returns is ignored.
-            name: what the function is called in messages; its own name unless given.
+            name: what the function is called in messages (default: its own name).
         """
         shown = name or getattr(func, "__name__", repr(func))
 

@@ -24,7 +24,7 @@ class Origin:
     """How a network was made.
 
     Attributes:
-        parse: makes it anew, as a tuple of builder, network and parser; None where precisions are
+        parse: makes it again, as a tuple of builder, network and parser; None where precisions are
             flags, so that nobody will ask for it, and it need not keep the model in memory.
         model: the file that it was parsed from; empty for bytes.
         wish: the precision that its model was cast to.

@@ -67,7 +67,7 @@ class EngineFromBytes(BaseLoader):
         Args:
             serialized_engine: bytes, anything else that has a buffer, a `FileReader`, or a loader
                 of any.
-            runtime: the `tensorrt.Runtime`, or a loader of it; a new one unless given.
+            runtime: the `tensorrt.Runtime`, or a loader of it (default: a new one).
             dla_workspace_allocation_strategy: the strategy of that runtime.
         """
         self._serialized = serialized_engine
@@ -104,7 +104,7 @@ class EngineFromPath(BaseLoader):
 
         Args:
             path: the plan.
-            runtime: the `tensorrt.Runtime`, or a loader of it; a new one unless given.
+            runtime: the `tensorrt.Runtime`, or a loader of it (default: a new one).
             dla_workspace_allocation_strategy: the strategy of that runtime.
         """
         self._path = path

@@ -21,8 +21,8 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
 
     Args:
         filepath: the plan.
-        BaseClass: `tensorrt.IStreamReader` or `tensorrt.IStreamReaderV2`; the newest that there is
-            unless given.
+        BaseClass: `tensorrt.IStreamReader` or `tensorrt.IStreamReaderV2`
+            (default: the newest that there is).
 
     Raises:
         FileError: the file is missing or empty.
@@ -68,7 +68,7 @@ def FileReader(filepath: str, BaseClass: Any = None) -> Any:
         """Reads a plan from a file, in any order."""
 
         def seek(self, offset: int, where: Any) -> bool:
-            """Move to a position, and tell whether that was possible."""
+            """Move to a position, and return whether that was possible."""
             try:
                 self._stream.seek(offset, _WHENCE[str(where.name)])
             except (KeyError, OSError, ValueError):

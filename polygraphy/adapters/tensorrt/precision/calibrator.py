@@ -52,12 +52,12 @@ def Calibrator(
             cache suffices.
         cache: a file for what calibration finds out: it is read if it is there, else written when
             calibration is done. A path, or a file that is open for reading and writing bytes.
-        BaseClass: the class of TensorRT to derive from, or its name; ``IInt8EntropyCalibrator2``
-            unless given.
-        batch_size: for networks with an implicit batch, which there are no more; 1 unless given.
+        BaseClass: the class of TensorRT to derive from, or its name
+            (default: ``IInt8EntropyCalibrator2``).
+        batch_size: for networks with an implicit batch, which there are no more (default: 1).
         quantile: of ``IInt8LegacyCalibrator``; 0.5 unless given.
         regression_cutoff: of ``IInt8LegacyCalibrator``; 0.5 unless given.
-        algo: a ``CalibrationAlgoType``; follows from the base class unless given.
+        algo: a ``CalibrationAlgoType`` (default: follows from the base class).
 
     Where TensorRT has no calibrators (11.x, TensorRT-RTX), what is returned only keeps the data for
     ``CreateConfig(int8=True, calibrator=...)``, for which the ONNX model is quantised then: it
@@ -90,7 +90,7 @@ def Calibrator(
             feed.set_facts(facts)
 
         def reset(self) -> None:
-            """Begin with the data anew."""
+            """Begin with the data again."""
             feed.reset()
 
         def free(self) -> None:
@@ -179,7 +179,7 @@ def _method(base: Any, algo: Any) -> str:
 
 class _Feed:
     """Brings data to the GPU, one feed dictionary after another; memory is allocated once per
-    input, and anew where data grow.
+    input, and again where data grow.
     """
 
     def __init__(self, data_loader: Any) -> None:

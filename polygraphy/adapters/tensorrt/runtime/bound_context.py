@@ -34,7 +34,7 @@ class BoundContext:
         self.forget()
 
     def forget(self) -> None:
-        """Tell everything anew the next time."""
+        """Tell everything again the next time."""
         self._told_shapes: dict[str, Shape] = {}
         self._told_addresses: dict[str, int] = {}
         self._know_nothing()

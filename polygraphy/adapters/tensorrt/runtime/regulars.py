@@ -27,7 +27,7 @@ class Regulars:
         self._until_halved = _PERIOD
 
     def came(self, visitor: Hashable) -> bool:
-        """Take note of a visit; tell whether the visitor has a place now."""
+        """Take note of a visit; return whether the visitor has a place now."""
         self._age()
         visits = self._visits[visitor] = self._visits.get(visitor, 0) + 1
         if visitor in self._seated:

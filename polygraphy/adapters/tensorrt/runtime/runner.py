@@ -61,16 +61,17 @@ class TrtRunner(BaseRunner):
 
         Args:
             engine: an engine or an execution context, or a loader that makes one of them.
-            name: of the runner; unique in the process unless given.
-            optimization_profile: index of the profile to begin with; the first one unless given.
+            name: of the runner (default: unique in the process).
+            optimization_profile: index of the profile to begin with (default: the first one).
             allocation_strategy: who owns the memory for activations: ``static`` (the engine, for
                 its largest profile), ``profile`` or ``runtime`` (the runner, as much as the
                 profile, or the shapes at hand, need).
             weight_streaming_budget: bytes of weights that stay on the GPU while others are
                 streamed to it; -1 to let TensorRT choose, -2 for all.
             weight_streaming_percent: the same as a share of the weights that can be streamed.
-            debug_listener: an `IDebugListener` that is shown debug tensors; they are added to the
-                outputs unless given.
+            debug_listener: an `IDebugListener` that is shown debug tensors
+                (default: they are added to the
+                outputs).
             cuda_graph: ``auto`` to replay inferences in a CUDA graph when shapes and addresses
                 repeat and the engine allows it; ``on`` to insist on that; ``off`` not to.
             device_times: whether the GPU measures copies and computation of each inference; see
@@ -226,7 +227,7 @@ class TrtRunner(BaseRunner):
 
         Args:
             name: of the input.
-            shape: of the array; that of the input unless given.
+            shape: of the array (default: that of the input).
 
         Raises:
             UsageError: the runner is not active, there is no such input, or its shape is dynamic
