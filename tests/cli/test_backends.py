@@ -31,7 +31,6 @@ JUSTIFIED = {
     "cli/commands/run/run_backends.py": "engines are built of ONNX models, which come of TF graphs",
     "cli/shared/data.py": "arrays are NumPy's or PyTorch's",
     "codegen/scripts/convert.py": "convert makes ONNX models and TensorRT engines",
-    "codegen/scripts/model_checks.py": "TensorFlow graphs are converted for others",
     "codegen/scripts/script.py": "engines are built in steps, which come before the runners",
 }
 """The modules that may name a backend, and why."""

@@ -66,11 +66,7 @@ def _own_classes() -> set[str]:
 
 def test_the_drawn_tree_is_the_real_one() -> None:
     tree = _drawn_tree()
-    classes = {
-        name
-        for name in _own_classes()
-        if name != "PolygraphyInternalException"
-    }
+    classes = {name for name in _own_classes() if name != "PolygraphyInternalException"}
     assert set(tree) == classes
     for name, (base, exit_code) in tree.items():
         error_class = getattr(errors, name)

@@ -9,11 +9,11 @@ from polygraphy.domain.arithmetic.similarity import DotMetrics
 from polygraphy.domain.catalog.metrics import METRICS
 from polygraphy.domain.compare.function import Side
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
+from polygraphy.domain.compare.perceptual import PerceptualDistance
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.per_output import PerOutput
 from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.domain.compare.perceptual import PerceptualDistance
 
 __all__ = [
     "CosineSimilarityCompareFunc",

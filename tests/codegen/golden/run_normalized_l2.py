@@ -21,7 +21,12 @@ def main() -> bool:
     return bool(
         Comparator.compare_accuracy(
             results,
-            compare_func=NormalizedL2CompareFunc(normalized_l2_threshold={"": 1e-4, "y": 1e-3}),
+            compare_func=NormalizedL2CompareFunc(
+                normalized_l2_threshold={
+                    "": 1e-4,  # All others.
+                    "y": 1e-3,
+                }
+            ),
         )
     )
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare model.onnx in ONNX Runtime and TensorRT.
 
-polygraphy run model.onnx --onnxrt --trt --mark-all --input-shapes x:[2,16]
+polygraphy run model.onnx --onnxrt --trt --mark-all --input-shapes 'x:[2,16]'
 """
 
 from polygraphy import program

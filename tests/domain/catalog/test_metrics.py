@@ -22,9 +22,9 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.catalog.metrics import GROUPS, METRICS, THRESHOLDS, Metric, Scale
 from polygraphy.domain.compare import detailed, metrics
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
+from polygraphy.domain.compare.perceptual import PerceptualDistance
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
-from polygraphy.domain.compare.perceptual import PerceptualDistance
 
 GOLDEN = Path(__file__).parents[2] / "codegen" / "golden"
 every_row = pytest.mark.parametrize("row", THRESHOLDS.values(), ids=lambda row: row.function)
