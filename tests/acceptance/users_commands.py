@@ -305,7 +305,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "C060": (
         "debug reduce model.onnx --mode=bisect --output reduced.onnx",
         (
-            "reduce_model(model, iterations, mode='bisect')",
+            "reduce_model(model, iterations)",
             "save_onnx(reduction.bad, path='reduced.onnx')",
         ),
     ),

@@ -9,10 +9,44 @@ __all__ = ["calls_of", "holds_call"]
 
 def holds_call(program: str, expected: str) -> bool:
     """Return whether a program holds a call, given as source, with exactly these arguments; ``_``
-    stands for any argument.
+    stands for any argument. A constant of the program counts as its value, ``1 << 30`` as a number.
     """
     wanted = ast.parse(expected, mode="eval").body
-    return any(_matches(node, wanted) for node in ast.walk(ast.parse(program)))
+    tree = _Plain().visit(ast.parse(program))
+    constants = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id not in _names(wanted)
+    }
+    tree = _Named(constants).visit(tree)
+    return any(_matches(node, wanted) for node in ast.walk(tree))
+
+
+class _Plain(ast.NodeTransformer):
+    """Writes shifts of numbers as numbers."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        left, right = node.left, node.right
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+            return ast.Constant(left.value << right.value)  # type: ignore[operator]
+        return node
+
+
+class _Named(ast.NodeTransformer):
+    """Writes the values of constants instead of their names."""
+
+    def __init__(self, constants: dict[str, ast.Constant]) -> None:
+        self._constants = constants
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        is_read = isinstance(node.ctx, ast.Load)
+        return self._constants.get(node.id, node) if is_read else node
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def calls_of(program: str) -> set[str]:
