@@ -273,7 +273,7 @@ def test_mistakes_with_tensorflow_get_one_line(
     (folder / "empty").mkdir()
     cases = {
         "run bad.pb --tf": (3, "bad.pb"),
-        "run missing.keras --tf": (3, "missing.keras"),
+        "run missing.keras --tf": (2, "missing.keras"),
         "run empty --tf": (3, "checkpoint"),
         f"run {tf_models}/checkpoints --tf --ckpt frist": (2, "first"),
     }

@@ -24,6 +24,8 @@ MakeRunner = Callable[..., BaseRunner]
 class _PlainNames(TfRunner):
     """Calls tensors as the contract does: ``X`` for ``X:0``."""
 
+    leaves_inputs_alone = True
+
     def get_input_metadata_impl(self) -> TensorMetadata:
         described = super().get_input_metadata_impl()
         plain = TensorMetadata()

@@ -25,7 +25,7 @@ needs_torch = pytest.mark.skipif(
     [
         (
             ("lpips",),
-            r"it needs LPIPS, and lpips is not installed\. .*pip install lpips torch torchvision",
+            r"it needs LPIPS, and lpips is not installed\. .*pip install \S*lpips\S* torch torchvision",
         ),
         (("lpips", "torch", "torchvision"), "and lpips and torch and torchvision are not"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy import config
+from polygraphy.adapters.machine import packages
 from polygraphy.adapters.machine.machine import ThisMachine
 from polygraphy.adapters.machine.packages import InstalledPackages
 from polygraphy.adapters.onnxruntime.diagnosis import OnnxrtDiagnosis
@@ -46,6 +47,7 @@ def test_a_backend_that_is_missing_comes_with_its_command(monkeypatch: pytest.Mo
         raise metadata.PackageNotFoundError(package)
 
     monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(packages, "_find", lambda module: None)
     [_, backends] = InstalledPackages().sections()
     assert dict(backends.facts)["TensorRT"] == "tensorrt 10.1"
     assert dict(backends.facts)["PyTorch"] == "not installed"
