@@ -25,6 +25,7 @@ class _PlainNames(TfRunner):
     """Calls tensors as the contract does: ``X`` for ``X:0``."""
 
     leaves_inputs_alone = True
+    outputs_are_fresh = True
 
     def get_input_metadata_impl(self) -> TensorMetadata:
         described = super().get_input_metadata_impl()
