@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import Factory, evolve, frozen
+from attrs import evolve, field, frozen
 from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
@@ -56,6 +56,10 @@ class Metadata(Expression):
         return made
 
 
+def _without_none(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if value is not None}
+
+
 @frozen
 class Call(Expression):
     """A call of a published function, class or method, such as ``Comparator.run``.
@@ -65,6 +69,7 @@ class Call(Expression):
         args: positional arguments: values, source, or other calls.
         kwargs: arguments by name, in the order in which they are written; None is left out,
             because None is what leaving out means.
+        on: the call that makes what a method is called on; None for a name that is imported.
 
     Raises:
         TypeError: the signature has no such argument.
@@ -72,7 +77,8 @@ class Call(Expression):
 
     name: str
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = Factory(dict)
+    kwargs: Mapping[str, Any] = field(factory=dict, converter=_without_none)
+    on: Call | None = None
 
     def __attrs_post_init__(self) -> None:
         unknown = self.kwargs.keys() - SIGNATURES[self.name].arguments.keys()
@@ -80,20 +86,20 @@ class Call(Expression):
             raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}.")
 
     def of(self, *args: Any, **kwargs: Any) -> Call:
-        """Return the same call with these arguments in front of the others of their kind."""
-        return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **self.kwargs})
+        """Return the same call with these arguments in front of the others of their kind; one by
+        name takes the place of the call's own, and None leaves that out.
+        """
+        others = {name: value for name, value in self.kwargs.items() if name not in kwargs}
+        return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **others})
 
     def written(self, use: Use) -> Source:
         """Return the call as source."""
         signature = SIGNATURES[self.name]
         head, _, method = self.name.partition(".")
-        called = use(signature.module, head) + Source(f".{method}" if method else "")
+        owner = use(signature.module, head) if self.on is None else self.on.written(use)
+        called = owner + Source(f".{method}" if method else "")
         parts = [_argument(value, use) for value in self.args]
-        parts += [
-            f"{name}={_argument(value, use)}"
-            for name, value in self.kwargs.items()
-            if value is not None
-        ]
+        parts += [f"{name}={_argument(value, use)}" for name, value in self.kwargs.items()]
         return Source(f"{called}({', '.join(parts)})")
 
 

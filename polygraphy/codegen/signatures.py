@@ -17,6 +17,18 @@ class Signature(NamedTuple):
 
 SIGNATURES = {
     "AskUser": Signature("polygraphy.debug", {"otherwise": None}),
+    "Calibrator": Signature(
+        "polygraphy.backend.trt",
+        {
+            "data_loader": ...,
+            "cache": None,
+            "BaseClass": None,
+            "batch_size": None,
+            "quantile": None,
+            "regression_cutoff": None,
+            "algo": None,
+        },
+    ),
     "CheckCommand": Signature(
         "polygraphy.debug",
         {
@@ -30,6 +42,94 @@ SIGNATURES = {
             "timeout": None,
         },
     ),
+    "CreateConfig": Signature(
+        "polygraphy.backend.trt",
+        {
+            "tf32": None,
+            "fp16": None,
+            "int8": None,
+            "fp8": None,
+            "bf16": None,
+            "calibrator": None,
+            "use_dla": None,
+            "allow_gpu_fallback": None,
+            "profiles": None,
+            "precision_constraints": None,
+            "load_timing_cache": None,
+            "algorithm_selector": None,
+            "sparse_weights": None,
+            "tactic_sources": None,
+            "restricted": None,
+            "profiling_verbosity": None,
+            "memory_pool_limits": None,
+            "refittable": None,
+            "strip_plan": None,
+            "preview_features": None,
+            "engine_capability": None,
+            "direct_io": None,
+            "builder_optimization_level": None,
+            "hardware_compatibility_level": None,
+            "max_aux_streams": None,
+            "version_compatible": None,
+            "exclude_lean_runtime": None,
+            "quantization_flags": None,
+            "error_on_timing_cache_miss": None,
+            "disable_compilation_cache": None,
+            "progress_monitor": None,
+            "weight_streaming": None,
+            "runtime_platform": None,
+            "tiling_optimization_level": None,
+        },
+    ),
+    "CreateConfigRTX": Signature(
+        "polygraphy.backend.tensorrt_rtx",
+        {
+            "use_gpu": None,
+            "compute_capabilities": None,
+            "tf32": None,
+            "fp16": None,
+            "int8": None,
+            "fp8": None,
+            "bf16": None,
+            "calibrator": None,
+            "use_dla": None,
+            "allow_gpu_fallback": None,
+            "profiles": None,
+            "precision_constraints": None,
+            "load_timing_cache": None,
+            "algorithm_selector": None,
+            "sparse_weights": None,
+            "tactic_sources": None,
+            "restricted": None,
+            "profiling_verbosity": None,
+            "memory_pool_limits": None,
+            "refittable": None,
+            "strip_plan": None,
+            "preview_features": None,
+            "engine_capability": None,
+            "direct_io": None,
+            "builder_optimization_level": None,
+            "hardware_compatibility_level": None,
+            "max_aux_streams": None,
+            "version_compatible": None,
+            "exclude_lean_runtime": None,
+            "quantization_flags": None,
+            "error_on_timing_cache_miss": None,
+            "disable_compilation_cache": None,
+            "progress_monitor": None,
+            "weight_streaming": None,
+            "runtime_platform": None,
+            "tiling_optimization_level": None,
+        },
+    ),
+    "CreateNetwork": Signature(
+        "polygraphy.backend.trt",
+        {
+            "explicit_batch": None,
+            "strongly_typed": None,
+            "mark_unfused_tensors_as_debug_tensors": None,
+        },
+    ),
     "DataLoader": Signature(
         "polygraphy.comparator",
         {
@@ -39,6 +139,25 @@ SIGNATURES = {
             "val_range": None,
             "data_loader_backend_module": None,
         },
+    ),
+    "EngineBytesFromNetwork": Signature(
+        "polygraphy.backend.trt",
+        {"network": ..., "config": None, "save_timing_cache": None, "device": None},
+    ),
+    "EngineFromNetwork": Signature(
+        "polygraphy.backend.trt",
+        {
+            "network": ...,
+            "config": None,
+            "save_timing_cache": None,
+            "runtime": None,
+            "dla_workspace_allocation_strategy": None,
+            "device": None,
+        },
+    ),
+    "EngineFromPath": Signature(
+        "polygraphy.backend.trt",
+        {"path": ..., "runtime": None, "dla_workspace_allocation_strategy": None},
     ),
     "InvokeFromScript": Signature("polygraphy.backend.common", {"path": ..., "name": ...}),
     "Iterations": Signature(
@@ -56,12 +175,55 @@ SIGNATURES = {
             "save_replay": None,
         },
     ),
+    "LoadPlugins": Signature("polygraphy.backend.trt", {"plugins": None, "obj": None}),
+    "LoadRuntime": Signature("polygraphy.backend.trt", {"path": ...}),
+    "MarkDebug": Signature("polygraphy.backend.trt", {"network": ..., "mark_debug": ...}),
+    "ModifyNetworkOutputs": Signature(
+        "polygraphy.backend.trt",
+        {"network": ..., "outputs": None, "exclude_outputs": None, "mark_layer_types": None},
+    ),
+    "NetworkFromOnnxModel": Signature(
+        "polygraphy.backend.trt",
+        {
+            "model": ...,
+            "flags": None,
+            "plugin_instancenorm": None,
+            "strongly_typed": None,
+            "mark_unfused_tensors_as_debug_tensors": None,
+            "enable_uint8_asymmetric_quantization_dla": None,
+            "config": None,
+            "cast": None,
+            "explicit_precision": None,
+        },
+    ),
+    "NetworkFromOnnxPath": Signature(
+        "polygraphy.backend.trt",
+        {
+            "path": ...,
+            "flags": None,
+            "plugin_instancenorm": None,
+            "strongly_typed": None,
+            "mark_unfused_tensors_as_debug_tensors": None,
+            "enable_uint8_asymmetric_quantization_dla": None,
+            "config": None,
+            "cast": None,
+            "explicit_precision": None,
+        },
+    ),
     "OnnxFromPath": Signature(
         "polygraphy.backend.onnx",
         {"path": ..., "external_data_dir": None, "ignore_external_data": None, "map_weights": None},
     ),
     "PluginRefRunner": Signature(
         "polygraphy.backend.pluginref", {"graph": ..., "name": None, "references": None}
+    ),
+    "PostprocessConfig": Signature("polygraphy.backend.trt", {"config": ..., "func": ...}),
+    "PostprocessNetwork": Signature(
+        "polygraphy.backend.trt", {"network": ..., "func": ..., "name": None}
+    ),
+    "Profile": Signature("polygraphy.backend.trt", {}),
+    "Profile.add": Signature(
+        "polygraphy.backend.trt", {"name": ..., "min": None, "opt": None, "max": None}
     ),
     "PytRunner": Signature(
         "polygraphy.backend.pyt",
@@ -73,6 +235,17 @@ SIGNATURES = {
             "compiled": False,
             "device": None,
         },
+    ),
+    "SaveEngine": Signature("polygraphy.backend.trt", {"engine": ..., "path": ...}),
+    "SetDecomposableAttentions": Signature("polygraphy.backend.trt", {"network": ...}),
+    "SetLayerPrecisions": Signature(
+        "polygraphy.backend.trt", {"network": ..., "layer_precisions": ..., "calibrator": None}
+    ),
+    "SetTensorDatatypes": Signature(
+        "polygraphy.backend.trt", {"network": ..., "tensor_datatypes": ...}
+    ),
+    "SetTensorFormats": Signature(
+        "polygraphy.backend.trt", {"network": ..., "tensor_formats": ...}
     ),
     "SimpleCompareFunc": Signature(
         "polygraphy.comparator",
@@ -92,7 +265,24 @@ SIGNATURES = {
         },
     ),
     "StreamingDataLoader": Signature("polygraphy.comparator", {"paths": ..., "allow_dirs": True}),
+    "TacticRecorder": Signature("polygraphy.backend.trt", {"record": ..., "exclude": None}),
+    "TacticReplayer": Signature("polygraphy.backend.trt", {"replay": None, "exclude": None}),
     "TorchFromPath": Signature("polygraphy.backend.pyt", {"path": ...}),
+    "TrtRunner": Signature(
+        "polygraphy.backend.trt",
+        {
+            "engine": ...,
+            "name": None,
+            "optimization_profile": None,
+            "allocation_strategy": None,
+            "weight_streaming_budget": None,
+            "weight_streaming_percent": None,
+            "debug_listener": None,
+            "cuda_graph": "auto",
+            "device_times": False,
+            "device": None,
+        },
+    ),
     "autotune_plugins": Signature(
         "polygraphy.plugin",
         {
@@ -254,7 +444,6 @@ SIGNATURES = {
     "inspect_data": Signature(
         "polygraphy.inspect",
         {
-            "paths": ...,
             "all_iterations": False,
             "show_values": False,
             "histogram": False,
@@ -266,7 +455,6 @@ SIGNATURES = {
     "inspect_model": Signature(
         "polygraphy.inspect",
         {
-            "models": ...,
             "show": (),
             "format": "text",
             "stats": False,

@@ -44,6 +44,27 @@ def test_calls_hold_names_and_calls_and_lists_of_them() -> None:
     )
 
 
+def test_further_arguments_come_first_and_take_the_place_of_those_that_a_call_has() -> None:
+    marked = Call("ModifyNetworkOutputs", kwargs={"outputs": ["a"], "exclude_outputs": ["b"]})
+    source = Source("load_network")
+    assert written(marked.of(source, outputs=None))[0] == (
+        "ModifyNetworkOutputs(load_network, exclude_outputs=['b'])"
+    )
+    assert written(marked.of(exclude_outputs=["c"]))[0] == (
+        "ModifyNetworkOutputs(exclude_outputs=['c'], outputs=['a'])"
+    )
+
+
+def test_methods_are_called_on_what_another_call_returns() -> None:
+    made = Call("Profile")
+    for name in ("x", "y"):
+        made = Call("Profile.add", (name,), {"min": [1]}, on=made)
+    assert written(made) == (
+        "Profile().add('x', min=[1]).add('y', min=[1])",
+        ["polygraphy.backend.trt"],
+    )
+
+
 def test_a_call_with_an_argument_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TypeError, match="check_lint takes no speed"):
         Call("check_lint", kwargs={"speed": 1})

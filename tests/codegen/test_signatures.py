@@ -12,6 +12,9 @@ from typing import Any
 import black
 import pytest
 
+from polygraphy.adapters.tensorrt.build.config import CreateConfig
+from polygraphy.adapters.tensorrt.build.config_settings import CommonSettings
+from polygraphy.adapters.tensorrt.build.rtx_config import CreateConfigRTX
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.codegen import signatures
 from polygraphy.codegen.render import LINE_LENGTH
@@ -38,6 +41,9 @@ PUBLISHED = (
     "polygraphy.surgeon",
 )
 
+TAKERS: dict[Any, Any] = {CreateConfigRTX: CreateConfig, CreateConfig: CommonSettings}
+"""Whose arguments are taken as further ones by name."""
+
 
 def targets() -> set[str]:
     """Return what the rows of all commands feed."""
@@ -59,11 +65,21 @@ def signature_of(name: str) -> Signature:
         found = getattr(import_module(module), head, None)
         if found is not None:
             called = getattr(found, method) if method else found
-            parameters = inspect.signature(called).parameters.values()
-            return Signature(
-                module, {each.name: default(each) for each in parameters if each.name != "self"}
-            )
+            return Signature(module, arguments_of(called))
     raise AssertionError(f"{name} is not published")
+
+
+def arguments_of(called: Any) -> dict[str, Any]:
+    """Return the arguments with their defaults; further ones, which the builder's configurations
+    hand on, as those who take them declare them.
+    """
+    listed: dict[str, Any] = {}
+    for each in inspect.signature(called).parameters.values():
+        if each.kind is each.VAR_KEYWORD:
+            listed.update(arguments_of(TAKERS[called]))
+        elif each.kind is not each.VAR_POSITIONAL and each.name != "self":
+            listed[each.name] = default(each)
+    return listed
 
 
 def default(parameter: inspect.Parameter) -> Any:

@@ -24,6 +24,11 @@ def test_no_template_joins_text_by_itself(path: Path) -> None:
         assert "~" not in expression
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_statement_loses_its_indentation(path: Path) -> None:
+    assert not re.search(r"-\}\}\n +(\{\{|\w)", path.read_text(encoding="utf-8"))
+
+
 def test_undefined_variables_are_errors() -> None:
     made = environment()
     with pytest.raises(UndefinedError):

@@ -11,7 +11,7 @@ from polygraphy.cli.backends.tf import TfLoadOptions, TfOnnxOptions
 from polygraphy.cli.backends.tf_context import TF_TYPES, graph_of, opset_of
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn_about_groups
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
-from polygraphy.cli.backends.trt.context import config_of, network_of, save_timing_cache_of
+from polygraphy.cli.backends.trt.context import build_of, network_of
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
@@ -37,7 +37,7 @@ from polygraphy.cli.shared.onnx import (
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.trt_model import TrtConfig, TrtModel
+from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.scripts.convert import ConvertScript
 from polygraphy.domain.catalog.formats import extensions_of, format_named
 
@@ -216,32 +216,14 @@ def _for_target(values: Values, target: str, output: str) -> Values:
 def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
     if target == "onnx":
         return TrtModel()
-    network = network_of(values, _USAGE, is_script=is_script)
     if target != "trt":
-        return TrtModel(network=network)
-    return TrtModel(
-        network=network,
-        config=_config(values),
-        save_timing_cache=save_timing_cache_of(values),
-        device=values[TrtGpuOptions].device,
-    )
-
-
-def _config(values: Values) -> TrtConfig:
-    """Return how the engine is built, with the options that only this command has."""
-    rtx, capability = values[TrtRtxOptions], values[TrtCapabilityOptions].engine_capability
+        return TrtModel(network=network_of(values, _USAGE, is_script=is_script))
+    rtx = values[TrtRtxOptions]
     if rtx.use_gpu and rtx.compute_capabilities:
         raise CommandLineError(
             "--use-gpu and --compute-capabilities exclude each other. Choose one.", _USAGE
         )
-    config = config_of(
-        values,
-        _USAGE,
-        engine_capability=capability,
-        use_gpu=rtx.use_gpu or None,
-        compute_capabilities=list(rtx.compute_capabilities) or None,
-    )
-    return evolve(config, is_rtx=rtx.use_gpu or bool(rtx.compute_capabilities))
+    return build_of(values, _USAGE, is_script=is_script, builder="EngineBytesFromNetwork")
 
 
 def _check_paths(values: Values, model: str, output: str) -> None:

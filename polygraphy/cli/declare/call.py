@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from polygraphy.cli.declare.command import Values
-from polygraphy.cli.declare.option import options_of
+from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.signatures import SIGNATURES
 
 
-def call_of(name: str, values: Values, *args: Any, **decided: Any) -> Call:
+def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) -> Call:
     """Return a call with the arguments that the options of a command feed, in the order of its
-    signature.
+    signature; where several rows feed one, the last that has a value counts.
 
     Args:
         name: the published name, a key of `SIGNATURES`.
@@ -26,7 +25,7 @@ def call_of(name: str, values: Values, *args: Any, **decided: Any) -> Call:
     return Call(name, args, dict(sorted(kwargs.items(), key=lambda item: order.index(item[0]))))
 
 
-def _fed(name: str, values: Values) -> Iterator[tuple[str, Any]]:
+def _fed(name: str, values: Iterable[Options]) -> Iterator[tuple[str, Any]]:
     """Yield the arguments that rows feed."""
     defaults = SIGNATURES[name].arguments
     for group in values:

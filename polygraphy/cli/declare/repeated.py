@@ -22,6 +22,10 @@ class Repeated(Kind):
         """Return the values; `words` holds one list of words for each time."""
         return tuple(self.single.parse(each) for each in words)
 
+    def argument(self, value: Sequence[Any]) -> list[Any]:
+        """Return a list of the values."""
+        return [self.single.argument(each) for each in value]
+
     def unparse(self, value: Sequence[Any]) -> list[Any]:
         """Return one list of words for each value."""
         return [self.single.unparse(each) for each in value]

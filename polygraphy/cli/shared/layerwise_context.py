@@ -31,10 +31,9 @@ def with_layers(
     budget = values[LayerwiseOptions].memory_budget
     obstacle = _obstacle(script, values, able)
     if obstacle is None and (budget is not None or not script.builds_engine):
-        network = evolve(script.trt.network, mark_all=False)
         return evolve(
             script,
-            trt=evolve(script.trt, network=network),
+            trt=script.trt.without_mark_all,
             layerwise=Layerwise(budget, unmarked=not values[LayerwiseOptions].no_unmarked),
         )
     if obstacle is not None and budget is not None:
@@ -45,7 +44,6 @@ def with_layers(
 def _obstacle(script: RunScript, values: Values, able: Mapping[str, str]) -> str | None:
     """Say why a model cannot be run layer by layer; None where it can."""
     paths = any(path for _, path in script.backends)
-    trt = evolve(script.trt, network=evolve(script.trt.network, mark_all=False))
     for stands_in_the_way, text in (
         (
             not script.onnx.mark_all,
@@ -74,7 +72,8 @@ def _obstacle(script: RunScript, values: Values, able: Mapping[str, str]) -> str
             "no model is run as a whole, so that --save-onnx has nothing to save.",
         ),
         (
-            (script.builds_engine and not trt.is_brief) or script.trt.is_engine,
+            (script.builds_engine and not script.trt.without_mark_all.is_brief)
+            or script.trt.is_engine,
             "each stretch of layers becomes an engine of its own, which has no calibration,"
             " profiles, edits of the network, nor a file to be saved to.",
         ),

@@ -1,131 +1,103 @@
-"""How a program comes by a TensorRT engine, and how it runs it, in plain values."""
+"""How a program comes by a TensorRT engine, and how it runs it, as calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from attrs import Factory, evolve, frozen
+from attrs import evolve, frozen
 
-TrtProfile = Mapping[str, Mapping[str, Sequence[int]]]
-"""The shapes of each input, by ``min``, ``opt`` and ``max``; those that are missing follow from the
-network."""
-
-Symbol = tuple[str, str]
-"""A script, and what it defines."""
+from polygraphy.codegen.call import Call, Name
 
 _BRIEF = 3
 """So many arguments of a configuration are easy to read within a longer expression."""
 
-
-@frozen
-class TrtCalibration:
-    """Arguments of `Calibrator`; None leaves a default alone."""
-
-    cache: str | None = None
-    base_class: str | None = None
-    quantile: float | None = None
-    regression_cutoff: float | None = None
-
-
-@frozen
-class TrtTactics:
-    """The files in which tactics are recorded, that name those to use, and those to avoid."""
-
-    save: str | None = None
-    load: str | None = None
-    exclude: str | None = None
+_OF_PATH, _OUTPUTS = "NetworkFromOnnxPath", "ModifyNetworkOutputs"
 
 
 @frozen
 class TrtConfig:
-    """How the engine is built; empty values leave defaults alone.
+    """How the engine is built.
 
     Attributes:
-        precisions: the data types that may be computed in, by argument of `CreateConfig`.
-        options: further arguments: numbers, names and lists of such.
-        profiles: ranges of input shapes.
-        calibration: how int8, and fp8 where a model is quantised to it, are calibrated; None for
-            not at all.
-        tactics: which tactics are recorded, used or avoided.
-        script: what makes the configuration instead.
-        postprocess_script: what changes it afterwards.
-        is_rtx: whether it is one for TensorRT-RTX alone.
+        make: makes the configuration.
+        postprocess: changes it, and lacks it as an argument; None for nothing.
+        calibration: finds value ranges, of the whole model or of layers; None for not at all.
     """
 
-    precisions: Mapping[str, bool] = Factory(dict)
-    options: Mapping[str, Any] = Factory(dict)
-    profiles: Sequence[TrtProfile] = ()
-    calibration: TrtCalibration | None = None
-    tactics: TrtTactics | None = None
-    script: Symbol | None = None
-    postprocess_script: Symbol | None = None
-    is_rtx: bool = False
+    make: Call = Call("CreateConfig")
+    postprocess: Call | None = None
+    calibration: Call | None = None
 
     @property
-    def is_default(self) -> bool:
-        """Whether no configuration needs to be given."""
-        return evolve(self, calibration=self.own_calibration) == TrtConfig()
+    def call(self) -> Call | None:
+        """The configuration; None where none needs to be given."""
+        if self.postprocess is not None:
+            return self.postprocess.of(self.make)
+        return None if self.make == Call("CreateConfig") else self.make
 
     @property
-    def own_calibration(self) -> TrtCalibration | None:
+    def own_calibration(self) -> Call | None:
         """The calibration if it is for the whole model, not only for layers that are quantised."""
-        is_whole = self.precisions.get("int8") or self.precisions.get("fp8")
-        return self.calibration if is_whole else None
+        return self.calibration if "calibrator" in self.make.kwargs else None
 
     @property
     def is_brief(self) -> bool:
         """Whether it reads well within a longer expression."""
-        simple = all(isinstance(value, (bool, int, str)) for value in self.options.values())
-        others = TrtConfig(precisions=self.precisions, options=self.options, is_rtx=self.is_rtx)
-        return self == others and simple and len(self.precisions) + len(self.options) <= _BRIEF
+        arguments = self.make.kwargs.values()
+        simple = all(isinstance(value, (bool, int, str)) for value in arguments)
+        others = (self.postprocess, self.calibration, *self.make.args)
+        return simple and len(arguments) <= _BRIEF and not any(others)
 
 
 @frozen
 class TrtNetwork:
-    """Where the network comes from, and what is changed in it; empty values leave defaults alone.
+    """Where the network comes from, and what is changed in it.
 
     Attributes:
-        script: what makes it; else it is parsed from the ONNX model.
-        parsing: arguments of `NetworkFromOnnxPath` and `NetworkFromOnnxModel` beside the model.
-        parser_config: the configuration that the parser knows; None for none.
-        plugins: libraries that are loaded before.
-        postprocess_scripts: what changes it first.
-        mark_all: whether every tensor becomes an output, whatever `outputs` says.
-        outputs: names and patterns of tensors that become outputs.
-        mark_types: types of layers whose outputs become outputs.
-        exclude_outputs: names and patterns of tensors that are no outputs.
-        layer_precisions: data types by layer.
-        decomposable_attentions: whether attention layers may be taken apart.
-        tensor_datatypes: a data type for all inputs and outputs, or data types by name.
-        tensor_formats: formats for all inputs and outputs, or formats by name.
-        debug_tensors: tensors whose values are shown.
+        source: makes it, and lacks the model as an argument.
+        plugins: loads libraries before; None for none.
+        steps: change it in turn, and lack it as an argument.
     """
 
-    script: Symbol | None = None
-    parsing: Mapping[str, Any] = Factory(dict)
-    parser_config: TrtConfig | None = None
-    plugins: Sequence[str] = ()
-    postprocess_scripts: Sequence[Symbol] = ()
-    mark_all: bool = False
-    outputs: Sequence[str] = ()
-    mark_types: Sequence[str] = ()
-    exclude_outputs: Sequence[str] = ()
-    layer_precisions: Mapping[str, str] = Factory(dict)
-    decomposable_attentions: bool = False
-    tensor_datatypes: Any = None
-    tensor_formats: Any = None
-    debug_tensors: Sequence[str] = ()
+    source: Call = Call(_OF_PATH)
+    plugins: Call | None = None
+    steps: Sequence[Call] = ()
+
+    def of(self, model: Any = None, *, is_path: bool = True) -> Call:
+        """Return the network as its source gives it.
+
+        Args:
+            model: the name of the model, or an expression; None for an empty network.
+            is_path: whether it stands for a path, rather than for a model or a loader of one.
+        """
+        parsed = self.source.name == _OF_PATH and not is_path
+        source = evolve(self.source, name="NetworkFromOnnxModel") if parsed else self.source
+        return self.with_plugins(source if model is None else source.of(model))
+
+    def with_plugins(self, made: Call) -> Call:
+        """Return something that is made when the libraries are loaded."""
+        if self.plugins is None:
+            return made
+        return evolve(self.plugins, kwargs={**self.plugins.kwargs, "obj": made})
 
     @property
     def changes_outputs(self) -> bool:
         """Whether the network gets other outputs."""
-        return self.mark_all or any((self.outputs, self.mark_types, self.exclude_outputs))
+        return any(step.name == _OUTPUTS for step in self.steps)
+
+    @property
+    def exclude_outputs(self) -> Sequence[str]:
+        """Names and patterns of tensors that are no outputs."""
+        listed = [step.kwargs.get("exclude_outputs", ()) for step in self.steps]
+        return [name for names in listed for name in names]
 
     @property
     def is_brief(self) -> bool:
         """Whether it reads well within a longer expression."""
-        return self == TrtNetwork(parsing=self.parsing) and len(self.parsing) <= 1
+        arguments, changes = self.source.kwargs, (self.plugins, *self.steps)
+        is_parsed = self.source.name == _OF_PATH and "config" not in arguments
+        return is_parsed and len(arguments) <= 1 and not any(changes)
 
 
 @frozen
@@ -136,33 +108,32 @@ class TrtModel:
         is_engine: whether the model is an engine already, so that nothing is built.
         network: where the network comes from.
         config: how the engine is built.
-        save_timing_cache: where measured times are kept.
+        build: builds it, and lacks network and configuration.
         save: where the engine is saved.
-        device: index of the GPU that it is built on.
-        load_runtime: the library that loads engines.
-        dla_workspace_allocation_strategy: how DLA workspaces are allocated.
-        running: arguments of `TrtRunner` beside the engine.
+        load: loads a saved engine, and lacks its path.
+        runner: runs it, and lacks the engine.
     """
 
     is_engine: bool = False
     network: TrtNetwork = TrtNetwork()
     config: TrtConfig = TrtConfig()
-    save_timing_cache: str | None = None
+    build: Call = Call("EngineFromNetwork")
     save: str | None = None
-    device: int | None = None
-    load_runtime: str | None = None
-    dla_workspace_allocation_strategy: str | None = None
-    running: Mapping[str, Any] = Factory(dict)
+    load: Call = Call("EngineFromPath")
+    runner: Call = Call("TrtRunner")
+
+    def saved(self, path: Any) -> Call:
+        """Return the loader of a saved engine; `path` is source."""
+        return self.network.with_plugins(self.load.of(path))
+
+    def brief(self, model: Any, *, is_path: bool) -> Call:
+        """Return the whole way to an engine in one expression."""
+        return self.build.of(self.network.of(model, is_path=is_path), config=self.config.call)
 
     @property
     def calibrates(self) -> bool:
         """Whether the build needs input data."""
         return self.config.calibration is not None
-
-    @property
-    def calibrates_layers(self) -> bool:
-        """Whether it needs them for some layers only."""
-        return self.calibrates and self.config.own_calibration is None
 
     @property
     def is_brief(self) -> bool:
@@ -172,12 +143,20 @@ class TrtModel:
     @property
     def may_build_twice(self) -> bool:
         """Whether a second build has no effect on what the first one learns or keeps."""
-        return not self.calibrates and self.config.tactics is None
+        return not self.calibrates and "algorithm_selector" not in self.config.make.kwargs
+
+    @property
+    def without_mark_all(self) -> TrtModel:
+        """The same engine, of which not every tensor is an output."""
+        steps = [
+            step.of(outputs=None) if isinstance(step.kwargs.get("outputs"), Name) else step
+            for step in self.network.steps
+        ]
+        kept = [step for step in steps if step.name != _OUTPUTS or step.kwargs]
+        return evolve(self, network=evolve(self.network, steps=kept))
 
     @property
     def unmarked(self) -> TrtModel:
         """The engine of the same model with nothing marked as an output."""
-        network = evolve(
-            self.network, mark_all=False, outputs=(), mark_types=(), exclude_outputs=()
-        )
-        return evolve(self, network=network, save=None)
+        steps = [step for step in self.network.steps if step.name != _OUTPUTS]
+        return evolve(self, network=evolve(self.network, steps=steps), save=None)

@@ -50,7 +50,7 @@ class DebugEngineScript:
     def shares_calibration(self) -> bool:
         """Whether the program itself keeps what the first build found out by calibrating."""
         calibration = self.trt.config.calibration
-        return calibration is not None and calibration.cache is None
+        return calibration is not None and "cache" not in calibration.kwargs
 
     def render(self) -> str:
         """Return the program."""

@@ -9,7 +9,7 @@ from attrs import frozen
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.log import Log
 from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.trt_model import TrtConfig, TrtModel, TrtNetwork
+from polygraphy.codegen.parts.trt_model import TrtConfig, TrtModel
 from polygraphy.codegen.render import render
 from polygraphy.codegen.scripts.data import Data
 
@@ -37,13 +37,7 @@ class TemplateNetworkScript:
     @property
     def is_brief(self) -> bool:
         """Whether where the network comes from is said in one expression."""
-        network = self.trt.network
-        return self.onnx.is_as_saved and network == TrtNetwork(
-            script=network.script,
-            parsing=network.parsing,
-            parser_config=network.parser_config,
-            plugins=network.plugins,
-        )
+        return self.onnx.is_as_saved and not self.trt.network.steps
 
     def render(self) -> str:
         """Return the script."""

@@ -18,45 +18,58 @@ class TrtConfigOptions(Options):
 
     workspace: int | None = option(
         "--workspace",
+        feeds="CreateConfig.memory_pool_limits",
         kind=ByteSize(),
         help="Memory for intermediate results of a layer, as in 512M; as --pool-limit workspace:.",
     )
     pool_limit: Mapping[str, int] | None = option(
         "--pool-limit",
         "--memory-pool-limit",
+        feeds="CreateConfig.memory_pool_limits",
         kind=PerNameOnly(ByteSize(), "POOL", Member("MemoryPoolType", "POOL")),
         help="Limits of memory pools, as in --pool-limit workspace:4G dla_local_dram:1G.",
     )
     builder_optimization_level: int | None = option(
         "--builder-optimization-level",
+        feeds="CreateConfig.builder_optimization_level",
         kind=Integer(minimum=0),
         help="From 0, quick build, to 5, quick engine; 3 unless given.",
     )
     tiling_optimization_level: str | None = option(
         "--tiling-optimization-level",
+        feeds="CreateConfig.tiling_optimization_level",
         kind=Member("TilingOptimizationLevel", "LEVEL"),
         help="How hard to look for better tiles: none, fast, moderate or full.",
     )
     max_aux_streams: int | None = option(
         "--max-aux-streams",
+        feeds="CreateConfig.max_aux_streams",
         kind=Integer(minimum=0),
         help="How many streams inference may use besides its own.",
     )
     sparse_weights: bool = option(
-        "--sparse-weights", kind=Flag(), help="Make use of weights that are 2:4 sparse."
+        "--sparse-weights",
+        feeds="CreateConfig.sparse_weights",
+        kind=Flag(),
+        help="Make use of weights that are 2:4 sparse.",
     )
     preview_features: tuple[str, ...] | None = option(
         "--preview-features",
+        feeds="CreateConfig.preview_features",
         kind=Members("PreviewFeature", "FEATURE"),
         help="Preview features that are on; all others are off.",
     )
     profiling_verbosity: str | None = option(
         "--profiling-verbosity",
+        feeds="CreateConfig.profiling_verbosity",
         kind=Member("ProfilingVerbosity", "LEVEL"),
         help="What the engine tells about its layers: none, layer_names_only or detailed.",
     )
     direct_io: bool = option(
-        "--direct-io", kind=Flag(), help="Insert no reformatting at inputs and outputs."
+        "--direct-io",
+        feeds="CreateConfig.direct_io",
+        kind=Flag(),
+        help="Insert no reformatting at inputs and outputs.",
     )
 
 
@@ -65,31 +78,44 @@ class TrtPlanOptions(Options):
     """TensorRT Plan: what the engine holds, and where it runs."""
 
     refittable: bool = option(
-        "--refittable", kind=Flag(), help="Let weights be exchanged in the built engine."
+        "--refittable",
+        feeds="CreateConfig.refittable",
+        kind=Flag(),
+        help="Let weights be exchanged in the built engine.",
     )
     strip_plan: bool = option(
-        "--strip-plan", kind=Flag(), help="Leave out weights that can be put in again later."
+        "--strip-plan",
+        feeds="CreateConfig.strip_plan",
+        kind=Flag(),
+        help="Leave out weights that can be put in again later.",
     )
     weight_streaming: bool = option(
         "--weight-streaming",
+        feeds="CreateConfig.weight_streaming",
         kind=Flag(),
         help="Let weights stay in host memory; needs --strongly-typed.",
     )
     version_compatible: bool = option(
-        "--version-compatible", kind=Flag(), help="Let later versions of TensorRT load the engine."
+        "--version-compatible",
+        feeds="CreateConfig.version_compatible",
+        kind=Flag(),
+        help="Let later versions of TensorRT load the engine.",
     )
     exclude_lean_runtime: bool = option(
         "--exclude-lean-runtime",
+        feeds="CreateConfig.exclude_lean_runtime",
         kind=Flag(),
         help="Leave the lean runtime out of a --version-compatible engine.",
     )
     hardware_compatibility_level: str | None = option(
         "--hardware-compatibility-level",
+        feeds="CreateConfig.hardware_compatibility_level",
         kind=Member("HardwareCompatibilityLevel", "LEVEL"),
         help="On which GPUs the engine runs: none, ampere_plus or same_compute_capability.",
     )
     runtime_platform: str | None = option(
         "--runtime-platform",
+        feeds="CreateConfig.runtime_platform",
         kind=Member("RuntimePlatform", "PLATFORM"),
         help="Where the engine is to run: same_as_build or windows_amd64.",
     )
@@ -101,6 +127,7 @@ class TrtCapabilityOptions(Options):
 
     engine_capability: str | None = option(
         "--engine-capability",
+        feeds="CreateConfig.engine_capability",
         kind=Member("EngineCapability", "CAPABILITY"),
         help="standard, safety or dla_standalone.",
     )
@@ -110,14 +137,20 @@ class TrtCapabilityOptions(Options):
 class TrtDeviceOptions(Options):
     """TensorRT Devices: DLA and safety."""
 
-    use_dla: bool = option("--use-dla", kind=Flag(), help="Run layers on DLA core 0.")
+    use_dla: bool = option(
+        "--use-dla", feeds="CreateConfig.use_dla", kind=Flag(), help="Run layers on DLA core 0."
+    )
     allow_gpu_fallback: bool = option(
         "--allow-gpu-fallback",
+        feeds="CreateConfig.allow_gpu_fallback",
         kind=Flag(),
         help="Let layers that DLA cannot run, or all where there is no DLA, run on the GPU.",
     )
     trt_safety_restricted: bool = option(
-        "--trt-safety-restricted", kind=Flag(), help="Keep to what is allowed in safety engines."
+        "--trt-safety-restricted",
+        feeds="CreateConfig.restricted",
+        kind=Flag(),
+        help="Keep to what is allowed in safety engines.",
     )
 
 
@@ -142,6 +175,7 @@ class TrtScriptOptions(Options):
     trt_config_postprocess_script: tuple[str, str] | None = option(
         "--trt-config-postprocess-script",
         "--trt-cpps",
+        feeds="PostprocessConfig.func",
         reads="Script",
         kind=Script("postprocess_config"),
         help=(
@@ -156,10 +190,14 @@ class TrtRtxOptions(Options):
     """TensorRT-RTX: for which GPUs the engine is built, with POLYGRAPHY_USE_TENSORRT_RTX=1."""
 
     use_gpu: bool = option(
-        "--use-gpu", kind=Flag(), help="Build for the GPU of this machine rather than for any."
+        "--use-gpu",
+        feeds="CreateConfigRTX.use_gpu",
+        kind=Flag(),
+        help="Build for the GPU of this machine rather than for any.",
     )
     compute_capabilities: tuple[tuple[int, int], ...] = option(
         "--compute-capabilities",
+        feeds="CreateConfigRTX.compute_capabilities",
         kind=ComputeCapabilities(),
         default=(),
         help="Build for GPUs of these compute capabilities, as in 8.9 12.0.",

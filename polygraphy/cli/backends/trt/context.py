@@ -13,30 +13,31 @@ from polygraphy.cli.backends.trt.config_options import (
     TrtScriptOptions,
 )
 from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions, TrtRunnerOptions
+from polygraphy.cli.backends.trt.names import DATA_TYPES
 from polygraphy.cli.backends.trt.network_options import (
     TrtNetworkOptions,
     TrtParserOptions,
     TrtPluginOptions,
 )
 from polygraphy.cli.backends.trt.precision_options import (
-    TrtCalibrationOptions,
     TrtPrecisionOptions,
-    TrtTensorOptions,
 )
-from polygraphy.cli.backends.trt.profiles import profiles_of
+from polygraphy.cli.backends.trt.profiles import Profile, profiles_of
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions
-from polygraphy.codegen.parts.trt_model import TrtCalibration, TrtConfig, TrtNetwork, TrtTactics
-
-_LAYER_FLAGS = {"float16": "fp16", "bfloat16": "bf16", "int8": "int8", "float8": "fp8"}
-"""The precision that TensorRT must be allowed, for a layer to compute in a data type."""
+from polygraphy.codegen.call import Call, Name
+from polygraphy.codegen.parts.trt_model import TrtConfig, TrtModel, TrtNetwork
+from polygraphy.codegen.source import Source
+from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 
 _NATIVE_INSTANCENORM = "native_instancenorm"
 _REPORT_DLA = "report_capability_dla"
+_DECOMPOSABLE = "SetDecomposableAttentions"
 
 
 def with_build_defaults(values: Values) -> Values:
@@ -50,13 +51,34 @@ def with_build_defaults(values: Values) -> Values:
     return Values(groups)
 
 
-def config_of(values: Values, usage: str, **more: Any) -> TrtConfig:
+def build_of(
+    values: Values, usage: str, *, is_script: bool, builder: str = "EngineFromNetwork"
+) -> TrtModel:
     """Return how an engine is built.
 
     Args:
         values: the options of all groups about builds.
         usage: the command, for messages.
-        more: further arguments of the configuration, of options that only some commands have.
+        is_script: whether the model is a script that makes the network.
+        builder: what builds it.
+
+    Raises:
+        CommandLineError: options do not fit together.
+    """
+    config = config_of(values, usage)
+    return TrtModel(
+        network=network_of(values, usage, is_script=is_script, config=config),
+        config=config,
+        build=call_of(builder, values),
+    )
+
+
+def config_of(values: Values, usage: str) -> TrtConfig:
+    """Return how an engine is configured.
+
+    Args:
+        values: the options of all groups about builds.
+        usage: the command, for messages.
 
     Raises:
         CommandLineError: options do not fit together.
@@ -69,79 +91,50 @@ def config_of(values: Values, usage: str, **more: Any) -> TrtConfig:
         usage,
     )
     warn_about_unused(values)
+    postprocess = call_of("PostprocessConfig", values)
     if script is not None:
-        return TrtConfig(script=script, postprocess_script=scripts.trt_config_postprocess_script)
-    precisions = _precisions(values[TrtPrecisionOptions])
-    options = {**_options(values, usage), **more}
-    return TrtConfig(
-        precisions=precisions,
-        options={name: value for name, value in options.items() if value is not None},
-        profiles=profiles_of(values[TrtProfileOptions], values[ModelOptions].input_shapes, usage),
-        calibration=(
-            _calibration(values[TrtCalibrationOptions])
-            if is_calibrated(values[TrtPrecisionOptions])
-            else None
-        ),
-        tactics=_tactics(values[TrtTacticOptions], usage),
-        postprocess_script=scripts.trt_config_postprocess_script,
+        make, calibration = Call("InvokeFromScript", script[:1], {"name": script[1]}), None
+    else:
+        make, calibration = _config(values, usage), _calibration(values)
+    return TrtConfig(make, postprocess if postprocess.kwargs else None, calibration)
+
+
+def _config(values: Values, usage: str) -> Call:
+    plan, precision = values[TrtPlanOptions], values[TrtPrecisionOptions]
+    if plan.exclude_lean_runtime and not plan.version_compatible:
+        raise CommandLineError(
+            "--exclude-lean-runtime needs --version-compatible: no other engine holds one.", usage
+        )
+    shapes = values[ModelOptions].input_shapes
+    profiles = [_profile(each) for each in profiles_of(values[TrtProfileOptions], shapes, usage)]
+    rtx = call_of("CreateConfigRTX", values).kwargs
+    layers = _precisions_of_layers(precision)
+    allowed = call_of("CreateConfig", (precision,), **layers).kwargs
+    quantizes = any(each.is_quantized and each.name in allowed for each in PRECISIONS.values())
+    made = call_of(
+        "CreateConfig",
+        values,
+        profiles=profiles or None,
+        algorithm_selector=_tactics(values[TrtTacticOptions], usage),
+        precision_constraints=_constraints(precision),
+        memory_pool_limits=_pools(values[TrtConfigOptions]),
+        calibrator=Source("calibrator") if quantizes else None,
+        **layers,
     )
+    return Call("CreateConfigRTX", kwargs={**rtx, **made.kwargs}) if rtx else made
 
 
-def _precisions(options: TrtPrecisionOptions) -> dict[str, bool]:
-    """Return the precisions that are allowed."""
+def _precisions_of_layers(options: TrtPrecisionOptions) -> dict[str, bool]:
+    """Return the precisions that must be allowed for layers to keep their data types."""
     constraints = options.precision_constraints
-    per_layer = constraints if isinstance(constraints, Mapping) else {}
-    needed = {_LAYER_FLAGS[dtype] for dtype in per_layer.values() if dtype in _LAYER_FLAGS}
-    names = ("tf32", "fp16", "bf16", "fp8", "int8")
-    return {name: True for name in names if getattr(options, name) or name in needed}
+    wanted = set(constraints.values()) if isinstance(constraints, Mapping) else set()
+    return {name: True for name, each in REDUCED.items() if DATA_TYPES[each.dtype] in wanted}
 
 
 def _constraints(options: TrtPrecisionOptions) -> str | None:
     if isinstance(options.precision_constraints, Mapping):
         return "obey"
     return None if options.precision_constraints == "none" else options.precision_constraints
-
-
-def _options(values: Values, usage: str) -> dict[str, Any]:
-    """Return the other arguments, in the order in which they are documented; None for those that
-    were not given.
-    """
-    build, plan, device = values[TrtConfigOptions], values[TrtPlanOptions], values[TrtDeviceOptions]
-    tactics, calibration = values[TrtTacticOptions], values[TrtCalibrationOptions]
-    if plan.exclude_lean_runtime and not plan.version_compatible:
-        raise CommandLineError(
-            "--exclude-lean-runtime needs --version-compatible: no other engine holds one.", usage
-        )
-    return {
-        "precision_constraints": _constraints(values[TrtPrecisionOptions]),
-        "use_dla": device.use_dla or None,
-        "allow_gpu_fallback": device.allow_gpu_fallback or None,
-        "load_timing_cache": tactics.load_timing_cache or tactics.timing_cache,
-        "sparse_weights": build.sparse_weights or None,
-        "tactic_sources": _listed(tactics.tactic_sources),
-        "restricted": device.trt_safety_restricted or None,
-        "profiling_verbosity": build.profiling_verbosity,
-        "memory_pool_limits": _pools(build),
-        "refittable": plan.refittable or None,
-        "strip_plan": plan.strip_plan or None,
-        "preview_features": _listed(build.preview_features),
-        "direct_io": build.direct_io or None,
-        "builder_optimization_level": build.builder_optimization_level,
-        "hardware_compatibility_level": plan.hardware_compatibility_level,
-        "max_aux_streams": build.max_aux_streams,
-        "version_compatible": plan.version_compatible or None,
-        "exclude_lean_runtime": plan.exclude_lean_runtime or None,
-        "quantization_flags": _listed(calibration.quantization_flags),
-        "error_on_timing_cache_miss": tactics.error_on_timing_cache_miss or None,
-        "disable_compilation_cache": tactics.disable_compilation_cache or None,
-        "weight_streaming": plan.weight_streaming or None,
-        "runtime_platform": plan.runtime_platform,
-        "tiling_optimization_level": build.tiling_optimization_level,
-    }
-
-
-def _listed(names: tuple[str, ...] | None) -> list[str] | None:
-    return None if names is None else list(names)
 
 
 def _pools(options: TrtConfigOptions) -> dict[str, int] | None:
@@ -151,70 +144,110 @@ def _pools(options: TrtConfigOptions) -> dict[str, int] | None:
     return pools or None
 
 
-def _calibration(options: TrtCalibrationOptions) -> TrtCalibration:
-    return TrtCalibration(
-        cache=options.calibration_cache,
-        base_class=options.calib_base_cls,
-        quantile=options.quantile,
-        regression_cutoff=options.regression_cutoff,
-    )
+def _profile(shapes: Profile) -> Call:
+    made = Call("Profile")
+    for name, by_end in shapes.items():
+        made = Call("Profile.add", (name,), by_end, on=made)
+    return made
 
 
-def _tactics(options: TrtTacticOptions, usage: str) -> TrtTactics | None:
-    if options.save_tactics is not None and options.load_tactics is not None:
+def _calibration(values: Values) -> Call | None:
+    """Return what finds value ranges; None where nothing is computed in 8 bits."""
+    if not is_calibrated(values[TrtPrecisionOptions]):
+        return None
+    return call_of("Calibrator", values, Source("data_loader"))
+
+
+def _tactics(options: TrtTacticOptions, usage: str) -> Call | None:
+    """Return what records, chooses or avoids tactics; None for nothing."""
+    save, load, exclude = options.save_tactics, options.load_tactics, options.exclude_tactics
+    if save is not None and load is not None:
         raise CommandLineError(
             "--save-tactics and --load-tactics exclude each other. Choose one.", usage
         )
-    made = TrtTactics(
-        save=options.save_tactics, load=options.load_tactics, exclude=options.exclude_tactics
-    )
-    return None if made == TrtTactics() else made
+    if save is not None:
+        return Call("TacticRecorder", (save,), {"exclude": exclude})
+    if load is None and exclude is None:
+        return None
+    return Call("TacticReplayer", () if load is None else (load,), {"exclude": exclude})
 
 
-def network_of(values: Values, usage: str, *, is_script: bool) -> TrtNetwork:
+def network_of(
+    values: Values,
+    usage: str,
+    *,
+    is_script: bool = False,
+    is_empty: bool = False,
+    config: TrtConfig | None = None,
+) -> TrtNetwork:
     """Return where the network comes from, and what is changed in it.
 
     Args:
         values: the options of all groups about networks.
         usage: the command, for messages.
         is_script: whether the model is a script that makes the network.
+        is_empty: whether there is no model.
+        config: how an engine of it is configured; None for no engine.
 
     Raises:
         CommandLineError: options do not fit together.
     """
-    options, every = values[TrtNetworkOptions], values[OutputOptions]
-    precision, tensors = values[TrtPrecisionOptions], values[TrtTensorOptions]
+    options, precision = values[TrtNetworkOptions], values[TrtPrecisionOptions]
     constraints = precision.precision_constraints
-    marks_all = every.mark_all or options.trt_outputs == EVERY_TENSOR
-    # An ONNX model lacks its excluded outputs already, unless the network's are chosen anew.
-    is_chosen_here = is_script or marks_all or options.trt_outputs or options.trt_outputs_by_type
-    excluded = (every.exclude_outputs if is_chosen_here else ()) + options.trt_exclude_outputs
-    parsing = {} if is_script else _parsing(values)
-    reports = _REPORT_DLA in parsing.get("flags", ())
+    layers = {
+        **(precision.layer_precisions or {}),
+        **(constraints if isinstance(constraints, Mapping) else {}),
+    }
+    for_layers = config is not None and config.calibration and not config.own_calibration
+    postprocessing = call_of("PostprocessNetwork", values).kwargs.get("func", ())
+    steps = [
+        *(Call("PostprocessNetwork", kwargs={"func": each}) for each in postprocessing),
+        _outputs(values, is_script=is_script),
+        call_of(
+            "SetLayerPrecisions",
+            values,
+            layer_precisions=layers or None,
+            calibrator=Source("calibrator") if layers and for_layers else None,
+        ),
+        *([Call(_DECOMPOSABLE)] if options.decomposable_attentions else ()),
+        *(
+            call_of(name, values)
+            for name in ("SetTensorDatatypes", "SetTensorFormats", "MarkDebug")
+        ),
+    ]
     return TrtNetwork(
-        script=_network_script(values, usage) if is_script else None,
-        parsing=parsing,
-        parser_config=_parser_config(values) if reports else None,
-        plugins=values[TrtPluginOptions].plugins,
-        postprocess_scripts=options.trt_network_postprocess_script,
-        mark_all=marks_all,
-        outputs=() if marks_all else options.trt_outputs,
-        mark_types=options.trt_outputs_by_type,
-        exclude_outputs=tuple(dict.fromkeys(excluded)),
-        layer_precisions={
-            **(precision.layer_precisions or {}),
-            **(constraints if isinstance(constraints, Mapping) else {}),
-        },
-        decomposable_attentions=options.decomposable_attentions,
-        tensor_datatypes=tensors.all_tensor_dtypes or tensors.tensor_dtypes,
-        tensor_formats=_formats(tensors),
-        debug_tensors=options.mark_debug,
+        source=(
+            Call("InvokeFromScript", kwargs={"name": _network_function(values, usage)})
+            if is_script
+            else call_of("CreateNetwork", values) if is_empty else _parsing(values)
+        ),
+        plugins=plugins_of(values),
+        steps=[step for step in steps if step.kwargs or step.name == _DECOMPOSABLE],
     )
 
 
-def _network_script(values: Values, usage: str) -> tuple[str, str]:
+def plugins_of(values: Values) -> Call | None:
+    """Return what loads libraries with plugins; None for none."""
+    made = call_of("LoadPlugins", values)
+    return made if made.kwargs else None
+
+
+def _outputs(values: Values, *, is_script: bool) -> Call:
+    """Return what chooses the outputs of the network; without arguments for nothing."""
+    options, every = values[TrtNetworkOptions], values[OutputOptions]
+    marks_all = every.mark_all or options.trt_outputs == EVERY_TENSOR
+    # An ONNX model lacks its excluded outputs already, unless the network's are chosen here.
+    is_chosen_here = is_script or marks_all or options.trt_outputs or options.trt_outputs_by_type
+    excluded = (every.exclude_outputs if is_chosen_here else ()) + options.trt_exclude_outputs
+    made = call_of(
+        "ModifyNetworkOutputs", values, exclude_outputs=list(dict.fromkeys(excluded)) or None
+    )
+    return made.of(outputs=Name("polygraphy.constants", "MARK_ALL")) if marks_all else made
+
+
+def _network_function(values: Values, usage: str) -> str:
     model = values[ModelOptions].model_file or ""
-    path, symbol = split_symbol(model)
+    symbol = split_symbol(model)[1]
     named = values[TrtNetworkOptions].trt_network_func_name
     if symbol and named and symbol != named:
         raise CommandLineError(
@@ -222,11 +255,11 @@ def _network_script(values: Values, usage: str) -> tuple[str, str]:
             " --trt-network-func-name. Give one name.",
             usage,
         )
-    return path, symbol or named or "load_network"
+    return symbol or named or "load_network"
 
 
-def _parsing(values: Values) -> dict[str, Any]:
-    """Return the arguments of the loader that parses an ONNX model."""
+def _parsing(values: Values) -> Call:
+    """Return what parses an ONNX model."""
     parser, plan = values[TrtParserOptions], values[TrtPlanOptions]
     flags = list(parser.onnx_flags)
     if parser.enable_uint8_asymmetric_quantization_dla:
@@ -234,64 +267,38 @@ def _parsing(values: Values) -> dict[str, Any]:
     travels = plan.version_compatible or plan.hardware_compatibility_level is not None
     if travels and not parser.plugin_instancenorm:
         flags.append(_NATIVE_INSTANCENORM)  # The plugin is not there where the engine goes.
-    options = values[TrtNetworkOptions]
-    given = {
-        "flags": list(dict.fromkeys(flags)) or None,
-        "plugin_instancenorm": parser.plugin_instancenorm or None,
-        "strongly_typed": values[TrtPrecisionOptions].strongly_typed or None,
-        "mark_unfused_tensors_as_debug_tensors": options.mark_unfused_tensors_as_debug_tensors
-        or None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _parser_config(values: Values) -> TrtConfig:
-    """Return what the parser has to know of the configuration: on what layers run, and in which
-    precisions.
-    """
-    device = values[TrtDeviceOptions]
-    given = {"use_dla": device.use_dla, "allow_gpu_fallback": device.allow_gpu_fallback}
-    return TrtConfig(
-        precisions=_precisions(values[TrtPrecisionOptions]),
-        options={name: True for name, is_given in given.items() if is_given},
+    return call_of(
+        "NetworkFromOnnxPath",
+        values,
+        flags=list(dict.fromkeys(flags)) or None,
+        config=_parser_config(values) if _REPORT_DLA in flags else None,
     )
 
 
-def _formats(options: TrtTensorOptions) -> Any:
-    if options.all_tensor_formats is not None:
-        return list(options.all_tensor_formats)
-    if options.tensor_formats is None:
-        return None
-    return {name: list(formats) for name, formats in options.tensor_formats.items()}
+def _parser_config(values: Values) -> Call:
+    """Return what the parser has to know of the configuration: on what layers run, and in which
+    precisions.
+    """
+    precision, device = values[TrtPrecisionOptions], values[TrtDeviceOptions]
+    made = call_of("CreateConfig", (precision, device), **_precisions_of_layers(precision))
+    known = (*PRECISIONS, "use_dla", "allow_gpu_fallback")
+    return Call(made.name, kwargs={key: made.kwargs[key] for key in made.kwargs if key in known})
 
 
-def save_timing_cache_of(values: Values) -> str | None:
-    """Return where measured times are saved."""
-    options = values[TrtTacticOptions]
-    return options.save_timing_cache or options.timing_cache
-
-
-def running_of(options: TrtRunnerOptions) -> dict[str, Any]:
-    """Return the arguments of the runner."""
+def running_of(options: TrtRunnerOptions) -> Call:
+    """Return what runs an engine."""
     budget = options.weight_streaming_budget
-    given = {
-        "optimization_profile": options.optimization_profile,
-        "allocation_strategy": options.allocation_strategy,
-        "weight_streaming_budget": budget if isinstance(budget, int) else None,
-        "weight_streaming_percent": budget if isinstance(budget, float) else None,
-        "cuda_graph": options.cuda_graph,
-        "device": options.device,
-        "device_times": options.device_times or None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    return call_of(
+        "TrtRunner",
+        (options,),
+        weight_streaming_budget=budget if isinstance(budget, int) else None,
+        weight_streaming_percent=budget if isinstance(budget, float) else None,
+    )
 
 
-def loading_of(options: TrtLoadOptions) -> dict[str, Any]:
-    """Return with what engines are loaded, by the names of `TrtModel`."""
-    return {
-        "load_runtime": options.load_runtime,
-        "dla_workspace_allocation_strategy": options.dla_workspace_allocation_strategy,
-    }
+def loading_of(options: TrtLoadOptions) -> Call:
+    """Return what loads a saved engine."""
+    return call_of("EngineFromPath", (options,))
 
 
 def _named(

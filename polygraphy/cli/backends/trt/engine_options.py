@@ -6,7 +6,7 @@ from typing import Union
 
 from attrs import frozen
 
-from polygraphy.cli.backends.trt.kinds import Budget, Member
+from polygraphy.cli.backends.trt.kinds import Budget, Member, RuntimeLibrary
 from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Text
 from polygraphy.cli.declare.option import Options, option
 
@@ -26,12 +26,17 @@ class TrtLoadOptions(Options):
 
     load_runtime: str | None = option(
         "--load-runtime",
+        feeds=("EngineFromNetwork.runtime", "EngineFromPath.runtime"),
         reads="Library",
-        kind=Text("PATH"),
+        kind=RuntimeLibrary("PATH"),
         help="Library of the lean runtime that loads a --version-compatible engine.",
     )
     dla_workspace_allocation_strategy: str | None = option(
         "--dla-workspace-allocation-strategy",
+        feeds=(
+            "EngineFromNetwork.dla_workspace_allocation_strategy",
+            "EngineFromPath.dla_workspace_allocation_strategy",
+        ),
         kind=Member("DLAWorkspaceAllocationStrategy", "STRATEGY"),
         help="How DLA workspaces are allocated: default or shared_static.",
     )
@@ -43,11 +48,13 @@ class TrtRunnerOptions(Options):
 
     optimization_profile: int | None = option(
         "--optimization-profile",
+        feeds="TrtRunner.optimization_profile",
         kind=Integer(minimum=0),
         help="Index of the profile to run with; 0 unless given.",
     )
     allocation_strategy: str | None = option(
         "--allocation-strategy",
+        feeds="TrtRunner.allocation_strategy",
         kind=Choice("static", "profile", "runtime"),
         help=(
             "How much memory for activations: for all profiles (static), for the one in use, or for"
@@ -56,6 +63,7 @@ class TrtRunnerOptions(Options):
     )
     weight_streaming_budget: Union[int, float, None] = option(
         "--weight-streaming-budget",
+        feeds="TrtRunner.weight_streaming_budget",
         kind=Budget(),
         help=(
             "GPU memory for weights of a --weight-streaming engine, as in 1G or 50% of them; -1 is"
@@ -64,16 +72,19 @@ class TrtRunnerOptions(Options):
     )
     cuda_graph: str | None = option(
         "--cuda-graph",
+        feeds="TrtRunner.cuda_graph",
         kind=Choice("auto", "on", "off"),
         help="Whether repeated shapes are replayed from a CUDA graph; auto unless given.",
     )
     device: int | None = option(
         "--device",
+        feeds="TrtRunner.device",
         kind=Integer(minimum=0),
         help="Index of the GPU to build, load and run on; 0 unless given.",
     )
     device_times: bool = option(
         "--device-times",
+        feeds="TrtRunner.device_times",
         kind=Flag(),
         help=(
             "Have the GPU measure copies and computation of each inference, and report their"
@@ -88,6 +99,7 @@ class TrtGpuOptions(Options):
 
     device: int | None = option(
         "--device",
+        feeds="EngineBytesFromNetwork.device",
         kind=Integer(minimum=0),
         help="Index of the GPU to build on, and for; 0 unless given.",
     )

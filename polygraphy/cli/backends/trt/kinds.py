@@ -8,7 +8,7 @@ from typing import Any
 
 from polygraphy.cli.backends.trt.names import DATA_TYPES, NAMES
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Kind, bracketed
+from polygraphy.cli.declare.kinds import Kind, Text, bracketed
 from polygraphy.cli.declare.size import ByteSize
 
 _DEFAULT_MODES = ("none", "prefer", "obey")
@@ -60,6 +60,8 @@ class Members(Member):
         """Return the names."""
         return list(value)
 
+    argument = unparse
+
     def one_word(self, text: str) -> Any:
         """Return the names in a bracketed list: ``[linear,chw4]``."""
         return self.parse(bracketed(text))
@@ -110,6 +112,10 @@ class PerNameOnly(Kind):
 
     def _value(self, text: str) -> Any:
         return self.value.parse(bracketed(text) if self.value.nargs else [text])
+
+    def argument(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a dictionary of values as a program writes them."""
+        return {name: self.value.argument(each) for name, each in value.items()}
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
         """Return one word per name."""
@@ -179,6 +185,16 @@ class Budget(Kind):
         return [f"{value!r}%" if isinstance(value, float) else str(value)]
 
 
+class RuntimeLibrary(Text):
+    """The path of a library that loads engines."""
+
+    def argument(self, value: str) -> Any:
+        """Return the call that loads it."""
+        from polygraphy.codegen.call import Call
+
+        return Call("LoadRuntime", (value,))
+
+
 class ComputeCapabilities(Kind):
     """Compute capabilities of GPUs: ``8.9 12.0``, or ``89 120``."""
 
@@ -196,6 +212,10 @@ class ComputeCapabilities(Kind):
         if not (major.isascii() and major.isdigit() and minor.isascii() and minor.isdigit()):
             raise BadValue(f"{word!r} is no compute capability, such as 8.9")
         return int(major), int(minor)
+
+    def argument(self, value: Any) -> list[tuple[int, int]]:
+        """Return a list of them."""
+        return list(value)
 
     def unparse(self, value: Any) -> list[str]:
         """Return them with a dot."""

@@ -36,6 +36,7 @@ class TrtPluginOptions(Options):
 
     plugins: tuple[str, ...] = option(
         "--plugins",
+        feeds="LoadPlugins.plugins",
         reads="Library",
         kind=Texts("PATH"),
         default=(),
@@ -49,17 +50,20 @@ class TrtParserOptions(Options):
 
     onnx_flags: tuple[str, ...] = option(
         "--onnx-flags",
+        feeds="NetworkFromOnnxPath.flags",
         kind=Members("OnnxParserFlag", "FLAG", nargs="+"),
         default=(),
         help="Flags of the ONNX parser, such as native_instancenorm.",
     )
     plugin_instancenorm: bool = option(
         "--plugin-instancenorm",
+        feeds="NetworkFromOnnxPath.plugin_instancenorm",
         kind=Flag(),
         help="Run InstanceNormalization by the plugin rather than by TensorRT's own layers.",
     )
     enable_uint8_asymmetric_quantization_dla: bool = option(
         "--enable-uint8-asymmetric-quantization-dla",
+        feeds="NetworkFromOnnxPath.flags",
         kind=Flag(),
         help="As --onnx-flags enable_uint8_and_asymmetric_quantization_dla.",
     )
@@ -71,6 +75,7 @@ class TrtNetworkOptions(Options):
 
     trt_outputs: tuple[str, ...] = option(
         "--trt-outputs",
+        feeds="ModifyNetworkOutputs.outputs",
         kind=Outputs("NAME"),
         default=(),
         help=(
@@ -80,12 +85,14 @@ class TrtNetworkOptions(Options):
     )
     trt_exclude_outputs: tuple[str, ...] = option(
         "--trt-exclude-outputs",
+        feeds="ModifyNetworkOutputs.exclude_outputs",
         kind=Texts("NAME"),
         default=(),
         help="Tensors of the network that are no outputs; names may be patterns.",
     )
     trt_outputs_by_type: tuple[str, ...] = option(
         "--trt-outputs-by-type",
+        feeds="ModifyNetworkOutputs.mark_layer_types",
         kind=Texts("TYPE"),
         default=(),
         help="Types of layers, such as convolution, what they compute becomes outputs.",
@@ -99,6 +106,7 @@ class TrtNetworkOptions(Options):
     trt_network_postprocess_script: tuple[tuple[str, str], ...] = option(
         "--trt-network-postprocess-script",
         "--trt-npps",
+        feeds="PostprocessNetwork.func",
         reads="Script",
         kind=_Scripts("postprocess"),
         default=(),
@@ -114,12 +122,17 @@ class TrtNetworkOptions(Options):
     )
     mark_debug: tuple[str, ...] = option(
         "--mark-debug",
+        feeds="MarkDebug.mark_debug",
         kind=Texts("NAME"),
         default=(),
         help="Tensors whose values are shown as outputs without changing how the engine computes.",
     )
     mark_unfused_tensors_as_debug_tensors: bool = option(
         "--mark-unfused-tensors-as-debug-tensors",
+        feeds=(
+            "NetworkFromOnnxPath.mark_unfused_tensors_as_debug_tensors",
+            "CreateNetwork.mark_unfused_tensors_as_debug_tensors",
+        ),
         kind=Flag(),
         help="Show all tensors so that remain after layers were fused.",
     )

@@ -16,6 +16,7 @@ from polygraphy.cli.declare.option import Options, option
 def _layer_precisions() -> Any:
     return option(
         "--layer-precisions",
+        feeds="SetLayerPrecisions.layer_precisions",
         kind=PerNameOnly(DataType(), "LAYER"),
         help="Data types in which layers compute, as in --layer-precisions conv1:float16.",
     )
@@ -24,6 +25,7 @@ def _layer_precisions() -> Any:
 def _strongly_typed(effect: str) -> Any:
     return option(
         "--strongly-typed",
+        feeds=("NetworkFromOnnxPath.strongly_typed", "CreateNetwork.strongly_typed"),
         kind=Flag(),
         help=f"{effect} the data types of the model, and in no others.",
     )
@@ -39,12 +41,26 @@ class TrtPrecisionOptions(Options):
         help="Compute in fp32. That is what happens anyway: it is there for loops over precisions.",
     )
     tf32: bool = option(
-        "--tf32", kind=Flag(), help="Round the factors of fp32 products to TF32, where that helps."
+        "--tf32",
+        feeds="CreateConfig.tf32",
+        kind=Flag(),
+        help="Round the factors of fp32 products to TF32, where that helps.",
     )
-    fp16: bool = option("--fp16", kind=Flag(), help="Compute in fp16 where that is faster.")
-    bf16: bool = option("--bf16", kind=Flag(), help="Compute in bf16 where that is faster.")
+    fp16: bool = option(
+        "--fp16",
+        feeds="CreateConfig.fp16",
+        kind=Flag(),
+        help="Compute in fp16 where that is faster.",
+    )
+    bf16: bool = option(
+        "--bf16",
+        feeds="CreateConfig.bf16",
+        kind=Flag(),
+        help="Compute in bf16 where that is faster.",
+    )
     fp8: bool = option(
         "--fp8",
+        feeds="CreateConfig.fp8",
         kind=Flag(),
         help=(
             "Compute in fp8 where that is faster. Where TensorRT takes types from the model, it is"
@@ -53,6 +69,7 @@ class TrtPrecisionOptions(Options):
     )
     int8: bool = option(
         "--int8",
+        feeds="CreateConfig.int8",
         kind=Flag(),
         help=(
             "Compute in int8 where that is faster. A model without Q/DQ nodes is calibrated with"
@@ -61,6 +78,7 @@ class TrtPrecisionOptions(Options):
     )
     precision_constraints: Union[str, Mapping[str, str], None] = option(
         "--precision-constraints",
+        feeds="CreateConfig.precision_constraints",
         kind=Constraints(),
         help=(
             "Whether layers keep the data types that they were given: none, prefer (if it can be)"
@@ -86,22 +104,26 @@ class TrtTensorOptions(Options):
     tensor_dtypes: Mapping[str, str] | None = option(
         "--tensor-dtypes",
         "--tensor-datatypes",
+        feeds="SetTensorDatatypes.tensor_datatypes",
         kind=PerNameOnly(DataType(), "TENSOR"),
         help="Data types of inputs and outputs, as in --tensor-dtypes image:float16.",
     )
     all_tensor_dtypes: str | None = option(
         "--all-tensor-dtypes",
         "--all-tensor-datatypes",
+        feeds="SetTensorDatatypes.tensor_datatypes",
         kind=DataType(),
         help="One data type for all inputs and outputs.",
     )
     tensor_formats: Mapping[str, tuple[str, ...]] | None = option(
         "--tensor-formats",
+        feeds="SetTensorFormats.tensor_formats",
         kind=PerNameOnly(Members("TensorFormat", "FORMAT"), "TENSOR"),
         help="Formats that inputs and outputs may have, as in --tensor-formats x:[linear,chw4].",
     )
     all_tensor_formats: tuple[str, ...] | None = option(
         "--all-tensor-formats",
+        feeds="SetTensorFormats.tensor_formats",
         kind=Members("TensorFormat", "FORMAT", nargs="+"),
         help="Formats that all inputs and outputs may have.",
     )
@@ -126,27 +148,32 @@ class TrtCalibrationOptions(Options):
 
     calibration_cache: str | None = option(
         "--calibration-cache",
+        feeds="Calibrator.cache",
         kind=Text("PATH"),
         help="Take the ranges from this file if it exists; else save them there.",
     )
     calib_base_cls: str | None = option(
         "--calib-base-cls",
         "--calibration-base-class",
+        feeds="Calibrator.BaseClass",
         kind=_Calibrator(),
         help=f"How ranges are found: {', '.join(CALIBRATORS)}. The first unless given.",
     )
     quantile: float | None = option(
         "--quantile",
+        feeds="Calibrator.quantile",
         kind=Number(minimum=0, maximum=1),
         help="Quantile for IInt8LegacyCalibrator; 0.5 unless given.",
     )
     regression_cutoff: float | None = option(
         "--regression-cutoff",
+        feeds="Calibrator.regression_cutoff",
         kind=Number(minimum=0, maximum=1),
         help="Regression cutoff for IInt8LegacyCalibrator; 0.5 unless given.",
     )
     quantization_flags: tuple[str, ...] | None = option(
         "--quantization-flags",
+        feeds="CreateConfig.quantization_flags",
         kind=Members("QuantizationFlag", "FLAG"),
         help="Quantisation flags that are on, without any all are off: calibrate_before_fusion.",
     )

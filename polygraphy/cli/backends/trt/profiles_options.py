@@ -21,6 +21,7 @@ class TrtProfileOptions(Options):
 
     trt_min_shapes: _Given = option(
         "--trt-min-shapes",
+        feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
         default=(),
         help=(
@@ -30,12 +31,14 @@ class TrtProfileOptions(Options):
     )
     trt_opt_shapes: _Given = option(
         "--trt-opt-shapes",
+        feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
         default=(),
         help="Shapes to optimise for; the smallest or else the largest unless given.",
     )
     trt_max_shapes: _Given = option(
         "--trt-max-shapes",
+        feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
         default=(),
         help=(

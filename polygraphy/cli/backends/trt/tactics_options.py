@@ -15,32 +15,42 @@ class TrtTimingOptions(Options):
 
     timing_cache: str | None = option(
         "--timing-cache",
+        feeds=(
+            "CreateConfig.load_timing_cache",
+            "EngineFromNetwork.save_timing_cache",
+            "EngineBytesFromNetwork.save_timing_cache",
+        ),
         kind=Text("PATH"),
         help="Use this file as timing cache: load it if it exists, and save it after the build.",
     )
     load_timing_cache: str | None = option(
         "--load-timing-cache",
+        feeds="CreateConfig.load_timing_cache",
         reads="Timing cache",
         kind=Text("PATH"),
         help="Take measured times from this file.",
     )
     save_timing_cache: str | None = option(
         "--save-timing-cache",
+        feeds=("EngineFromNetwork.save_timing_cache", "EngineBytesFromNetwork.save_timing_cache"),
         kind=Text("PATH"),
         help="Add what is measured to this file; several builds may do so at once.",
     )
     error_on_timing_cache_miss: bool = option(
         "--error-on-timing-cache-miss",
+        feeds="CreateConfig.error_on_timing_cache_miss",
         kind=Flag(),
         help="Fail when a time is needed that the timing cache does not have.",
     )
     disable_compilation_cache: bool = option(
         "--disable-compilation-cache",
+        feeds="CreateConfig.disable_compilation_cache",
         kind=Flag(),
         help="Keep no compiled code in the timing cache.",
     )
     tactic_sources: tuple[str, ...] | None = option(
         "--tactic-sources",
+        feeds="CreateConfig.tactic_sources",
         kind=Members("TacticSource", "SOURCE"),
         help="Libraries that tactics may come from, such as cublas cudnn; none without any.",
     )
@@ -53,18 +63,21 @@ class TrtTacticOptions(TrtTimingOptions):
     save_tactics: str | None = option(
         "--save-tactics",
         "--save-tactic-replay",
+        feeds="CreateConfig.algorithm_selector",
         kind=Text("PATH"),
         help="Save which tactic was chosen for each layer, as JSON.",
     )
     load_tactics: str | None = option(
         "--load-tactics",
         "--load-tactic-replay",
+        feeds="CreateConfig.algorithm_selector",
         reads="Tactic replay",
         kind=Text("PATH"),
         help="Choose the tactics that such a file names.",
     )
     exclude_tactics: str | None = option(
         "--exclude-tactics",
+        feeds="CreateConfig.algorithm_selector",
         reads="Tactic replay",
         kind=Text("PATH"),
         help="Do not choose the tactics that such a file names.",

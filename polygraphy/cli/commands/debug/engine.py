@@ -8,7 +8,7 @@ from attrs import evolve
 
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
-from polygraphy.cli.backends.trt.context import config_of, network_of, save_timing_cache_of
+from polygraphy.cli.backends.trt.context import build_of
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
@@ -46,7 +46,6 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
 from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.scripts.debugging import DebugEngineScript
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
@@ -113,14 +112,11 @@ class _EngineCommand(Command):
                 values, check, EngineIterationOptions, numbered=numbered, results=results
             ),
             onnx=OnnxModel() if is_script else onnx,
-            trt=TrtModel(
-                network=network_of(with_defaults(values), usage, is_script=is_script),
-                config=config_of(
-                    values,
-                    usage,
-                    engine_capability=values[TrtCapabilityOptions].engine_capability,
-                ),
-                save_timing_cache=save_timing_cache_of(values),
+            trt=build_of(
+                with_defaults(values),
+                usage,
+                is_script=is_script,
+                builder="EngineBytesFromNetwork",
             ),
             data=data_of(values[DataOptions], options.input_shapes, usage),
             log=log_of(values[LogOptions]),

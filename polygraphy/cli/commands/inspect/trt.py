@@ -65,7 +65,7 @@ def made_of(values: Values, usage: str) -> tuple[str, TrtModel] | None:
         _warn(values, _SHOWN_GROUPS, "the network was built already")
         network = network_of(_whole(model, values, (TrtPluginOptions,)), usage, is_script=False)
         loading = loading_of(values[TrtLoadOptions])
-        return models.paths[0], TrtModel(is_engine=True, network=network, **loading)
+        return models.paths[0], TrtModel(is_engine=True, network=network, load=loading)
     if not is_script and models.display_as is None:
         raise CommandLineError(
             f"{flags}: {models.paths[0]} is shown as it is in its file. Add --convert-to trt to see"

@@ -14,12 +14,7 @@ from polygraphy.cli.backends.trt.config_options import (
     TrtPlanOptions,
     TrtScriptOptions,
 )
-from polygraphy.cli.backends.trt.context import (
-    config_of,
-    network_of,
-    save_timing_cache_of,
-    with_build_defaults,
-)
+from polygraphy.cli.backends.trt.context import build_of, with_build_defaults
 from polygraphy.cli.backends.trt.network_options import TrtParserOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
@@ -49,7 +44,6 @@ from polygraphy.cli.shared.paths import check_paths
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.render import render
 
 _CONFIG = "config.yaml"
@@ -103,7 +97,7 @@ class PluginAutotuneCommand(Command):
         if config.skip_autotuning:
             onnx = OnnxModel(map_weights=True)
             return matching(values, words, path, onnx, config.save_config_yaml or _CONFIG, usage)
-        trt = _trt_of(values, usage)
+        trt = build_of(_whole(values), usage, is_script=False)
         shapes = values[CheckedModelOptions].input_shapes
         first = not trt.calibrates
         return render(
@@ -178,16 +172,6 @@ def _whole(values: Values) -> Values:
         ModelOptions: ModelOptions(model_file=model.path, input_shapes=model.input_shapes),
     }
     return with_build_defaults(Values({**{type(group): group for group in values}, **groups}))
-
-
-def _trt_of(values: Values, usage: str) -> TrtModel:
-    """Return how each engine is built."""
-    whole = _whole(values)
-    return TrtModel(
-        network=network_of(whole, usage, is_script=False),
-        config=config_of(whole, usage),
-        save_timing_cache=save_timing_cache_of(whole),
-    )
 
 
 def _compare_func(options: TuningOptions) -> Call | None:

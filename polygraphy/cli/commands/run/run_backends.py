@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.cli.backends.foreign import PluggedBackend
 from polygraphy.cli.backends.registry import built_in, named_in
@@ -20,19 +20,12 @@ from polygraphy.cli.backends.tf_context import (
     session_of,
 )
 from polygraphy.cli.backends.trt.checks import warn_about_groups
-from polygraphy.cli.backends.trt.context import (
-    config_of,
-    loading_of,
-    network_of,
-    running_of,
-    save_timing_cache_of,
-)
+from polygraphy.cli.backends.trt.context import build_of, loading_of, plugins_of, running_of
 from polygraphy.cli.backends.trt.engine_options import (
     TrtLoadOptions,
     TrtRunnerOptions,
     TrtSaveOptions,
 )
-from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.commands.run.run_plugins import check_types
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
@@ -152,18 +145,12 @@ def _trt(values: Values, usage: str, *, builds: bool, is_script: bool, names: se
     running = running_of(values[TrtRunnerOptions])
     loading = loading_of(values[TrtLoadOptions])
     if builds:
-        return TrtModel(
-            network=network_of(values, usage, is_script=is_script),
-            config=config_of(values, usage),
-            save_timing_cache=save_timing_cache_of(values),
-            save=values[TrtSaveOptions].save_engine,
-            running=running,
-            **loading,
-        )
+        built = build_of(values, usage, is_script=is_script)
+        return evolve(built, save=values[TrtSaveOptions].save_engine, runner=running, load=loading)
     if not names & {"trt", "trt_engine"}:
         return TrtModel()
-    plugins = TrtNetwork(plugins=values[TrtPluginOptions].plugins)
-    return TrtModel(is_engine=True, network=plugins, running=running, **loading)
+    plugins = TrtNetwork(plugins=plugins_of(values))
+    return TrtModel(is_engine=True, network=plugins, runner=running, load=loading)
 
 
 def _warn_about_unused(values: Values, names: set[str], kind: str, *, builds: bool) -> None:

@@ -184,8 +184,9 @@ def _output_steps(values: Values) -> list[Call]:
     options = values[SanitizeOutputOptions]
     if not (options.outputs or options.exclude_outputs or options.outputs_by_type):
         return []
+    step = call_of("modify_outputs", values)
     # Programs name what becomes an output before what does not.
-    return [call_of("modify_outputs", values).of(outputs=None, mark_types=None)]
+    return [step.of(**{name: step.kwargs.get(name) for name in ("outputs", "mark_types")})]
 
 
 class SurgeonInsertCommand(Command):

@@ -102,7 +102,9 @@ class TemplateNetworkCommand(_TemplateCommand):
             model=None if model is None else split_symbol(model)[0],
             is_parsed=parses,
             onnx=onnx,
-            trt=TrtModel(network=network_of(whole, usage, is_script=is_script)),
+            trt=TrtModel(
+                network=network_of(whole, usage, is_script=is_script, is_empty=model is None)
+            ),
             log=log_of(values[LogOptions]),
         ).render()
 

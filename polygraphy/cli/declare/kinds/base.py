@@ -41,7 +41,7 @@ class Kind:
         return [split_symbol(path) for path in ([value] if isinstance(value, str) else value)]
 
     def argument(self, value: Any) -> Any:
-        """Return what a value is as the argument of a call in a program."""
+        """Return the value as the argument of a call in a program: a list, say, for a tuple."""
         return value
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:

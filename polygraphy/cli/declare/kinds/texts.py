@@ -131,6 +131,12 @@ class Script(Kind):
         """Return the script with its symbol."""
         return [value]
 
+    def argument(self, value: tuple[str, str]) -> Any:
+        """Return the call that invokes what the symbol stands for."""
+        from polygraphy.codegen.call import Call
+
+        return Call("InvokeFromScript", value[:1], {"name": value[1]})
+
     def unparse(self, value: tuple[str, str]) -> list[str]:
         """Return path and symbol in one word."""
         return [":".join(value)]
