@@ -312,6 +312,10 @@ def test_what_cannot_be_meant_is_refused(words: str, message: str) -> None:
         ("run m.onnx --trt --workspace 1 --pool-limit workspace:2", "--workspace: without effect"),
         ("run m.onnx --trt --trt-config-script c.py --fp16 --workspace 1", "--fp16, --workspace:"),
         ("run m.onnx --trt --all-tensor-dtypes half --tensor-dtypes x:half", "--tensor-dtypes:"),
+        (
+            "convert m.onnx -o e.plan --trt-config-script c.py --engine-capability safety --use-gpu",
+            "--engine-capability, --use-gpu: without effect, because --trt-config-script",
+        ),
         ("run m.onnx --trt --allow-gpu-fallback", "--allow-gpu-fallback: without effect"),
         ("run m.onnx --onnxrt --xla", "--xla: without effect"),
         ("run m.onnx --onnxrt --opset 13", "--opset: without effect"),

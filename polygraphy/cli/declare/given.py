@@ -25,5 +25,20 @@ def flags_given(
     ]
 
 
+def flags_feeding(values: Values, calls: Iterable[str]) -> list[str]:
+    """Return the first spelling of each option that feeds an argument of one of some calls, and has
+    a value other than its default.
+    """
+    wanted = set(calls)
+    found = (
+        _spelled(row)
+        for group in values
+        for row in options_of(type(group))
+        if getattr(group, row.name) != row.default
+        and any(target.rpartition(".")[0] in wanted for target in row.feeds)
+    )
+    return list(dict.fromkeys(found))
+
+
 def _spelled(declared: Option) -> str:
     return declared.flags[0] if declared.flags else declared.kind.metavar

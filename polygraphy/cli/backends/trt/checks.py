@@ -15,6 +15,7 @@ from polygraphy.cli.backends.trt.engine_options import (
     TrtRunnerOptions,
     TrtSaveOptions,
 )
+from polygraphy.cli.backends.trt.names import DATA_TYPES
 from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.network_options import (
     TrtPluginOptions,
@@ -28,8 +29,9 @@ from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import warn
-from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.given import flags_feeding, flags_given
 from polygraphy.cli.declare.option import Options
+from polygraphy.domain.catalog.precisions import PRECISIONS
 
 CONFIG_GROUPS: tuple[type[Options], ...] = (
     TrtProfileOptions,
@@ -48,17 +50,8 @@ BUILD_GROUPS = (*CONFIG_GROUPS, *NETWORK_GROUPS)
 LOAD_GROUPS: tuple[type[Options], ...] = (TrtLoadOptions, TrtRunnerOptions)
 """How an engine is loaded and run."""
 
-_KEPT_BY_SCRIPTS = (
-    "--fp32",
-    "--strongly-typed",
-    "--layer-precisions",
-    "--save-timing-cache",
-    "--trt-config-script",
-    "--trt-config-func-name",
-    "--trt-config-postprocess-script",
-)
-"""What does not go through the configuration that a script replaces, or is about such scripts."""
-
+CONFIG_CALLS = ("CreateConfig", "CreateConfigRTX", "Calibrator")
+"""What makes a configuration, which a script may do instead."""
 
 _LEGACY = ("--quantile", "--regression-cutoff")
 """What only the oldest calibrator takes."""
@@ -103,12 +96,11 @@ def _unused(values: Values) -> Mapping[str, str]:
             found[", ".join(flags)] = reason
 
     if values[TrtScriptOptions].trt_config_script is not None:
-        given = flags_given(values, CONFIG_GROUPS, besides=_KEPT_BY_SCRIPTS)
+        given = flags_feeding(values, CONFIG_CALLS)
         add(given, ", because --trt-config-script makes the configuration")
         return found
     if not is_calibrated(values[TrtPrecisionOptions]):
-        given = flags_given(values, [TrtCalibrationOptions], besides=["--quantization-flags"])
-        add(given, " without --int8 or --fp8")
+        add(flags_feeding(values, ["Calibrator"]), " without --int8 or --fp8")
     build, tactics, tensors = (
         values[TrtConfigOptions],
         values[TrtTacticOptions],
@@ -126,9 +118,12 @@ def _unused(values: Values) -> Mapping[str, str]:
     if values[TrtDeviceOptions].allow_gpu_fallback and not values[TrtDeviceOptions].use_dla:
         add(["--allow-gpu-fallback"], " without --use-dla")
     if values[TrtCalibrationOptions].calib_base_cls != "IInt8LegacyCalibrator":
-        legacy = set(flags_given(values, [TrtCalibrationOptions])) & set(_LEGACY)
-        is_told = not is_calibrated(values[TrtPrecisionOptions])
-        add([] if is_told else sorted(legacy), " without --calib-base-cls IInt8LegacyCalibrator")
+        calibrating = flags_feeding(values, ["Calibrator"])
+        legacy = [flag for flag in _LEGACY if flag in calibrating]
+        add(
+            legacy if is_calibrated(values[TrtPrecisionOptions]) else [],
+            " without --calib-base-cls IInt8LegacyCalibrator",
+        )
     return found
 
 
@@ -141,4 +136,7 @@ def is_calibrated(options: TrtPrecisionOptions) -> bool:
         *(options.layer_precisions or {}).values(),
         *(constraints.values() if isinstance(constraints, Mapping) else ()),
     }
-    return options.int8 or options.fp8 or bool(layers & {"int8", "float8"})
+    quantized = [each for each in PRECISIONS.values() if each.is_quantized]
+    return any(getattr(options, each.name) for each in quantized) or any(
+        DATA_TYPES[each.dtype] in layers for each in quantized
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.cli.backends.trt.checks import CONFIG_GROUPS
+from polygraphy.cli.backends.trt.checks import CONFIG_CALLS, CONFIG_GROUPS
 from polygraphy.cli.backends.trt.context import config_of, network_of, with_build_defaults
 from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
@@ -13,7 +13,7 @@ from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.template.template_options import TemplateOptions
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
-from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.given import flags_feeding, flags_given
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.data_context import data_of
 from polygraphy.cli.shared.log import LogOptions
@@ -24,12 +24,6 @@ from polygraphy.cli.shared.onnx_context import onnx_of, with_defaults
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.scripts.template_trt import TemplateConfigScript, TemplateNetworkScript
-
-_OF_NETWORKS = ("MODEL", "--model-type", "--fp32", "--strongly-typed", "--layer-precisions")
-"""Options about the model and about precision that change a network."""
-
-_NOT_OF_CONFIGURATIONS = ("--strongly-typed", "--layer-precisions", "--save-timing-cache")
-"""Options about precision and tactics that change no configuration."""
 
 
 class _TemplateCommand(Command):
@@ -92,7 +86,10 @@ class TemplateNetworkCommand(_TemplateCommand):
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         parses = model is not None and not is_script
-        given = flags_given(values, (ModelOptions, TrtPrecisionOptions), besides=_OF_NETWORKS)
+        given = [
+            *flags_given(values, [ModelOptions], besides=["MODEL", "--model-type"]),
+            *flags_feeding(values, ["CreateConfig"]),
+        ]
         if given:
             warn(f"{', '.join(given)}: without effect, because the configuration decides it.")
         whole = with_build_defaults(with_defaults(values))
@@ -130,8 +127,8 @@ class TemplateConfigCommand(_TemplateCommand):
         usage = f"polygraphy {self.name}"
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
-        given = flags_given(values, (TrtPrecisionOptions, TrtTacticOptions))
-        unused = [flag for flag in given if flag in _NOT_OF_CONFIGURATIONS]
+        used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]
+        unused = flags_given(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)
         if unused:
             warn(
                 f"{', '.join(unused)}: without effect, because that belongs to the network, or to"
