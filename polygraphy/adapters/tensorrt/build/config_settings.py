@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Union
 
-from attrs import field, fields_dict, frozen
+from attrs import field, fields, fields_dict, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.tensorrt.build.cached_tactics import CachedTactics
@@ -21,31 +21,25 @@ from polygraphy.logger import G_LOGGER
 
 PathOrFile = Union[str, "Path", IO[bytes]]
 
-# Settings that are builder flags: what the flag is called, and the feature behind it if not every
-# TensorRT has it.
-FLAGS = {
-    "version_compatible": ("VERSION_COMPATIBLE", ""),  # First: others mean nothing without it.
-    "direct_io": ("DIRECT_IO", ""),
-    "disable_compilation_cache": ("DISABLE_COMPILATION_CACHE", "disable_compilation_cache"),
-    "error_on_timing_cache_miss": ("ERROR_ON_TIMING_CACHE_MISS", "error_on_timing_cache_miss"),
-    "exclude_lean_runtime": ("EXCLUDE_LEAN_RUNTIME", ""),
-    "refittable": ("REFIT", ""),
-    "restricted": ("SAFETY_SCOPE", ""),
-    "sparse_weights": ("SPARSE_WEIGHTS", ""),
-    "strip_plan": ("STRIP_PLAN", "strip_plan"),
-    "weight_streaming": ("WEIGHT_STREAMING", "weight_streaming"),
-}
 
-# Settings that are attributes of the configuration: the enum of their values, empty for numbers,
-# and the feature behind it.
-ATTRIBUTES = {
-    "builder_optimization_level": ("", ""),
-    "engine_capability": ("EngineCapability", ""),
-    "hardware_compatibility_level": ("HardwareCompatibilityLevel", "hardware_compatibility"),
-    "max_aux_streams": ("", ""),
-    "runtime_platform": ("RuntimePlatform", "runtime_platform"),
-    "tiling_optimization_level": ("TilingOptimizationLevel", "tiling_optimization_level"),
-}
+def _flag(name: str, feature: str = "") -> Any:
+    """Return a setting that is a builder flag.
+
+    Args:
+        name: what TensorRT calls it.
+        feature: what is behind it, if not every TensorRT has it.
+    """
+    return field(default=None, metadata={"flag": (name, feature)})
+
+
+def _attribute(enum: str = "", feature: str = "") -> Any:
+    """Return a setting that is an attribute of the configuration.
+
+    Args:
+        enum: the enum of its values; empty for numbers.
+        feature: what is behind it, if not every TensorRT has it.
+    """
+    return field(default=None, metadata={"attribute": (enum, feature)})
 
 
 @frozen
@@ -86,28 +80,36 @@ class CommonSettings:
     precision_constraints: str | None = None
     load_timing_cache: PathOrFile | None = None
     algorithm_selector: Any = None
-    sparse_weights: bool | None = None
+    sparse_weights: bool | None = _flag("SPARSE_WEIGHTS")
     tactic_sources: Sequence[Any] | None = None
-    restricted: bool | None = None
+    restricted: bool | None = _flag("SAFETY_SCOPE")
     profiling_verbosity: Any = None
     memory_pool_limits: Mapping[Any, int] | None = None
-    refittable: bool | None = None
-    strip_plan: bool | None = None
+    refittable: bool | None = _flag("REFIT")
+    strip_plan: bool | None = _flag("STRIP_PLAN", "strip_plan")
     preview_features: Sequence[Any] | None = None
-    engine_capability: Any = None
-    direct_io: bool | None = None
-    builder_optimization_level: int | None = None
-    hardware_compatibility_level: Any = None
-    max_aux_streams: int | None = None
-    version_compatible: bool | None = None
-    exclude_lean_runtime: bool | None = field(default=None)
+    engine_capability: Any = _attribute("EngineCapability")
+    direct_io: bool | None = _flag("DIRECT_IO")
+    builder_optimization_level: int | None = _attribute()
+    hardware_compatibility_level: Any = _attribute(
+        "HardwareCompatibilityLevel", "hardware_compatibility"
+    )
+    max_aux_streams: int | None = _attribute()
+    version_compatible: bool | None = _flag("VERSION_COMPATIBLE")
+    exclude_lean_runtime: bool | None = _flag("EXCLUDE_LEAN_RUNTIME")
     quantization_flags: Sequence[Any] | None = None
-    error_on_timing_cache_miss: bool | None = None
-    disable_compilation_cache: bool | None = None
+    error_on_timing_cache_miss: bool | None = _flag(
+        "ERROR_ON_TIMING_CACHE_MISS", "error_on_timing_cache_miss"
+    )
+    disable_compilation_cache: bool | None = _flag(
+        "DISABLE_COMPILATION_CACHE", "disable_compilation_cache"
+    )
     progress_monitor: Any = None
-    weight_streaming: bool | None = None
-    runtime_platform: Any = None
-    tiling_optimization_level: Any = None
+    weight_streaming: bool | None = _flag("WEIGHT_STREAMING", "weight_streaming")
+    runtime_platform: Any = _attribute("RuntimePlatform", "runtime_platform")
+    tiling_optimization_level: Any = _attribute(
+        "TilingOptimizationLevel", "tiling_optimization_level"
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.exclude_lean_runtime and not self.version_compatible:
@@ -221,6 +223,18 @@ class CommonSettings:
             if self.load_timing_cache is None:
                 # What a cache of the builder's holds would never come before the selector.
                 set_flag(config, "DISABLE_TIMING_CACHE", "algorithm_selector")
+
+
+def _declared(kind: str) -> dict[str, tuple[str, str]]:
+    found = {
+        each.name: each.metadata[kind] for each in fields(CommonSettings) if kind in each.metadata
+    }
+    # First what others mean nothing without.
+    return dict(sorted(found.items(), key=lambda each: each[0] != "version_compatible"))
+
+
+FLAGS, ATTRIBUTES = _declared("flag"), _declared("attribute")
+"""Settings that are builder flags, or attributes of the configuration, as they are declared."""
 
 
 def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:
