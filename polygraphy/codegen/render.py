@@ -98,8 +98,6 @@ _WORDS = frozenset(
         "None",
         "bool",
         "build_engine",
-        "build_unmarked",
-        "calibrator",
         "create_config",
         "data_loader",
         "iterations",
