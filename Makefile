@@ -53,13 +53,13 @@ test-all test-extra:
 		{ echo "$@: its packages could not be installed: pip says above which one is missing here"; exit 1; }
 	$(TEST_ALL_VENV)/bin/python -m pytest -n 2 $(SELECT)
 
-# The tests that start no processes of their own, on the other Python versions that are supported, where they are installed.
+# The tests of everything below the commands, on the other Python versions that are supported, where they are installed.
 test-versions:
 	@for python in $(OTHER_PYTHONS); do \
 		command -v $$python >/dev/null && $$python -c pass 2>/dev/null || { echo "$$python is not installed: skipped"; continue; }; \
 		$$python -m venv --clear .venv-$$python && \
 		.venv-$$python/bin/python $(PIP) install --no-compile --editable '.[test]' && \
-		.venv-$$python/bin/python -m pytest -n 2 -q -m "not cold and not slow" --hypothesis-profile=quick || exit 1; \
+		.venv-$$python/bin/python -m pytest -n 2 -q -m "not cold and not slow" --hypothesis-profile=quick --ignore=tests/acceptance || exit 1; \
 	done
 
 # Write the golden files anew, after a change that is meant.

@@ -85,6 +85,7 @@ def test_a_package_of_another_name_is_named(
     info.mkdir()
     (info / "METADATA").write_text("Name: tensorrt-cu12\nVersion: 10.1\n")
     (info / "RECORD").write_text("tensorrt/__init__.py,,\n")
+    (info / "top_level.txt").write_text("tensorrt\n")  # What Python 3.10 reads.
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     [_, backends] = InstalledPackages().sections()
     assert dict(backends.facts)["TensorRT"] == "tensorrt-cu12 10.1"

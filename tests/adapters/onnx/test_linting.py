@@ -241,6 +241,10 @@ def test_sound_models(tmp_path: Path, make: Any) -> None:
     assert linted(tmp_path, model, feed).entries == ()
 
 
+@pytest.mark.skipif(
+    tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 32),
+    reason="below version 1.32, ONNX Runtime runs some of these models",
+)
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [

@@ -85,6 +85,8 @@ def assert_close(found: Any, wanted: Any, what: str) -> None:
 
 @pytest.mark.parametrize("op, opset", ALL, ids=str)
 def test_finding_30_operators_agree_with_onnx_runtime(op: str, opset: int) -> None:
+    if OLDER and op in ("Attention", "AveragePool"):
+        pytest.skip("ONNX Runtime below 1.32 departs from the standard")
     compared = 0
     for seed in SEEDS:
         model, feed = random_nodes.random_node(op, opset, seed)
