@@ -248,6 +248,10 @@ _FLOAT = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
 _VECTOR = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
 
 
+@pytest.mark.skipif(
+    tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 32),
+    reason="older ones round otherwise where they fuse nodes",
+)
 @given(model=graphs(), size=st.integers(1, 3), budget=st.sampled_from([0, 8, 40]))
 @settings(deadline=None)
 def test_findings_9_and_9b_in_parts_a_model_makes_what_it_makes_in_one_piece(
