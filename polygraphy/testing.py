@@ -15,62 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.fake import (
-    DrawnPlot,
-    FakeConstantEvaluator,
-    FakeLoader,
-    FakePrecisionCaster,
-    FakeQuantizer,
-    FakeRunner,
-    FakeShapeInference,
-    FixedDiagnosis,
-    FollowedJob,
-    FunctionCommands,
-    HostMemory,
-    InlineIsolation,
-    MeanDistance,
-    MemoryModelWriter,
-    MemoryResultStore,
-    MemorySpool,
-    MemorySpools,
-    MemoryTextFiles,
-    RecordingConsole,
-    RecordingPlots,
-    RecordingProgress,
-    RecordingReports,
-    ScriptedQuestions,
-)
+from polygraphy.adapters import fake
+from polygraphy.adapters.fake import *  # noqa: F403
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.binding import bind
 from polygraphy.ports.running import Runner
 
-__all__ = [
-    "DrawnPlot",
-    "FakeConstantEvaluator",
-    "FakeLoader",
-    "FakePrecisionCaster",
-    "FakeQuantizer",
-    "FakeRunner",
-    "FakeShapeInference",
-    "FixedDiagnosis",
-    "FollowedJob",
-    "FunctionCommands",
-    "HostMemory",
-    "InlineIsolation",
-    "MeanDistance",
-    "MemoryModelWriter",
-    "MemoryResultStore",
-    "MemorySpool",
-    "MemorySpools",
-    "MemoryTextFiles",
-    "RecordingConsole",
-    "RecordingPlots",
-    "RecordingProgress",
-    "RecordingReports",
-    "ScriptedQuestions",
-    "bind",
-    "check_runner",
-]
+__all__: list[str] = []
+__all__ += fake.__all__
+__all__ += ["bind", "check_runner"]
 
 
 def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]) -> None:
