@@ -1,4 +1,4 @@
-"""A progress bar, on a terminal only: never in a pipe, a file or the log."""
+"""Progress: a bar on a terminal; where nobody watches one, a line of the log now and then."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from threading import Timer
+from threading import Event, Thread, Timer
 from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _DELAY = 0.5
 """Seconds that a job takes before there is a bar: what is done by then needs none."""
+
+_REPORTS = (30.0, 60.0)
+"""Seconds until the log says that a job still runs, and until it does so again."""
 
 _drawn: list[Progress] = []  # Two of them would draw over each other.
 
@@ -35,9 +38,12 @@ class TerminalProgress:
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
         """Follow a job that somebody else does; see `polygraphy.ports.reporting`. Inside of a job
-        that has a bar already, nothing is drawn.
+        that has a bar already, nothing is drawn. Where nobody watches, the log says now and then
+        what is being done.
         """
-        return _line(what) if _is_watched() and not _drawn else nullcontext(_nothing_told)
+        if not _is_watched():
+            return _reported(what)
+        return _line(what) if not _drawn else nullcontext(_nothing_told)
 
     @contextmanager
     def _bar(self, what: str, total: int | None) -> Iterator[Callable[[], None]]:
@@ -83,6 +89,31 @@ def _line(what: str) -> Iterator[Callable[[str], None]]:
         timer.join()
         progress.stop()
         _drawn.remove(progress)
+
+
+@contextmanager
+def _reported(what: str) -> Iterator[Callable[[str], None]]:
+    """Log what is being done while the job takes long."""
+    ended, start, current = Event(), time.monotonic(), ""
+
+    def tell(part: str) -> None:
+        nonlocal current
+        current = part
+
+    def report() -> None:
+        pause, pauses = _REPORTS
+        while not ended.wait(pause):
+            done = f": {current}" if current else ""
+            G_LOGGER.info(f"{what} has taken {time.monotonic() - start:.0f} s{done}")
+            pause = pauses
+
+    reporter = Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield tell
+    finally:
+        ended.set()
+        reporter.join()
 
 
 def _elapsed() -> Progress:

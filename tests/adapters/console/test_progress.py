@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -164,3 +165,19 @@ def _read(descriptor: int) -> str:
         pass
     os.close(descriptor)
     return data.decode()
+
+
+def test_finding_38_the_log_says_what_is_done_where_nobody_watches(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_REPORTS", (0.02, 600.0))
+    with TerminalProgress().watch("Building engine") as tell:
+        tell("timing conv")
+        time.sleep(0.3)
+    assert re.search(r"\[I\] Building engine has taken 0 s: timing conv\n$", capsys.readouterr().out)
+
+
+def test_a_quick_job_leaves_no_line_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with TerminalProgress().watch("Building engine") as tell:
+        tell("timing conv")
+    assert capsys.readouterr().out == ""

@@ -14,6 +14,7 @@ import pytest
 from polygraphy.adapters.fake import RecordingProgress
 from polygraphy.adapters.tensorrt.build import build_progress
 from polygraphy.adapters.tensorrt.build.build_progress import build_watched
+from polygraphy.adapters.tensorrt.library.logger import _log
 from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
 from polygraphy.ports.binding import bind
@@ -113,6 +114,26 @@ def test_without_monitors_ctrl_c_is_raised_when_the_build_is_over() -> None:
         build_watched(SimpleNamespace(), build)
     assert ended
     assert progress.jobs[0].parts == ["TensorRT cannot be stopped; ctrl-C again ends the process"]
+
+
+def test_finding_38_without_monitors_the_log_says_what_is_done() -> None:
+    said = (
+        "--------------- Timing Runner: conv +  relu (CaskConvolution[0x80000009])",
+        "Tactic: 0x0 Time: 0.1",
+        "After vertical fusions: 12 layers",
+    )
+
+    def build() -> None:
+        for line in said:
+            _log("VERBOSE", line)
+
+    progress = RecordingProgress()
+    with bind(Progress, progress), using(OLD):
+        build_watched(SimpleNamespace(), build)
+    assert progress.jobs[0].parts == [
+        "timing conv + relu (CaskConvolution[0x80000009])",
+        "optimizing the network: 12 layers after vertical fusions",
+    ]
 
 
 GIVEN_UP = """

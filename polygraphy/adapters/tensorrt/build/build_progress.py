@@ -2,7 +2,7 @@
 
 TensorRT tells a progress monitor what it does, and stops when that says so. It loses an exception
 that goes through it, so ctrl-C and SIGTERM are only noted while it builds, and handled when it has
-stopped. TensorRT 8.6 has no monitors, and builds to its end: there SIGTERM ends the process at
+stopped. TensorRT 8.6 has no monitors: what it does is read from its log. It builds to its end: there SIGTERM ends the process at
 once, so that a build that takes too long can be given up. A second ctrl-C does so everywhere.
 
 When it compiles a large part of a network, TensorRT may call nobody for minutes, and Python handles
@@ -12,6 +12,7 @@ no signal: another thread hears of them.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,8 +21,10 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, NoReturn, TypeVar
 
+from polygraphy.adapters.os.last_words import dismiss_witnesses, last_words
 from polygraphy.adapters.os.signals import hearing
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.library.logger import heard_by
 from polygraphy.adapters.tensorrt.library.module import ModuleKey, tensorrt_module
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Progress
@@ -31,6 +34,14 @@ T = TypeVar("T")
 
 _CAN_STOP = "stopping; ctrl-C again ends the process"
 _CANNOT_STOP = "TensorRT cannot be stopped; ctrl-C again ends the process"
+
+_CRASHED = "[!] The process ended while TensorRT built an engine: it crashed, or it was killed."
+
+_PARTS = (
+    (re.compile(r"^-+ Timing Runner: (.+)"), "timing {}"),
+    (re.compile(r"^After (.+): (\d+) layers"), "optimizing the network: {1} layers after {0}"),
+)
+"""Details that TensorRT logs, which say what it does where it has no progress monitor."""
 
 _PATIENCE = 5.0
 """Seconds that a build has to stop after SIGTERM, half of those until a SIGKILL usually follows."""
@@ -47,10 +58,11 @@ def build_watched(config: Any, build: Callable[[], T]) -> T:
         SystemExit: or whatever else the handler of SIGTERM raises, likewise.
     """
     can_stop = capabilities().has("progress_monitor") and config.progress_monitor is None
-    with resolve(Progress).watch("Building engine") as tell:
+    with resolve(Progress).watch("Building engine") as tell, last_words(_CRASHED):
         signals = _Signals(can_stop, tell)
         if not can_stop:
-            return signals.handled(build)
+            with heard_by(partial(_tell_part, tell, signals.have_come)):
+                return signals.handled(build)
         monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, signals.have_come)
         config.progress_monitor = monitor
         try:
@@ -127,6 +139,14 @@ class _Signals:
         return self._can_stop or number != signal.SIGTERM
 
 
+def _tell_part(tell: Callable[[str], None], is_stopping: Callable[[], bool], line: str) -> None:
+    """Tell what a line of TensorRT's log says about the part of the build that begins."""
+    for pattern, form in _PARTS:
+        found = pattern.match(line)
+        if found is not None and not is_stopping():
+            tell(form.format(*(" ".join(group.split()) for group in found.groups())))
+
+
 def _handle_or_end(handler: Callable[[int, Any], Any], number: int, frame: Any) -> None:
     """Call a handler, and end the process if that is what it asks for."""
     try:
@@ -141,6 +161,7 @@ def _end_as_by(number: int) -> NoReturn:
 
 
 def _end_process(code: int) -> NoReturn:
+    dismiss_witnesses()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ _SAME_NAME = "dimensions with this name"
 
 _watchers: list[Reasons] = []
 _askers: list[object] = []
+_hearers: list[Callable[[str], None]] = []
 
 
 class Reasons:
@@ -84,6 +85,16 @@ def asking() -> Iterator[None]:
         _askers.remove(asker)
 
 
+@contextmanager
+def heard_by(hear: Callable[[str], None]) -> Iterator[None]:
+    """Call a function with each detail that TensorRT logs inside the block, from any thread."""
+    _hearers.append(hear)
+    try:
+        yield
+    finally:
+        _hearers.remove(hear)
+
+
 def get_trt_logger() -> Any:
     """Return the one `tensorrt.ILogger` of this process, which writes to `G_LOGGER`.
 
@@ -150,4 +161,6 @@ def _log(severity: str, message: str) -> None:
     elif severity == "INFO":
         G_LOGGER.verbose(message)
     else:
+        for hear in tuple(_hearers):
+            hear(message)
         G_LOGGER.extra_verbose(message)

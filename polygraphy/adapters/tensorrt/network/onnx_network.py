@@ -10,6 +10,7 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.os.last_words import last_words
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.library.given import given
@@ -36,6 +37,12 @@ network_from_onnx_path: Callable[..., tuple[Any, Any, Any]]
 
 _REPORT_DLA = "REPORT_CAPABILITY_DLA"
 _UINT8_DLA = "ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA"
+_CRASHED = (
+    "[!] The process ended while TensorRT parsed {}: TensorRT crashed, or it was killed. To find the"
+    " nodes: polygraphy debug reduce MODEL -o reduced.onnx --check polygraphy convert"
+    " polygraphy_debug.onnx -o reduced.engine. To go on with other backends: --use-subprocess."
+)
+"""What is said of a crash inside of the parser, such as on a model that it does not expect."""
 
 
 class _NetworkFromOnnx(BaseLoader):
@@ -97,7 +104,7 @@ class _NetworkFromOnnx(BaseLoader):
         parser = trt.OnnxParser(network, get_trt_logger())
         self._set_flags(parser)
         self._set_config(builder, parser)
-        with ExitStack() as stack, watching() as reasons:
+        with ExitStack() as stack, watching() as reasons, last_words(_CRASHED.format(source)):
             if job is not None:
                 is_parsed = _parse_model(parser, cast_model(model(), job), stack)
             else:
