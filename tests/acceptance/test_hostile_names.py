@@ -15,7 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.adapters.console.engine_text import _profile_lines, layer_lines
 from polygraphy.cli.main import main
+from polygraphy.domain.model.engine import EngineProfile, Layer, ProfileTensor
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.logger.plain import plain
 
@@ -114,6 +117,15 @@ def test_finding_11_what_is_logged_controls_nothing(text: str) -> None:
     assert plain(shown) == shown
     if text.isprintable():
         assert shown == text
+
+
+def test_finding_11_reports_of_tensorrt_let_nothing_through() -> None:
+    tensor = TensorMetadata().add(named("x"), np.float32, (1,))
+    layer = Layer(named("conv"), named("Conv"), tensor, tensor, {named("mode"): named("same")})
+    profile = EngineProfile((ProfileTensor(named("x"), True, (1,), None, False),))
+    text = "\n".join((*layer_lines(0, layer), *_profile_lines(profile.tensors)))
+    assert not CONTROLS.search(text)
+    assert not any(FORGED.match(line) for line in text.splitlines())
 
 
 def test_tabs_line_breaks_and_letters_of_all_languages_stay() -> None:

@@ -76,7 +76,7 @@ def _profile_lines(tensors: Iterable[ProfileTensor]) -> Iterator[str]:
     width = max((len(tensor.name) for tensor in tensors), default=0) + _NAME_MARGIN
     for index, tensor in enumerate(tensors):
         mode = "(Input)" if tensor.is_input else "(Output)"
-        line = f"{_INDENT}Tensor: {tensor.name:{width}} {mode:>8}, Index: {index}"
+        line = f"{_INDENT}Tensor: {one_line(tensor.name):{width}} {mode:>8}, Index: {index}"
         if tensor.range is None:
             yield f"{line} | Shape: {tensor.shape}"
             continue
@@ -95,16 +95,16 @@ def _layers(layers: Iterable[Layer], *, qualified: bool) -> Iterator[str]:
 
 def layer_lines(index: int, layer: Layer, *, qualified: bool = True) -> Iterator[str]:
     """Yield the lines that describe a layer, the `index`-th of its network or engine."""
-    op = f" [Op: {layer.op}]" if layer.op else ""
+    op = f" [Op: {one_line(layer.op)}]" if layer.op else ""
     yield f"Layer {index:<4} | {one_line(layer.name)}{op}"
     if not layer.op:
         return
     yield from _indented(_dataflow(layer))
     if layer.attributes:
         yield f"{_INDENT}---- Attributes ----"
-        owner = f"{layer.name}." if qualified else ""
+        owner = one_line(f"{layer.name}.") if qualified else ""
         for name, value in layer.attributes.items():
-            yield from _indented(f"{owner}{name} = {_value(value)}".split("\n"))
+            yield from _indented(f"{owner}{one_line(name)} = {_value(value)}".split("\n"))
 
 
 def _dataflow(layer: Layer) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _dataflow(layer: Layer) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    return np.array2string(value) if isinstance(value, np.ndarray) else str(value)
+    return np.array2string(value) if isinstance(value, np.ndarray) else one_line(str(value))
 
 
 def _lines(text: object) -> list[str]:

@@ -174,7 +174,9 @@ def test_finding_38_the_log_says_what_is_done_where_nobody_watches(
     with TerminalProgress().watch("Building engine") as tell:
         tell("timing conv")
         time.sleep(0.3)
-    assert re.search(r"\[I\] Building engine has taken 0 s: timing conv\n$", capsys.readouterr().out)
+    assert re.search(
+        r"\[I\] Building engine has taken 0 s: timing conv\n$", capsys.readouterr().out
+    )
 
 
 def test_a_quick_job_leaves_no_line_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:

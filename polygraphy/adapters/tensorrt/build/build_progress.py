@@ -2,8 +2,9 @@
 
 TensorRT tells a progress monitor what it does, and stops when that says so. It loses an exception
 that goes through it, so ctrl-C and SIGTERM are only noted while it builds, and handled when it has
-stopped. TensorRT 8.6 has no monitors: what it does is read from its log. It builds to its end: there SIGTERM ends the process at
-once, so that a build that takes too long can be given up. A second ctrl-C does so everywhere.
+stopped. TensorRT 8.6 has no monitors: what it does is read from its log. It builds to its end:
+there SIGTERM ends the process at once, so that a build that takes too long can be given up. A
+second ctrl-C does so everywhere.
 
 When it compiles a large part of a network, TensorRT may call nobody for minutes, and Python handles
 no signal: another thread hears of them.

@@ -38,8 +38,8 @@ network_from_onnx_path: Callable[..., tuple[Any, Any, Any]]
 _REPORT_DLA = "REPORT_CAPABILITY_DLA"
 _UINT8_DLA = "ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA"
 _CRASHED = (
-    "[!] The process ended while TensorRT parsed {}: TensorRT crashed, or it was killed. To find the"
-    " nodes: polygraphy debug reduce MODEL -o reduced.onnx --check polygraphy convert"
+    "[!] The process ended while TensorRT parsed {}: TensorRT crashed, or it was killed. To find"
+    " the nodes: polygraphy debug reduce MODEL -o reduced.onnx --check polygraphy convert"
     " polygraphy_debug.onnx -o reduced.engine. To go on with other backends: --use-subprocess."
 )
 """What is said of a crash inside of the parser, such as on a model that it does not expect."""
