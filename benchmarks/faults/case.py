@@ -1,0 +1,46 @@
+"""A case: a model, the command line that diagnoses it, and what it has to say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Culprit(NamedTuple):
+    """What is to be found."""
+
+    nodes: tuple[str, ...]
+    """Naming one of these is right, and nothing outside them and those beside."""
+    beside: tuple[str, ...] = ()
+    party: tuple[str, ...] = ("onnxrt",)
+    causes: tuple[str, ...] = ()
+    rewrites: tuple[str, ...] = ()
+    """Any of these is right; empty: no pass can be named."""
+
+
+class Case(NamedTuple):
+    """One model to be diagnosed in one environment."""
+
+    name: str
+    kind: str
+    """What is wrong, as a row of the table; for healthy ones, why one might blame somebody."""
+    group: str
+    """``real`` or ``planted``."""
+    version: str
+    words: tuple[str, ...]
+    """The command line, run in the folder of the case."""
+    culprits: tuple[Culprit, ...] = ()
+    """Empty: healthy, and nobody is to be blamed."""
+
+    def save(self, folder: Path) -> None:
+        """Write it beside its model."""
+        (folder / "case.json").write_text(json.dumps(self._asdict(), indent=1))
+
+
+def load(path: Path) -> Case:
+    """Read a case that was saved."""
+    held = json.loads(path.read_text())
+    held["words"] = tuple(held["words"])
+    held["culprits"] = tuple(Culprit(*map(tuple, one)) for one in held["culprits"])
+    return Case(**held)

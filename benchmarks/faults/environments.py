@@ -1,0 +1,83 @@
+"""Virtual environments with released versions of ONNX Runtime, and this package in them.
+
+    python -m faults environments
+
+They are made once, in a folder that holds nothing else, with uv where it is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(os.environ.get("POLYGRAPHY_FAULTS", ".faults")).resolve()
+"""Where environments and cases lie."""
+
+OLD, NEW = "numpy<2", "numpy>=2"
+PACKAGES = {
+    "1.15.1": ("1.16.2", OLD),
+    "1.16.3": ("1.16.2", OLD),
+    "1.17.3": ("1.17.0", OLD),
+    "1.18.1": ("1.17.0", OLD),
+    "1.19.2": ("1.17.0", NEW),
+    "1.20.1": ("1.18.0", NEW),
+    "1.21.1": ("1.18.0", NEW),
+    "1.22.1": ("1.19.1", NEW),
+    "1.23.2": ("1.20.1", NEW),
+    "1.24.4": ("1.20.1", NEW),
+    "1.25.1": ("1.21.0", NEW),
+    "1.26.0": ("1.21.0", NEW),
+    "1.27.0": ("1.21.0", NEW),
+    "1.28.0": ("1.22.0", NEW),
+    "1.29.0": ("1.22.0", NEW),
+    "1.30.0": ("1.22.0", NEW),
+    "1.31.1": ("1.23.2", NEW),
+    "1.32.0": ("1.23.2", NEW),
+}
+"""Version of ONNX Runtime: the onnx package of its time, and the NumPy that it was built for."""
+
+VERSIONS = tuple(PACKAGES)
+NEEDED = ("attrs", "black", "filelock", "jinja2", "ml_dtypes", "rich", "protobuf")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def between(first: str, last: str) -> list[str]:
+    """The versions from the first to the last, both included."""
+    return list(VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1])
+
+
+def environment(version: str) -> Path:
+    """Return the folder of an environment, which is made where it is missing."""
+    folder = FOLDER / "environments" / version
+    if not (folder / "made").exists():
+        onnx, numpy = PACKAGES[version]
+        packages = [f"onnxruntime=={version}", f"onnx=={onnx}", numpy, *NEEDED]
+        _make(folder)
+        _install(folder, *packages)
+        _install(folder, "--no-deps", "--editable", str(ROOT))
+        (folder / "made").touch()
+    return folder
+
+
+def python(version: str) -> str:
+    """Return the interpreter of an environment."""
+    return str(environment(version) / "bin" / "python")
+
+
+def _make(folder: Path) -> None:
+    if shutil.which("uv"):
+        subprocess.run(["uv", "venv", "--quiet", "--python", "3.11", str(folder)], check=True)
+    else:
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+
+
+def _install(folder: Path, *packages: str) -> None:
+    interpreter = str(folder / "bin" / "python")
+    if shutil.which("uv"):
+        line = ["uv", "pip", "install", "--quiet", "--python", interpreter, *packages]
+    else:
+        line = [interpreter, "-m", "pip", "install", "--quiet", *packages]
+    subprocess.run(line, check=True)

@@ -1,0 +1,140 @@
+"""Runs `polygraphy diagnose` on cases and compares what it says with what is to be found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .case import Case, Culprit
+from .environments import python
+
+SECONDS = 300
+NOBODY = {"data", "ill-conditioned", "nondeterminism"}
+"""Causes by which neither a backend nor the model is blamed."""
+CODES = {"agree": 0, "fault": 1, "ill-conditioned": 1, "inconclusive": 4}
+
+
+class Score(NamedTuple):
+    """How one case went."""
+
+    case: Case
+    node: bool
+    party: bool
+    cause: bool
+    rewrite: bool | None
+    """None: no pass can be named."""
+    innocent: bool
+    """Nobody is blamed who has nothing to do with it."""
+    code: bool
+    seconds: float
+    said: str
+    """What was said, in a line."""
+
+    @property
+    def right(self) -> bool:
+        """Everything is right."""
+        told = self.node and self.party and self.cause and self.innocent and self.code
+        return told and self.rewrite is not False
+
+
+def scores(folder: Path, cases: Iterable[Case], jobs: int = 1) -> Iterable[Score]:
+    """Yield the score of each case, in their order."""
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(lambda case: score(folder, case), cases)
+
+
+def score(folder: Path, case: Case) -> Score:
+    """Diagnose, and compare."""
+    start = time.perf_counter()
+    line = [python(case.version), "-m", "polygraphy", *case.words]
+    try:
+        done = subprocess.run(
+            line,
+            cwd=folder / case.name,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        out, error, code = done.stdout, done.stderr, done.returncode
+    except subprocess.TimeoutExpired:
+        out, error, code = "", f"not done after {SECONDS} s", -1
+    seconds = time.perf_counter() - start
+    (folder / case.name / "said.json").write_text(out)
+    (folder / case.name / "log.txt").write_text(error)
+    try:
+        document = json.loads(out)
+    except ValueError:
+        last = [text for text in (error or out).splitlines() if text.strip()][-1:] or ["nothing"]
+        wrong = None if not _named(case) else False
+        return Score(
+            case,
+            False,
+            False,
+            False,
+            wrong,
+            False,
+            False,
+            seconds,
+            f"exit code {code}: {last[0][:200]}",
+        )
+    return _compared(case, document, code, seconds)
+
+
+def _named(case: Case) -> bool:
+    return any(culprit.rewrites for culprit in case.culprits)
+
+
+def _compared(case: Case, document: dict[str, Any], code: int, seconds: float) -> Score:
+    verdict, found = document.get("verdict"), document.get("culprits", [])
+    told = CODES.get(str(verdict)) == code
+    said = f"{verdict}: " + "; ".join(_shown(one) for one in found)
+    if not case.culprits:
+        blamed = [one for one in found if one.get("cause") not in NOBODY]
+        clean = (not blamed and verdict != "fault") or bool(found and not blamed)
+        return Score(case, clean, clean, clean, None, clean, told, seconds, said)
+    matched = [_match(culprit, found) for culprit in case.culprits]
+    pairs = list(zip(case.culprits, matched))
+    allowed = {name for one in case.culprits for name in (*one.nodes, *one.beside)}
+    innocent = all(set(one.get("nodes", ())) <= allowed for one in found)
+    rewrite = None
+    if _named(case):
+        rewrite = all(
+            one is not None and any(name in str(one.get("rewrite")) for name in culprit.rewrites)
+            for culprit, one in pairs
+            if culprit.rewrites
+        )
+    return Score(
+        case,
+        node=all(one is not None for one in matched),
+        party=all((one or _first(found)).get("party") in culprit.party for culprit, one in pairs),
+        cause=all((one or _first(found)).get("cause") in culprit.causes for culprit, one in pairs),
+        rewrite=rewrite,
+        innocent=innocent,
+        code=told and code == 1,
+        seconds=seconds,
+        said=said,
+    )
+
+
+def _first(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """What was said of whatever was found: party and cause may be right where the node is not."""
+    return found[0] if found else {}
+
+
+def _match(culprit: Culprit, found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    for one in found:
+        nodes = set(one.get("nodes", ()))
+        if nodes & set(culprit.nodes) and nodes <= {*culprit.nodes, *culprit.beside}:
+            return one
+    return None
+
+
+def _shown(one: dict[str, Any]) -> str:
+    words = (one.get(key) for key in ("nodes", "party", "cause", "rewrite"))
+    return " ".join(str(word) for word in words if word)

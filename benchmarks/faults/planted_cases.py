@@ -1,0 +1,407 @@
+"""Cases with planted faults: a healthy model, and a changed copy that is to be diagnosed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from .case import Case, Culprit
+from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantised, unet
+from .planting import KINDS, Planted, planted, renamed, unnamed
+from .real_cases import distance, drawn
+
+SHOWS = 1e-3
+VERSION = "1.32.0"
+Models = dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray], tuple[str, ...]]]
+
+
+def planted_cases(folder: Path, models: Models, seed: int, faulty: int, healthy: int) -> list[Case]:
+    """Draw so many cases, and write them; ``models`` are real ones."""
+    rng = np.random.default_rng(seed)
+    makers: list[Callable[[Path, np.random.Generator, Models, int], Case | None]] = []
+    kinds = [kind for kind in KINDS if kind != "quantisation"]
+    for number in range(faulty):
+        turn = number % 12
+        makers.append(
+            (_quantised, _numbers, _numbers, _half, _two)[turn - 7]
+            if turn >= 7
+            else _changed(kinds[turn])
+        )
+    makers += [HEALTHY[number % len(HEALTHY)] for number in range(healthy)]
+    cases = []
+    for number, maker in enumerate(makers):
+        for _ in range(30):
+            case = maker(folder, rng, models, number)
+            if case is not None:
+                cases.append(case)
+                break
+    return cases
+
+
+def host(
+    rng: np.random.Generator, build: Any = None, embed: Any = None, style: str = ""
+) -> onnx.ModelProto:
+    """A healthy network."""
+    made = build or PLANTED[str(rng.choice(list(PLANTED)))]
+    net = Net(int(rng.integers(2**31)), style or str(rng.choice(STYLES[:2])), opset=13)
+    return net.model(made(net, embed or (lambda net, t: t), rng.random()))
+
+
+def outputs(model: onnx.ModelProto, data: dict[str, np.ndarray], *names: str) -> list[np.ndarray]:
+    """What ONNX Runtime makes of it."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return list(session.run(list(names) or None, data))
+
+
+def shows(healthy: onnx.ModelProto, faulty: onnx.ModelProto, data: dict[str, np.ndarray]) -> bool:
+    """Return whether the outputs differ, and are numbers in the healthy one."""
+    try:
+        pairs = list(zip(outputs(healthy, data), outputs(faulty, data)))
+    except Exception:
+        return False
+    if not all(np.isfinite(good).all() for good, _ in pairs if good.dtype.kind == "f"):
+        return False
+    return max(distance(bad, good) for good, bad in pairs) > SHOWS
+
+
+def _place(folder: Path, number: int) -> Path:
+    place = folder / f"planted-{number:03d}"
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _case(
+    place: Path, kind: str, words: tuple[str, ...], culprits: tuple[Culprit, ...] = ()
+) -> Case:
+    case = Case(
+        name=place.name,
+        kind=kind,
+        group="planted",
+        version=VERSION,
+        words=("diagnose", "model.onnx", "--onnxrt", *words, "--format", "json"),
+        culprits=culprits,
+    )
+    case.save(place)
+    return case
+
+
+def _culprit(found: Planted) -> Culprit:
+    return Culprit(found.nodes, party=(found.party,), causes=found.causes)
+
+
+def _against(
+    place: Path,
+    rng: np.random.Generator,
+    healthy: onnx.ModelProto,
+    data: dict[str, np.ndarray],
+    options: tuple[str, ...] = (),
+    ways: tuple[str, ...] = ("same", "renamed", "optimised", "golden"),
+) -> tuple[str, tuple[str, ...]]:
+    """Write what the command compares with; return its name and the options."""
+    way = str(rng.choice(ways))
+    if way == "golden":
+        tensors = [name for node in healthy.graph.node for name in node.output if name]
+        marked = onnx.ModelProto()
+        marked.CopyFrom(healthy)
+        known = {value.name for value in marked.graph.output}
+        marked.graph.output.extend(
+            onnx.ValueInfoProto(name=name) for name in tensors if name not in known
+        )
+        onnx.save(marked, place / "marked.onnx")
+        _saved(place, marked, data)
+        return way, ("--golden", "golden.json", "--load-inputs", "inputs.json")
+    reference = healthy
+    if way == "renamed":
+        reference = renamed(healthy)
+    if way == "optimised":
+        session = onnxruntime.SessionOptions()
+        session.log_severity_level = 4
+        session.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        session.optimized_model_filepath = str(place / "reference.onnx")
+        onnxruntime.InferenceSession(
+            healthy.SerializeToString(), session, providers=["CPUExecutionProvider"]
+        )
+    else:
+        onnx.save(reference, place / "reference.onnx")
+    return way, ("--reference", "reference.onnx", *options)
+
+
+def _saved(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarray]) -> None:
+    """Save data and results, as `polygraphy run --save-outputs` does."""
+    from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+    from polygraphy.comparator import Comparator
+    from polygraphy.json import save_json
+
+    runner = OnnxrtRunner(SessionFromOnnx(model.SerializeToString()))
+    Comparator.run([runner], data_loader=[data]).save(str(place / "golden.json"))
+    save_json([data], str(place / "inputs.json"))
+
+
+def _changed(kind: str) -> Callable[[Path, np.random.Generator, Models, int], Case | None]:
+    """A weight, an attribute or the structure is another."""
+
+    def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+        options: tuple[str, ...] = ()
+        if models and rng.random() < 0.35:
+            name = str(rng.choice(list(models)))
+            healthy, data, options = models[name]
+        else:
+            name, healthy = "host", host(rng)
+            data = drawn(healthy, number)
+        made = planted(healthy, kind, rng)
+        if made is None or not shows(healthy, made[0], data):
+            return None
+        faulty, found = made
+        place = _place(folder, number)
+        try:
+            way, words = _against(place, rng, healthy, data, options)
+        except ValueError:
+            return None
+        if rng.random() < 0.2:
+            found = found._replace(nodes=_first_outputs(faulty, found.nodes))
+            faulty = unnamed(faulty)
+            way += ", unnamed nodes"
+        onnx.save(faulty, place / "model.onnx")
+        return _case(place, f"{kind}: {name}, {way}", words, (_culprit(found),))
+
+    return maker
+
+
+def _first_outputs(model: onnx.ModelProto, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(
+        node.output[0] for node in model.graph.node if (node.name or node.output[0]) in names
+    )
+
+
+def _two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+    """Two faults at once, in different nodes."""
+    healthy = host(rng)
+    data = drawn(healthy, number)
+    kinds = rng.choice(["element", "scaled", "attribute", "epsilon", "dropped"], 2, replace=False)
+    first = planted(healthy, str(kinds[0]), rng)
+    if first is None or not shows(healthy, first[0], data):
+        return None
+    second = planted(first[0], str(kinds[1]), rng)
+    if second is None or not shows(first[0], second[0], data):
+        return None
+    if set(first[1].nodes) & set(second[1].nodes):
+        return None
+    place = _place(folder, number)
+    way, words = _against(place, rng, healthy, data)
+    onnx.save(second[0], place / "model.onnx")
+    return _case(place, f"two at once: {way}", words, (_culprit(first[1]), _culprit(second[1])))
+
+
+def _quantised(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+    healthy = host(rng, quantised)
+    data = drawn(healthy, number)
+    made = planted(healthy, "quantisation", rng)
+    if made is None or not shows(healthy, made[0], data):
+        return None
+    place = _place(folder, number)
+    way, words = _against(place, rng, healthy, data, ways=("same", "renamed", "golden"))
+    onnx.save(made[0], place / "model.onnx")
+    return _case(place, f"quantisation: {way}", words, (_culprit(made[1]),))
+
+
+def not_a_number(op: str, broken: bool) -> Callable[[Net, str], str]:
+    """Log, Sqrt or Div, of values that are too low or zero where broken."""
+
+    def build(net: Net, t: str) -> str:
+        if op == "Div":
+            high = net.same("Relu", t)
+            low = net.same("Add", high, net.constant(0.0 if broken else 0.3))
+            with net.culprit():
+                made = net.same("Div", high, low)
+        else:
+            low = net.same("Add", net.same("Abs", t), net.constant(-0.3 if broken else 0.3))
+            with net.culprit():
+                made = net.same(op, low)
+        return net.same("Add", t, made)
+
+    return build
+
+
+def _numbers(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+    """NaN is born, with or without a healthy model beside it."""
+    op, name = str(rng.choice(["Log", "Sqrt", "Div"])), str(rng.choice(list(HOSTS)))
+    seed, style, at = int(rng.integers(2**31)), str(rng.choice(STYLES)), rng.random()
+    nets = [Net(seed, style), Net(seed, style)]
+    made = [
+        net.model(HOSTS[name](net, not_a_number(op, broken), at))
+        for net, broken in zip(nets, (False, True))
+    ]
+    data = drawn(made[0], number)
+    if not shows(made[0], made[1], data):
+        return None
+    place = _place(folder, number)
+    onnx.save(made[1], place / "model.onnx")
+    alone = rng.random() < 0.5
+    core = nets[1].core[0]
+    changed = nets[1].identity(nets[1].nodes[nets[1].nodes.index(core) - 1])
+    if alone:
+        culprit = Culprit((nets[1].identity(core),), (changed,), ("model", "onnxrt"), ("nan",))
+        return _case(place, f"nan: {op} alone", (), (culprit,))
+    way, words = _against(place, rng, made[0], data, ways=("same", "renamed"))
+    nodes = (nets[1].identity(core), changed)
+    culprit = Culprit(nodes, (), ("model",), ("nan", "weight"))
+    return _case(place, f"nan: {op}, {way}", words, (culprit,))
+
+
+def narrow(kind: str) -> Callable[[Net, str], str]:
+    """What fp32 holds and fp16 does not."""
+
+    def build(net: Net, t: str) -> str:
+        if kind == "overflow":
+            large = net.same("Mul", t, net.constant(600.0))
+            with net.culprit():
+                squared = net.same("Mul", large, large)
+            made = net.same("Sqrt", net.same("Add", squared, net.constant(1.0)))
+            return net.same("Add", t, net.same("Mul", made, net.constant(1 / 600)))
+        if kind == "underflow":
+            small = net.same("Mul", t, net.constant(2e-4))
+            with net.culprit():
+                squared = net.same("Mul", small, small)
+            made = net.same("Mul", net.same("Sqrt", squared), net.constant(5e3))
+            return net.same("Add", t, made)
+        # A row of zeros is divided by its own spread, which the epsilon alone keeps from zero.
+        zeros = net.same("Mul", t, net.constant(0.0))
+        with net.culprit():
+            variance = net.same("Add", net.same("Mul", zeros, zeros), net.constant(1e-9))
+        made = net.same("Div", zeros, net.same("Sqrt", variance))
+        return net.same("Add", t, made)
+
+    return build
+
+
+def half(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in half precision, with float32 inputs and outputs."""
+    from polygraphy.backend.onnx import ConvertToFp16
+
+    return ConvertToFp16(model)()
+
+
+def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+    kind = str(rng.choice(["overflow", "underflow", "epsilon"]))
+    name = str(rng.choice(list(HOSTS)))
+    net = Net(int(rng.integers(2**31)), str(rng.choice(STYLES)))
+    model = net.model(HOSTS[name](net, narrow(kind), rng.random()))
+    place = _place(folder, number)
+    core = [net.identity(node) for node in net.core]
+    made = {name for node in net.core for name in node.output}
+    readers = [net.identity(node) for node in net.nodes if made.intersection(node.input)]
+    culprit = Culprit(tuple(core), tuple(readers), ("model", "onnxrt", "onnx"), (kind,))
+    if kind == "epsilon":
+        culprit = culprit._replace(causes=("epsilon", "underflow"))
+    way = str(rng.choice(["--fp-to-fp16", "reference"]))
+    if way == "reference":
+        onnx.save(model, place / "reference.onnx")
+        onnx.save(half(model), place / "model.onnx")
+        return _case(
+            place, f"fp16 {kind}: with its fp32", ("--reference", "reference.onnx"), (culprit,)
+        )
+    onnx.save(model, place / "model.onnx")
+    case = Case(
+        place.name, f"fp16 {kind}: would it work", "planted", VERSION,
+        ("diagnose", "model.onnx", "--fp-to-fp16", "--format", "json"), (culprit,),
+    )  # fmt: skip
+    case.save(place)
+    return case
+
+
+def _healthy_reference(
+    folder: Path, rng: np.random.Generator, models: Models, number: int
+) -> Case | None:
+    """Nothing is wrong: another level, other names, saved results."""
+    options: tuple[str, ...] = ()
+    if models and rng.random() < 0.4:
+        name = str(rng.choice(list(models)))
+        model, data, options = models[name]
+    else:
+        name, model = "host", host(rng)
+        data = drawn(model, number)
+    place = _place(folder, number)
+    try:
+        way, words = _against(place, rng, model, data, options)
+    except ValueError:
+        return None
+    onnx.save(model, place / "model.onnx")
+    return _case(place, f"healthy: {name}, {way}", words)
+
+
+def _healthy_backends(
+    folder: Path, rng: np.random.Generator, models: Models, number: int
+) -> Case | None:
+    options: tuple[str, ...] = ()
+    if models and rng.random() < 0.4:
+        name = str(rng.choice(list(models)))
+        model, _, options = models[name]
+    else:
+        build = [cnn, encoder, unet, quantised][int(rng.integers(4))]
+        name, model = build.__name__, host(rng, build)
+    place = _place(folder, number)
+    onnx.save(model, place / "model.onnx")
+    return _case(place, f"healthy: {name}, two backends", ("--onnx", *options))
+
+
+def _healthy_half(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case:
+    model = host(rng)
+    place = _place(folder, number)
+    onnx.save(half(model), place / "model.onnx")
+    if rng.random() < 0.5:
+        return _case(place, "healthy: fp16, two backends", ("--onnx",))
+    onnx.save(model, place / "reference.onnx")
+    return _case(place, "healthy: fp16 with its fp32", ("--reference", "reference.onnx"))
+
+
+def _ill_conditioned(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case:
+    """Rows that are nearly constant are normalised: rounding becomes everything."""
+
+    def embed(net: Net, t: str) -> str:
+        width = net.shapes[t][-1]
+        flat = net.same("Add", net.same("Mul", t, net.constant(3e-6)), net.constant(7.0))
+        centred = net.same("Sub", flat, net.reduce("ReduceMean", flat, [-1]))
+        squared = net.node("Mul", centred, centred)
+        spread = net.node(
+            "Sqrt", net.node("Add", net.reduce("ReduceMean", squared, [-1]), net.constant(1e-14))
+        )
+        made = net.same("Div", centred, spread)
+        return net.same("Add", t, net.same("Mul", made, net.constant(np.ones(width))))
+
+    model = host(rng, embed=embed)
+    place = _place(folder, number)
+    onnx.save(model, place / "model.onnx")
+    return _case(place, "healthy: ill-conditioned", ("--onnx",))
+
+
+def _other_data(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case:
+    """The results were made with other data than are given now."""
+    from polygraphy.json import save_json
+
+    model = host(rng)
+    place = _place(folder, number)
+    _saved(place, model, drawn(model, number))
+    save_json([drawn(model, number + 1000)], str(place / "inputs.json"))
+    onnx.save(model, place / "model.onnx")
+    words = ("--golden", "golden.json", "--load-inputs", "inputs.json")
+    return _case(place, "healthy: other data", words)
+
+
+HEALTHY = (
+    _healthy_reference,
+    _healthy_backends,
+    _healthy_half,
+    _ill_conditioned,
+    _healthy_reference,
+    _other_data,
+    _healthy_backends,
+)

@@ -1,0 +1,302 @@
+"""Faults that are planted in a healthy model: one function a kind.
+
+Each takes a copy of the model and a generator of random numbers, changes one place, and returns
+what is to be found; None where the model has no such place. Whether the outputs change is for the
+caller to see, who tries another place where they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+WEIGHED = {"Conv", "Gemm", "MatMul", "ConvTranspose", "BatchNormalization", "LSTM", "GRU", "Gather"}
+
+
+class Planted(NamedTuple):
+    """Where a fault is, and by which words it may be called."""
+
+    nodes: tuple[str, ...]
+    """Each names it: those that read a changed weight."""
+    causes: tuple[str, ...]
+    party: str = "model"
+
+
+def identity(node: onnx.NodeProto) -> str:
+    """How a node is called in a report: by its name, or by its first output."""
+    return node.name or next(name for name in node.output if name)
+
+
+def _floats(
+    model: onnx.ModelProto, least: int
+) -> Iterator[tuple[onnx.TensorProto, list[onnx.NodeProto]]]:
+    """Weights of at least so many elements, with the nodes that read them."""
+    for weight in model.graph.initializer:
+        if weight.data_type == onnx.TensorProto.FLOAT and np.prod(weight.dims) >= least:
+            readers = [node for node in model.graph.node if weight.name in node.input]
+            if readers and any(node.op_type in WEIGHED for node in readers):
+                yield weight, readers
+
+
+def _constants(model: onnx.ModelProto) -> None:
+    """Make initialisers of Constant nodes, which many exporters write for weights."""
+    kept = []
+    for node in model.graph.node:
+        value = (
+            {a.name: a for a in node.attribute}.get("value") if node.op_type == "Constant" else None
+        )
+        if value is None or value.t.data_type != onnx.TensorProto.FLOAT:
+            kept.append(node)
+            continue
+        weight = model.graph.initializer.add()
+        weight.CopyFrom(value.t)
+        weight.name = node.output[0]
+    if len(kept) != len(model.graph.node):
+        del model.graph.node[:]
+        model.graph.node.extend(kept)
+
+
+def _replace(weight: onnx.TensorProto, array: np.ndarray) -> None:
+    weight.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), weight.name))
+
+
+def _drawn(rng: np.random.Generator, found: list) -> object:
+    return found[int(rng.integers(len(found)))] if found else None
+
+
+def element(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """One element of a weight is another number."""
+    drawn = _drawn(rng, list(_floats(model, 16)))
+    if drawn is None:
+        return None
+    weight, readers = drawn
+    array = numpy_helper.to_array(weight).copy()
+    place = int(rng.integers(array.size))
+    size = float(np.abs(array).max()) + float(array.std())
+    array.flat[place] = -np.sign(array.flat[place] or 1) * size * rng.uniform(4, 20)
+    _replace(weight, array)
+    return Planted(tuple(map(identity, readers)), ("weight",))
+
+
+def scaled(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A weight is half as large again."""
+    drawn = _drawn(rng, list(_floats(model, 4)))
+    if drawn is None:
+        return None
+    weight, readers = drawn
+    _replace(weight, numpy_helper.to_array(weight) * np.float32(1.5))
+    return Planted(tuple(map(identity, readers)), ("weight",))
+
+
+def transposed(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A square weight is transposed."""
+    square = [(w, r) for w, r in _floats(model, 9) if len(w.dims) == 2 and w.dims[0] == w.dims[1]]
+    drawn = _drawn(rng, square)
+    if drawn is None:
+        return None
+    weight, readers = drawn
+    _replace(weight, numpy_helper.to_array(weight).T)
+    return Planted(tuple(map(identity, readers)), ("weight",))
+
+
+def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """An epsilon is far too large: of a node, or one that is added to a variance."""
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    found: list[tuple[onnx.NodeProto, onnx.TensorProto | None]] = []
+    for node in model.graph.node:
+        if node.op_type in {"BatchNormalization", "LayerNormalization", "InstanceNormalization"}:
+            found.append((node, None))
+        for name in node.input if node.op_type == "Add" else ():
+            weight = weights.get(name)
+            if weight is None or weight.data_type != 1 or np.prod(weight.dims) != 1:
+                continue
+            if 0 < numpy_helper.to_array(weight).item() < 1e-3:
+                found.append((node, weight))
+    drawn = _drawn(rng, found)
+    if drawn is None:
+        return None
+    node, weight = drawn
+    if weight is None:
+        kept = [a for a in node.attribute if a.name != "epsilon"]
+        del node.attribute[:]
+        node.attribute.extend([*kept, onnx.helper.make_attribute("epsilon", 0.5)])
+    else:
+        _replace(weight, np.full_like(numpy_helper.to_array(weight), 0.5))
+    return Planted((identity(node),), ("epsilon",))
+
+
+def attribute(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Pads, transB, alpha or an axis are others."""
+    found = []
+    squares = {
+        w.name for w in model.graph.initializer if len(w.dims) == 2 and w.dims[0] == w.dims[1]
+    }
+    for node in model.graph.node:
+        given = {a.name: a for a in node.attribute}
+        if node.op_type in {"Conv", "MaxPool", "AveragePool"} and "pads" in given:
+            pads = list(given["pads"].ints)
+            if len(pads) == 4 and pads[0] and pads[2]:
+                moved = [pads[0] - 1, pads[1], pads[2] + 1, pads[3]]
+                found.append((node, "pads", moved))
+        if node.op_type == "Gemm" and node.input[1] in squares:
+            found.append((node, "transB", 1 - (given["transB"].i if "transB" in given else 0)))
+        if node.op_type == "Gemm":
+            found.append((node, "alpha", 0.6))
+        if node.op_type == "LeakyRelu":
+            found.append((node, "alpha", 0.6))
+        if node.op_type == "HardSigmoid":
+            found.append((node, "alpha", 0.35))
+        if node.op_type == "Softmax" and "axis" in given and given["axis"].i == -1:
+            found.append((node, "axis", -2))
+    drawn = _drawn(rng, found)
+    if drawn is None:
+        return None
+    node, name, value = drawn
+    kept = [a for a in node.attribute if a.name != name]
+    del node.attribute[:]
+    node.attribute.extend([*kept, onnx.helper.make_attribute(name, value)])
+    return Planted((identity(node),), ("attribute",))
+
+
+def swapped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """The two inputs of a node change places."""
+    found = [
+        node
+        for node in model.graph.node
+        if node.op_type in {"Sub", "Div", "MatMul", "Concat", "Pow"}
+        and len(node.input) == 2
+        and node.input[0] != node.input[1]
+    ]
+    node = _drawn(rng, found)
+    if node is None:
+        return None
+    node.input[0], node.input[1] = node.input[1], node.input[0]
+    return Planted((identity(node),), ("structure",))
+
+
+def dropped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A bias is gone: the third input of a node, or the Add after a product."""
+    weights = {weight.name for weight in model.graph.initializer}
+    producers = {name: node for node in model.graph.node for name in node.output}
+    outputs = {value.name for value in model.graph.output}
+    found: list[tuple[onnx.NodeProto, str]] = []
+    for node in model.graph.node:
+        if node.op_type in {"Conv", "Gemm"} and len(node.input) == 3 and node.input[2]:
+            found.append((node, ""))
+        if node.op_type == "Add" and node.output[0] not in outputs:
+            for one, other in ((0, 1), (1, 0)):
+                before = producers.get(node.input[one])
+                if (
+                    before is not None
+                    and before.op_type == "MatMul"
+                    and node.input[other] in weights
+                ):
+                    found.append((node, node.input[one]))
+    drawn = _drawn(rng, found)
+    if drawn is None:
+        return None
+    node, instead = drawn
+    if not instead:
+        del node.input[2]
+        return Planted((identity(node),), ("structure",))
+    # Nothing is where the Add was: what made its input and what reads it stand beside it.
+    beside = [producers[instead]]
+    for reader in model.graph.node:
+        if node.output[0] in reader.input:
+            beside.append(reader)
+            reader.input[:] = [instead if name == node.output[0] else name for name in reader.input]
+    model.graph.node.remove(node)
+    return Planted(tuple(map(identity, beside)), ("structure",))
+
+
+def quantisation(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """The scale or zero point of one pair of many is wrong."""
+    quantised = [n for n in model.graph.node if n.op_type == "QuantizeLinear" and len(n.input) == 3]
+    node = _drawn(rng, quantised)
+    if node is None:
+        return None
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    which = int(rng.integers(1, 3))
+    weight = weights.get(node.input[which])
+    if weight is None:
+        return None
+    array = numpy_helper.to_array(weight)
+    if which == 1:
+        changed = (array * np.float32(rng.choice([0.4, 2.7]))).astype(array.dtype)
+    else:
+        changed = (array.astype(np.int64) + int(rng.choice([-40, 40]))).astype(array.dtype)
+    # Half of them change both sides of the pair, as a wrong calibration would.
+    both = rng.random() < 0.5
+    readers = [n for n in model.graph.node if weight.name in n.input]
+    if both or len(readers) == 1:
+        _replace(weight, changed)
+        return Planted(tuple(map(identity, readers)), ("quantisation", "weight"))
+    copy = model.graph.initializer.add()
+    copy.CopyFrom(weight)
+    copy.name = weight.name + "_copy"
+    _replace(copy, changed)
+    node.input[which] = copy.name
+    return Planted((identity(node),), ("quantisation", "weight"))
+
+
+KINDS: dict[str, Callable[[onnx.ModelProto, np.random.Generator], Planted | None]] = {
+    "element": element,
+    "scaled": scaled,
+    "transposed": transposed,
+    "epsilon": epsilon,
+    "attribute": attribute,
+    "swapped": swapped,
+    "dropped": dropped,
+    "quantisation": quantisation,
+}
+
+
+def planted(
+    model: onnx.ModelProto, kind: str, rng: np.random.Generator
+) -> tuple[onnx.ModelProto, Planted] | None:
+    """Return a copy with a fault of this kind."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    _constants(copy)
+    found = KINDS[kind](copy, rng)
+    return None if found is None else (copy, found)
+
+
+def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy in which every node, weight and tensor within has another name."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    kept = {value.name for value in [*copy.graph.input, *copy.graph.output]}
+    names: dict[str, str] = {"": ""}
+
+    def other(name: str) -> str:
+        if name in kept:
+            return name
+        return names.setdefault(name, f"t.{len(names):04d}")
+
+    for number, node in enumerate(copy.graph.node):
+        if any(
+            a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+            for a in node.attribute
+        ):
+            raise ValueError("a model with subgraphs keeps its names")
+        node.name = f"op_{number}"
+        node.input[:] = [other(name) for name in node.input]
+        node.output[:] = [other(name) for name in node.output]
+    for weight in copy.graph.initializer:
+        weight.name = other(weight.name)
+    del copy.graph.value_info[:]
+    return copy
+
+
+def unnamed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy whose nodes have no names."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for node in copy.graph.node:
+        node.name = ""
+    return copy

@@ -1,0 +1,153 @@
+"""Cases with bugs of released packages: each in a host, in a version that is wrong or right."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from .case import Case, Culprit
+from .environments import VERSIONS, between, python
+from .hosts import HOSTS, STYLES, Net
+from .real import FAULTS, Fault
+
+SHOWS = 1e-4
+"""Relative to the spread of the outputs; what is less would not be called a fault by anybody."""
+WORDS = ("diagnose", "model.onnx", "--onnxrt", "--onnx", "--format", "json")
+
+# Runs each model of a folder as a user would, without Polygraphy.
+RUN = """
+import pathlib, sys
+import numpy, onnxruntime
+onnxruntime.set_default_logger_severity(4)
+for folder in sys.argv[1:]:
+    folder = pathlib.Path(folder)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(
+            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+        )
+        outputs = session.run(None, dict(numpy.load(folder / "shown.npz")))
+    except Exception as error:
+        (folder / "refused.txt").write_text(str(error))
+        continue
+    numpy.savez(folder / "was.npz", *outputs)
+"""
+
+
+def real_cases(folder: Path, seed: int, faulty: int, healthy: int) -> list[Case]:
+    """Draw so many cases of each kind, write them, and return those whose fault shows."""
+    rng = np.random.default_rng(seed)
+    wanted = [(fault, True) for fault in _order(rng, faulty)]
+    mended = [fault for fault in FAULTS if len(_right(fault))]
+    wanted += [(mended[i % len(mended)], False) for i in range(healthy)]
+    cases = [_case(folder, rng, *one, number) for number, one in enumerate(wanted)]
+    _run(folder, cases)
+    return [case for case in cases if _stands(folder / case.name, bool(case.culprits))]
+
+
+def _order(rng: np.random.Generator, count: int) -> list[Fault]:
+    """Every fault about as often, in a random order."""
+    found: list[Fault] = []
+    while len(found) < count:
+        found += [FAULTS[int(i)] for i in rng.permutation(len(FAULTS))]
+    return found[:count]
+
+
+def _right(fault: Fault) -> list[str]:
+    """The releases after those that are wrong."""
+    after = VERSIONS[VERSIONS.index(fault.last) + 1 :]
+    if fault.name.startswith("MaxPool, SAME_UPPER"):
+        return []  # It is wrong first, and refused then.
+    return list(after[-3:] if "ReduceL1" in fault.name else after[:3])
+
+
+def _case(folder: Path, rng: np.random.Generator, fault: Fault, wrong: bool, number: int) -> Case:
+    versions = between(fault.first, fault.last) if wrong else _right(fault)
+    version = str(rng.choice(versions))
+    host, style = str(rng.choice(list(fault.hosts))), str(rng.choice(STYLES))
+    net = Net(int(rng.integers(2**31)), style, fault.opset)
+    model = net.model(HOSTS[host](net, fault.build, rng.random()))
+    case = Case(
+        name=f"real-{number:03d}",
+        kind=fault.name,
+        group="real",
+        version=version,
+        words=WORDS,
+        culprits=(_culprit(net, fault),) if wrong else (),
+    )
+    place = folder / case.name
+    place.mkdir(parents=True)
+    onnx.save(model, place / "model.onnx")
+    np.savez(place / "shown.npz", **drawn(model, number))
+    case.save(place)
+    return case
+
+
+def _culprit(net: Net, fault: Fault) -> Culprit:
+    core = [net.identity(node) for node in net.core]
+    made = {name for node in net.core for name in node.output}
+    read = {name for node in net.core for name in node.input}
+    beside = [
+        net.identity(node)
+        for node in net.nodes
+        if node not in net.core
+        and (made.intersection(node.input) or read.intersection(node.output))
+    ]
+    return Culprit(
+        tuple(core),
+        tuple(beside),
+        party=(fault.party,),
+        causes=(fault.cause, *fault.causes),
+        rewrites=fault.rewrites,
+    )
+
+
+def drawn(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
+    """Normal data for every input, and words for those of integers."""
+    rng = np.random.default_rng(seed)
+    data = {}
+    for value in model.graph.input:
+        shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+            data[value.name] = rng.standard_normal(shape).astype(np.float32)
+        else:
+            data[value.name] = rng.integers(0, 50, shape)
+    return data
+
+
+def _run(folder: Path, cases: list[Case]) -> None:
+    """Run the models in their environments, one process for each."""
+    for version in dict.fromkeys(case.version for case in cases):
+        places = [str(folder / case.name) for case in cases if case.version == version]
+        subprocess.run([python(version), "-c", RUN, *places], check=True, stderr=subprocess.DEVNULL)
+
+
+def _stands(place: Path, wrong: bool) -> bool:
+    """Return whether what came out differs from what the standard says, as it should."""
+    from polygraphy.backend.onnx import OnnxReferenceRunner
+
+    if (place / "refused.txt").exists():
+        return wrong
+    with OnnxReferenceRunner(onnx.load(place / "model.onnx")) as runner:
+        expected = list(runner.infer(dict(np.load(place / "shown.npz"))).values())
+    got = np.load(place / "was.npz")
+    apart = max(distance(got[f"arr_{i}"], array) for i, array in enumerate(expected))
+    return apart > SHOWS if wrong else apart < SHOWS
+
+
+def distance(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest difference, relative to the spread; infinite where only one is finite."""
+    if one.shape != other.shape:
+        return np.inf
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    if not (np.isfinite(one) & np.isfinite(other))[~same].all():
+        return np.inf
+    apart = np.where(same, 0.0, one - np.where(same, one, other))
+    spread = float(other[np.isfinite(other)].std()) if np.isfinite(other).any() else 0.0
+    return float(np.abs(apart).max(initial=0)) / max(spread, 1e-9)
