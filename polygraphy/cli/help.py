@@ -79,10 +79,10 @@ def describe(command: Command) -> Description:
                     entries.append((f"{flag} {taken}".rstrip(), explained))
             elif option.is_positional:
                 positional += f" {metavar}"
-                entries.append((option.kind.metavar, option.help))
+                entries.append((option.kind.metavar, option.explained))
             else:
                 flags = ", ".join(option.flags)
-                entries.append((f"{flags} {metavar}".rstrip(), option.help))
+                entries.append((f"{flags} {metavar}".rstrip(), option.explained))
         groups.append((title, text, tuple(entries)))
     return (
         command.name,

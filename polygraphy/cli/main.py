@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line, `sys.argv` unless given, and return its exit code; a command that runs
+    """Run one command line, by default `sys.argv`, and return its exit code; a command that runs
     exits by itself.
     """
     words = list(sys.argv[1:] if argv is None else argv)

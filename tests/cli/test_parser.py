@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,8 @@ from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.commands.run.run import RunCommand
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import argv_of, options_of
+from polygraphy.cli.declare.kinds import Flag, Integer, Text
+from polygraphy.cli.declare.option import Option, argv_of, options_of
 from polygraphy.cli.parser import HelpRequested, parse
 from polygraphy.cli.shared.compare import CompareOptions, SimpleOptions
 from polygraphy.cli.shared.data import DataOptions
@@ -54,6 +57,41 @@ def test_every_option_of_every_command_is_documented_and_has_a_distinct_flag() -
                 assert declared.help.endswith(".")
                 assert not seen & set(declared.flags)
                 seen |= set(declared.flags)
+
+
+def rows() -> dict[int, Option]:
+    declared = (
+        row for name in COMMANDS for group in load(name).groups for row in options_of(group)
+    )
+    return {id(row): row for row in declared}
+
+
+def test_a_default_is_said_once_and_by_the_signature_where_that_has_it() -> None:
+    for row in rows().values():
+        if row.otherwise:
+            assert copied(row, otherwise="").default_text != row.otherwise, row.flags
+        assert "unless given" not in row.help, row.flags
+        assert "(default:" not in row.help, row.flags
+
+
+def copied(row: Option, otherwise: str) -> Option:
+    return Option(
+        row.flags, row.kind, row.help, row.default, row.feeds, row.as_, row.reads, otherwise
+    )
+
+
+def test_the_help_ends_with_the_default() -> None:
+    def row(default: object = None, **said: Any) -> Option:
+        kind = Flag() if default is False else Text()
+        return Option(("--a",), kind, "What it does.", default, **said)
+
+    assert row().explained == "What it does."
+    assert row(False, feeds=("CreateConfig.fp16",)).explained == "What it does."
+    assert row("here").explained == "What it does (default: here)."
+    assert row(feeds=("reduce_model.mode",)).explained == "What it does (default: bisect)."
+    assert row("here", otherwise="all").explained == "What it does (default: all)."
+    number = Option(("--a",), Integer(), "An axis.", None, feeds=("find_shard_hints.i_idx",))
+    assert number.explained == "An axis (default: 0)."  # Which is a default, though false.
 
 
 numbers = st.floats(min_value=0, max_value=1e30, allow_nan=False)

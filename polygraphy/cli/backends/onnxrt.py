@@ -39,14 +39,16 @@ class OnnxrtOptions(Options):
         kind=Providers(),
         help=(
             "Execution providers in order of priority, by name or by a unique part of it, perhaps"
-            " with their options; cpu unless given."
+            " with their options."
         ),
+        otherwise="cpu",
         feeds="check_lint.providers",
     )
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",
         kind=_OptimizationLevel(),
-        help="How much ONNX Runtime optimises the model; it decides itself unless given.",
+        help="How much ONNX Runtime optimises the model.",
+        otherwise="as ONNX Runtime decides",
         feeds="check_lint.graph_optimization_level",
     )
 
@@ -58,8 +60,8 @@ class OnnxrtThreadOptions(Options):
     threads: int | None = option(
         "--intra-op-threads",
         kind=Integer(minimum=1),
-        help="How many threads compute an operator of the model; as many as the process may use"
-        " cores unless given.",
+        help="How many threads compute an operator of the model.",
+        otherwise="as many as the process may use cores",
     )
 
 

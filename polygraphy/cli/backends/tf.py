@@ -65,7 +65,8 @@ class TfRunnerOptions(Options):
     gpu_memory_fraction: float | None = option(
         "--gpu-memory-fraction",
         kind=Number(minimum=0, maximum=1),
-        help="Share of the GPU's memory that TensorFlow may take; 0.9 unless given.",
+        help="Share of the GPU's memory that TensorFlow may take.",
+        otherwise="0.9",
     )
     allow_growth: bool = option(
         "--allow-growth", kind=Flag(), help="Take GPU memory as it is needed."
@@ -86,9 +87,10 @@ class TfOnnxOptions(Options):
         "--opset",
         kind=Integer(minimum=1),
         help=(
-            "Opset of the ONNX model that a TensorFlow graph becomes, 11 unless given; convert"
+            "Opset of the ONNX model that a TensorFlow graph becomes; convert"
             " rewrites ONNX models for it, too."
         ),
+        otherwise="11",
     )
 
 

@@ -30,7 +30,8 @@ class TorchOptions(Options):
         "--torch-device",
         feeds="PytRunner.device",
         kind=Text("DEVICE"),
-        help="Where the model runs, such as cuda or cuda:1; where it was made unless given.",
+        help="Where the model runs, such as cuda or cuda:1.",
+        otherwise="where it was made",
     )
 
 

@@ -18,14 +18,15 @@ class ConvertOptions(Options):
         "-o",
         "--output",
         kind=Text("PATH"),
-        help="Where to save it; named after the model, in the current folder, unless given.",
+        help="Where to save it.",
+        otherwise="named after the model, in the current folder",
     )
     convert_to: str | None = option(
         "--convert-to",
         kind=Choice(*TARGETS),
         help=(
             "What it becomes: an ONNX model, a TensorRT engine, or an ONNX file that shows a"
-            " TensorRT network but cannot be run. Follows from the extension of --output unless"
-            " given."
+            " TensorRT network but cannot be run."
         ),
+        otherwise="as the extension of --output says",
     )

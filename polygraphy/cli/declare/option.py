@@ -8,7 +8,7 @@ from the declaration::
         '''Data Loader: generate or load the input data.'''
 
         seed: int | None = option("--seed", kind=Integer(minimum=0), help="Seed of the first
-            iteration; 1 unless given.")
+            iteration.", otherwise="1")
 
 A field's default is the value of an option that the user left out. Its kind says how words become a
 value, and back.
@@ -29,7 +29,7 @@ _METADATA = "polygraphy.option"
 class Option:
     """The declaration of one option or positional argument."""
 
-    __slots__ = ("as_", "default", "feeds", "flags", "help", "kind", "name", "reads")
+    __slots__ = ("as_", "default", "feeds", "flags", "help", "kind", "name", "otherwise", "reads")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Option:
         feeds: tuple[str, ...] = (),
         as_: Any = None,
         reads: str | None = None,
+        otherwise: str = "",
     ) -> None:
         self.flags = flags
         self.kind = kind
@@ -48,6 +49,7 @@ class Option:
         self.feeds = feeds
         self.as_ = as_
         self.reads = reads
+        self.otherwise = otherwise
         self.name = ""
 
     @property
@@ -59,6 +61,28 @@ class Option:
     def label(self) -> str:
         """What messages call the option."""
         return "/".join(self.flags) or self.name
+
+    @property
+    def default_text(self) -> str:
+        """What counts when the option is left out: what its row says, else its own default, else
+        that of the argument that it feeds; empty where that is nothing to speak of.
+        """
+        if self.otherwise or isinstance(self.kind, Flag) or self.is_positional:
+            return self.otherwise
+        from polygraphy.codegen.signatures import SIGNATURES
+
+        split = (target.rpartition(".") for target in self.feeds)
+        fed = (SIGNATURES[name].arguments[argument] for name, _, argument in split)
+        for default in (self.default, *fed):
+            if isinstance(default, (str, int, float, tuple)) and default not in ("", ()):
+                return " ".join(self.kind.unparse(default))
+        return ""
+
+    @property
+    def explained(self) -> str:
+        """The help, with the default at its end."""
+        default = self.default_text
+        return f"{self.help.removesuffix('.')} (default: {default})." if default else self.help
 
     def argv(self, value: Any) -> list[str]:
         """Return the words of the command line that give the option this value; none for the
@@ -84,24 +108,27 @@ def option(
     feeds: str | tuple[str, ...] = (),
     as_: Any = None,
     reads: str | None = None,
+    otherwise: str = "",
 ) -> Any:
     """Declare an option; without flags, a positional argument.
 
     Args:
         flags: the option's spellings, the preferred one first.
         help: what it does, in one or two sentences; ends with a full stop.
-        kind: how words become a value; free text unless given.
+        kind: how words become a value; free text by default.
         default: the value when the option is left out.
         feeds: the argument of a published name that the value becomes, as in
             ``CreateConfig.sparse_weights``; several where it becomes more than one.
         as_: what a flag stands for there, if that is not True.
         reads: what the files are that the option names and that have to be there, for messages.
+        otherwise: what counts when the option is left out, for the help; the default of the
+            argument that it feeds, where that is a value, need not be repeated.
     """
     chosen = kind or Text()
     if default is None and isinstance(chosen, Flag):
         default = False
     targets = (feeds,) if isinstance(feeds, str) else feeds
-    declared = Option(flags, chosen, help, default, targets, as_, reads)
+    declared = Option(flags, chosen, help, default, targets, as_, reads, otherwise)
     return attr.ib(default=default, metadata={_METADATA: declared})
 
 

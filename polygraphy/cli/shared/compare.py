@@ -39,10 +39,11 @@ class JudgeOptions(Options):
         kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
         default=(),
         help=(
-            "How outputs are compared; with several functions, all must pass (default: simple)."
+            "How outputs are compared; with several functions, all must pass."
             f" Functions: {', '.join(FUNCTIONS)}."
             f" {'; '.join(f'{name} stands for {_listed(each)}' for name, each in GROUPS.items())}."
         ),
+        otherwise="simple",
     )
     compare_func_script: tuple[str, str] | None = option(
         "--compare-func-script",
@@ -50,7 +51,7 @@ class JudgeOptions(Options):
         kind=Script("compare_outputs"),
         help=(
             "Compare with a function, a callable object or a class from a Python script instead,"
-            " compare_outputs unless named: it takes the outputs of an iteration of two runs and"
+            " by default compare_outputs: it takes the outputs of an iteration of two runs and"
             " returns a verdict per output."
         ),
     )
@@ -106,7 +107,7 @@ class CompareOptions(Options):
         kind=Script("postprocess_outputs"),
         help=(
             "Change the outputs before they are compared with a function from a Python script,"
-            " postprocess_outputs unless named: it takes the outputs of an iteration and returns"
+            " by default postprocess_outputs: it takes the outputs of an iteration and returns"
             " others."
         ),
     )
@@ -119,21 +120,18 @@ class SimpleOptions(Options):
     rtol: Any = relative_tolerance(
         PerName(NumberOrAuto(minimum=0)),
         of="the second run's value",
-        otherwise=(
-            "1e-5 unless given; auto is what rounding explains, in the data type in which the"
-            " output was computed."
-        ),
+        note="auto is what rounding explains, in the data type in which the output was computed.",
+        otherwise="1e-5",
     )
-    atol: Any = absolute_tolerance(
-        PerName(NumberOrAuto(minimum=0)), otherwise="1e-5 unless given, or auto."
-    )
+    atol: Any = absolute_tolerance(PerName(NumberOrAuto(minimum=0)), otherwise="1e-5")
     check_error_stat: Any = checked_statistic(
         "elemwise",
         "max",
         "mean",
         "median",
         "quantile",
-        otherwise="elemwise, every single element, unless given.",
+        note="elemwise is every single element.",
+        otherwise="elemwise",
     )
     infinities_compare_equal: bool = option(
         "--infinities-compare-equal", kind=Flag(), help="Infinities of the same sign are equal."
@@ -141,7 +139,8 @@ class SimpleOptions(Options):
     error_quantile: Any = option(
         "--error-quantile",
         kind=PerName(Number(minimum=0, maximum=1)),
-        help="The quantile that --check-error-stat quantile checks; 0.99 unless given.",
+        help="The quantile that --check-error-stat quantile checks.",
+        otherwise="0.99",
     )
     no_shape_check: bool = option(
         "--no-shape-check",

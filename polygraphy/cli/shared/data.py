@@ -17,27 +17,30 @@ class DataOptions(Options):
     seed: int | None = option(
         "--seed",
         kind=Integer(minimum=0),
-        help="Seed of the first iteration's data; each further iteration adds one. 1 unless given.",
+        help="Seed of the first iteration's data; each further iteration adds one.",
+        otherwise="1",
     )
     val_range: Any = option(
         "--val-range",
         kind=PerName(Range(), "INPUT"),
         help=(
             "Smallest and largest value of generated data, both inclusive, for all inputs or per"
-            " input, as in --val-range [0,1] mask:[0,255]. [0,1] unless given."
+            " input, as in --val-range [0,1] mask:[0,255]."
         ),
+        otherwise="[0,1]",
     )
     iterations: int | None = option(
         "--iterations",
         "--iters",
         kind=Integer(minimum=1),
-        help="How often the model is run, each time on other generated data; 1 unless given.",
+        help="How often the model is run, each time on other generated data.",
+        otherwise="1",
     )
     data_loader_backend_module: str | None = option(
         "--data-loader-backend-module",
         kind=Choice("numpy", "torch"),
-        help="The array library of generated data: numpy unless given, or torch; the numbers are"
-        " the same.",
+        help="The array library of generated data; the numbers are the same.",
+        otherwise="numpy",
     )
     load_inputs: tuple[str, ...] = option(
         "--load-inputs",

@@ -19,7 +19,7 @@ def _threshold(row: Metric) -> Any:
     kind: Kind = Number(minimum=row.minimum, maximum=row.maximum)
     if row.is_whole:
         kind = Integer(minimum=int(row.minimum))
-    return option(*row.flags, kind=PerName(kind), help=row.help)
+    return option(*row.flags, kind=PerName(kind), help=row.help, otherwise=row.default_text)
 
 
 FunctionOptions = attr.make_class(
@@ -41,12 +41,13 @@ class TopKOptions(Options):
     k: Any = option(
         "--top-k",
         kind=PerName(Integer(minimum=1)),
-        help="How many of the highest entries must agree, for all outputs or per output (default:"
-        " 1).",
+        help="How many of the highest entries must agree, for all outputs or per output.",
+        otherwise="1",
     )
     margin: Any = option(
         "--top-k-margin",
         kind=PerName(Number(minimum=0)),
         help="How much lower than the lowest of the second run's highest scores the score of an"
-        " entry may be there, so that near ties may change places (default: 0).",
+        " entry may be there, so that near ties may change places.",
+        otherwise="0",
     )

@@ -38,11 +38,11 @@ class LayerwiseOptions(Options):
         kind=ByteSize(),
         help=(
             "How much memory the tensors may take at a time when every tensor is compared, beside"
-            " the weights, as in 512M or 2G: as many layers at a time are run as fit, each once. A"
-            " quarter of the free memory unless given, but with --trt everything at once: there"
-            " each stretch of layers takes a build of its own, and is fused differently than in"
-            " the whole model."
+            " the weights, as in 512M or 2G: as many layers at a time are run as fit, each once."
+            " With --trt, only if it is set: there each segment takes a build of its own, and is"
+            " fused differently than in the whole model."
         ),
+        otherwise="a quarter of the free memory",
     )
     no_unmarked: bool = option(
         "--no-unmarked",
@@ -59,8 +59,8 @@ class LayerwiseOptions(Options):
         "--save-worst",
         kind=_CountAndPath(),
         help=(
-            "Save the values of both sides of the N outputs that exceed their tolerance the most;"
-            " to worst.safetensors unless given. They are held in memory, besides the budget."
+            "Save the values of both sides of the N outputs that exceed their tolerance the most,"
+            " to PATH or worst.safetensors. They are held in memory, besides the budget."
         ),
     )
     save_error_by_depth: str | None = option(

@@ -35,8 +35,8 @@ class ModelOptions(Options):
     model_type: str | None = option(
         "--model-type",
         kind=Choice(*MODEL_TYPES),
-        help="Type of the model; follows from the file extension, or from what the folder holds,"
-        " unless given.",
+        help="Type of the model.",
+        otherwise="as the file extension says, or what the folder holds",
     )
     input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
         "--input-shapes",
@@ -50,10 +50,15 @@ class ModelOptions(Options):
     )
 
 
-def model_shapes_option(help: str) -> Any:
+def model_shapes_option(help: str, otherwise: str = "") -> Any:
     """Return the option `--input-shapes` of commands where `--inputs` means something else."""
     return option(
-        "--input-shapes", "--model-input-shapes", "--model-inputs", kind=Shapes(), help=help
+        "--input-shapes",
+        "--model-input-shapes",
+        "--model-inputs",
+        kind=Shapes(),
+        help=help,
+        otherwise=otherwise,
     )
 
 

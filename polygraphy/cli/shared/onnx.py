@@ -206,7 +206,8 @@ def external_data_threshold() -> Any:
     return option(
         "--external-data-size-threshold",
         kind=ByteSize(),
-        help="Weights of more bytes go to that file, as in 16e6, 512K, 4M; 1024 unless given.",
+        help="Weights of more bytes go to that file, as in 16e6, 512K, 4M.",
+        otherwise="1024",
         feeds=tuple(f"{name}.size_threshold" for name in SAVERS),
     )
 

@@ -35,7 +35,8 @@ class OrderOptions(Options):
         "--subprocess-timeout",
         kind=Number(minimum=0),
         help="Seconds that each of these processes may take; then it is ended, as if it had"
-        " crashed. It may take as long as it likes unless given.",
+        " crashed.",
+        otherwise="no limit",
     )
 
 

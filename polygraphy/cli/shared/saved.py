@@ -68,12 +68,12 @@ class RejudgeOptions(Options):
     rtol: Any = relative_tolerance(
         PerName(Number(minimum=0)),
         of="the second run's value",
-        otherwise="As it was saved unless given.",
+        otherwise="as it was saved",
         feeds="check_accuracy.rtol",
     )
     atol: Any = absolute_tolerance(
         PerName(Number(minimum=0)),
-        otherwise="As it was saved unless given.",
+        otherwise="as it was saved",
         feeds="check_accuracy.atol",
     )
     check_error_stat: Any = checked_statistic(
@@ -81,6 +81,7 @@ class RejudgeOptions(Options):
         "mean",
         "median",
         "quantile",
-        otherwise="Single elements cannot be checked anew: they are not saved.",
+        note="Single elements cannot be checked: they are not saved.",
+        otherwise="as it was saved",
         feeds="check_accuracy.check_error_stat",
     )

@@ -10,14 +10,17 @@ from polygraphy.cli.declare.option import option
 Feeds = str | tuple[str, ...]
 
 
-def relative_tolerance(kind: Kind, of: str, otherwise: str, feeds: Feeds = ()) -> Any:
+def relative_tolerance(
+    kind: Kind, of: str, otherwise: str, feeds: Feeds = (), note: str = ""
+) -> Any:
     """Return the option `--rtol`.
 
     Args:
         kind: what a value looks like.
         of: whose value the difference is divided by.
-        otherwise: what counts when it is not given, as a sentence.
+        otherwise: what counts when it is not given.
         feeds: the arguments that it becomes.
+        note: a further sentence of the help.
     """
     example = ", for all outputs or per output, as in --rtol 1e-5 logits:1e-3"
     return option(
@@ -26,8 +29,9 @@ def relative_tolerance(kind: Kind, of: str, otherwise: str, feeds: Feeds = ()) -
         kind=kind,
         help=(
             f"Largest difference relative to {of}{example if isinstance(kind, PerName) else ''}."
-            f" {otherwise}"
-        ),
+            f" {note}"
+        ).rstrip(),
+        otherwise=otherwise,
         feeds=feeds,
     )
 
@@ -38,19 +42,25 @@ def absolute_tolerance(kind: Kind, otherwise: str, feeds: Feeds = ()) -> Any:
         "--atol",
         "--abs-tol",
         kind=kind,
-        help=f"Largest absolute difference, likewise. {otherwise}",
+        help=(
+            "Largest absolute difference, for all outputs or per output."
+            if isinstance(kind, PerName)
+            else "Largest absolute difference."
+        ),
+        otherwise=otherwise,
         feeds=feeds,
     )
 
 
-def checked_statistic(*statistics: str, otherwise: str, feeds: Feeds = ()) -> Any:
+def checked_statistic(*statistics: str, otherwise: str, feeds: Feeds = (), note: str = "") -> Any:
     """Return the option `--check-error-stat` of some statistics; see `relative_tolerance`."""
     return option(
         "--check-error-stat",
         kind=Statistics(*statistics),
         help=(
             "Which statistic of the differences must be within tolerance; several must all be."
-            f" {otherwise}"
-        ),
+            f" {note}"
+        ).rstrip(),
+        otherwise=otherwise,
         feeds=feeds,
     )

@@ -77,8 +77,12 @@ class Metric(NamedTuple):
     @property
     def help(self) -> str:
         """What the option of the threshold does."""
-        default = f"{self.default:g}".replace("e-0", "e-")
-        return f"{self.function}: {self.limit} (default: {default})."
+        return f"{self.function}: {self.limit}."
+
+    @property
+    def default_text(self) -> str:
+        """The default as people write it."""
+        return f"{self.default:g}".replace("e-0", "e-")
 
 
 def _row(function: str, stem: str, **values: Any) -> Metric:

@@ -103,8 +103,7 @@ def test_a_row_is_an_option_within_its_limits(row: Metric) -> None:
     assert option.flags == tuple(row.flags)
     assert row.function in FUNCTIONS
     assert option.help.startswith(f"{row.function}: ")
-    shown = option.help.rpartition("(default: ")[2].removesuffix(").")
-    assert float(shown) == row.default
+    assert float(option.default_text) == row.default
     for value in (row.minimum, row.maximum, row.default):
         if math.isfinite(value):
             assert option.kind.parse([f"{value:g}"]) == value

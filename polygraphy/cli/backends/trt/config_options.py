@@ -33,7 +33,8 @@ class TrtConfigOptions(Options):
         "--builder-optimization-level",
         feeds="CreateConfig.builder_optimization_level",
         kind=Integer(minimum=0),
-        help="From 0, quick build, to 5, quick engine; 3 unless given.",
+        help="From 0, quick build, to 5, quick engine.",
+        otherwise="3",
     )
     tiling_optimization_level: str | None = option(
         "--tiling-optimization-level",
@@ -180,7 +181,7 @@ class TrtScriptOptions(Options):
         kind=Script("postprocess_config"),
         help=(
             "Change the builder configuration with a function of a Python script,"
-            " postprocess_config unless named: it takes (builder, network, config)."
+            " by default postprocess_config: it takes (builder, network, config)."
         ),
     )
 

@@ -50,7 +50,8 @@ class TrtRunnerOptions(Options):
         "--optimization-profile",
         feeds="TrtRunner.optimization_profile",
         kind=Integer(minimum=0),
-        help="Index of the profile to run with; 0 unless given.",
+        help="Index of the profile to run with.",
+        otherwise="0",
     )
     allocation_strategy: str | None = option(
         "--allocation-strategy",
@@ -74,13 +75,14 @@ class TrtRunnerOptions(Options):
         "--cuda-graph",
         feeds="TrtRunner.cuda_graph",
         kind=Choice("auto", "on", "off"),
-        help="Whether repeated shapes are replayed from a CUDA graph; auto unless given.",
+        help="Whether repeated shapes are replayed from a CUDA graph.",
     )
     device: int | None = option(
         "--device",
         feeds="TrtRunner.device",
         kind=Integer(minimum=0),
-        help="Index of the GPU to build, load and run on; 0 unless given.",
+        help="Index of the GPU to build, load and run on.",
+        otherwise="0",
     )
     device_times: bool = option(
         "--device-times",
@@ -101,7 +103,8 @@ class TrtGpuOptions(Options):
         "--device",
         feeds="EngineBytesFromNetwork.device",
         kind=Integer(minimum=0),
-        help="Index of the GPU to build on, and for; 0 unless given.",
+        help="Index of the GPU to build on, and for.",
+        otherwise="0",
     )
 
 

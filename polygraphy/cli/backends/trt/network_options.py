@@ -101,7 +101,8 @@ class TrtNetworkOptions(Options):
         "--trt-network-func-name",
         "--trt-network-func",
         kind=Text("NAME"),
-        help="Name of the function that a network script defines; load_network unless given.",
+        help="Name of the function that a network script defines.",
+        otherwise="load_network",
     )
     trt_network_postprocess_script: tuple[tuple[str, str], ...] = option(
         "--trt-network-postprocess-script",
@@ -111,7 +112,7 @@ class TrtNetworkOptions(Options):
         kind=_Scripts("postprocess"),
         default=(),
         help=(
-            "Change the network with functions of Python scripts, postprocess unless named: each"
+            "Change the network with functions of Python scripts, by default postprocess: each"
             " takes it by the name network."
         ),
     )

@@ -157,19 +157,22 @@ class TrtCalibrationOptions(Options):
         "--calibration-base-class",
         feeds="Calibrator.BaseClass",
         kind=_Calibrator(),
-        help=f"How ranges are found: {', '.join(CALIBRATORS)}. The first unless given.",
+        help=f"How ranges are found: {', '.join(CALIBRATORS)}.",
+        otherwise=CALIBRATORS[0],
     )
     quantile: float | None = option(
         "--quantile",
         feeds="Calibrator.quantile",
         kind=Number(minimum=0, maximum=1),
-        help="Quantile for IInt8LegacyCalibrator; 0.5 unless given.",
+        help="Quantile for IInt8LegacyCalibrator.",
+        otherwise="0.5",
     )
     regression_cutoff: float | None = option(
         "--regression-cutoff",
         feeds="Calibrator.regression_cutoff",
         kind=Number(minimum=0, maximum=1),
-        help="Regression cutoff for IInt8LegacyCalibrator; 0.5 unless given.",
+        help="Regression cutoff for IInt8LegacyCalibrator.",
+        otherwise="0.5",
     )
     quantization_flags: tuple[str, ...] | None = option(
         "--quantization-flags",

@@ -34,7 +34,8 @@ class TrtProfileOptions(Options):
         feeds="CreateConfig.profiles",
         kind=Repeated(Shapes()),
         default=(),
-        help="Shapes to optimise for; the smallest or else the largest unless given.",
+        help="Shapes to optimise for.",
+        otherwise="the smallest or else the largest",
     )
     trt_max_shapes: _Given = option(
         "--trt-max-shapes",
@@ -42,7 +43,7 @@ class TrtProfileOptions(Options):
         kind=Repeated(Shapes()),
         default=(),
         help=(
-            "Largest shapes; those to optimise for unless given. Without any of the three options,"
-            " --input-shapes is the profile."
+            "Largest shapes. Without any of the three options," " --input-shapes is the profile."
         ),
+        otherwise="those to optimise for",
     )

@@ -66,7 +66,8 @@ class CheckOptions(Options):
         "--fail-returncode",
         kind=_Integers(),
         default=(),
-        help="The only exit codes that are failures; all but 0 unless given.",
+        help="The only exit codes that are failures.",
+        otherwise="all but 0",
         feeds="CheckCommand.fail_codes",
     )
     ignore_fail_codes: tuple[int, ...] = option(
@@ -80,7 +81,7 @@ class CheckOptions(Options):
     skip_codes: tuple[int, ...] | None = option(
         "--skip-code",
         kind=_Integers(),
-        help="Exit codes that say neither: 125 unless given, as for git bisect.",
+        help="Exit codes that say neither, as for git bisect.",
         feeds="CheckCommand.skip_codes",
     )
     fail_regex: tuple[str, ...] = option(
@@ -98,8 +99,9 @@ class CheckOptions(Options):
         kind=Number(minimum=0),
         help=(
             "Seconds that it may take; then it is stopped, as if it had ended with exit code 124."
-            " It may take as long as it likes unless given."
+            ""
         ),
+        otherwise="no limit",
         feeds="CheckCommand.timeout",
     )
     show_output: bool = option(
@@ -131,7 +133,7 @@ class ArtifactOptions(Options):
         "--art-dir",
         "--artifacts-dir",
         kind=Text("DIR"),
-        help="That DIR; polygraphy_artifacts unless given.",
+        help="That DIR.",
         feeds="Iterations.artifacts_dir",
     )
 
@@ -142,10 +144,7 @@ def _artifact(name: str) -> Any:
         "--intermediate-artifact",
         kind=Text("PATH"),
         default=name,
-        help=(
-            f"Where each iteration puts what is checked; {name} unless given. There must be nothing"
-            " yet."
-        ),
+        help="Where each iteration puts what is checked. There must be nothing yet.",
     )
 
 
@@ -223,8 +222,7 @@ class DebugReplayOptions(Options):
         kind=Text("PATH"),
         default="polygraphy_debug_replay.json",
         help=(
-            "Where answers are saved after each iteration; polygraphy_debug_replay.json unless"
-            " given. After a crash, the file with _skip_current in its name takes the iteration"
-            " that crashed for a failure."
+            "Where answers are saved after each iteration. After a crash, the file with"
+            " _skip_current in its name takes the iteration that crashed for a failure."
         ),
     )

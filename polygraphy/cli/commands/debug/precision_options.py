@@ -19,20 +19,23 @@ class PrecisionSearchOptions(Options):
         kind=Choice("bisect", "linear", "minimal"),
         help=(
             "How many layers from one end: bisect halves, linear adds one after the other. minimal"
-            " finds single layers, wherever they are, as few as possible. bisect unless given."
+            " finds single layers, wherever they are, as few as possible."
         ),
+        otherwise="bisect",
     )
     direction: str | None = option(
         "--dir",
         "--direction",
         kind=Choice("forward", "reverse"),
-        help="From the inputs (forward) or the outputs (reverse); forward unless given.",
+        help="From the inputs (forward) or the outputs (reverse).",
+        otherwise="forward",
     )
     precision: str | None = option(
         "-p",
         "--precision",
         kind=Choice("float32", "float16", aliases={"fp32": "float32", "fp16": "float16"}),
-        help="The higher precision; float32 unless given.",
+        help="The higher precision.",
+        otherwise="float32",
     )
 
 

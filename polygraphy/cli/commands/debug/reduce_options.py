@@ -42,7 +42,7 @@ class ReduceOptions(Options):
         kind=Choice("bisect", "linear", "ddmin"),
         help=(
             "bisect halves what may be to blame, in all branches; linear tries every node; ddmin"
-            " halves, and then leaves out nodes in between. bisect unless given."
+            " halves, and then leaves out nodes in between."
         ),
         feeds="reduce_model.mode",
     )

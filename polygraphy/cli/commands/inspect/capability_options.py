@@ -28,9 +28,9 @@ class CapabilityOptions(Options):
         "--output",
         kind=Text("DIR"),
         help=(
-            "Folder for results.txt and the parts; polygraphy_capability_dumps unless given."
-            " Nothing is saved of a model that is supported."
+            "Folder for results.txt and the parts. Nothing is saved of a model that is supported."
         ),
+        otherwise="polygraphy_capability_dumps",
         feeds="inspect_capability.output",
     )
     save_external_data: str | None = option(
@@ -46,7 +46,8 @@ class CapabilityOptions(Options):
     external_data_size_threshold: int | None = option(
         "--external-data-size-threshold",
         kind=ByteSize(),
-        help="Weights of more bytes go to such files, as in 16e6, 512K, 4M; 1024 unless given.",
+        help="Weights of more bytes go to such files, as in 16e6, 512K, 4M.",
+        otherwise="1024",
         feeds="inspect_capability.size_threshold",
     )
     no_save_all_tensors_to_one_file: bool = option(

@@ -62,14 +62,14 @@ class DetailOptions(Options):
         kind=Integer(minimum=-1),
         help=(
             "How many elements to show at each end of each dimension of an array of more than 1000;"
-            " -1 for all. 3 unless given."
+            " -1 for all."
         ),
         feeds="inspect_data.num_items",
     )
     line_width: int | None = option(
         "--line-width",
         kind=Integer(minimum=-1),
-        help="Longest line of elements, in characters; -1 for any length. 75 unless given.",
+        help="Longest line of elements, in characters; -1 for any length.",
         feeds="inspect_data.line_width",
     )
 

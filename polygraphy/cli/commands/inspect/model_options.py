@@ -40,7 +40,8 @@ class InspectedModelOptions(Options):
     model_type: str | None = option(
         "--model-type",
         kind=Choice(*(name for name, each in FORMATS.items() if each.technology)),
-        help="Type of the models; follows from the file extension unless given.",
+        help="Type of the models.",
+        otherwise="as the file extension says",
         feeds=("inspect_model.model_type", "draw_model.model_type"),
     )
     display_as: str | None = option(
@@ -67,13 +68,14 @@ class TensorOptions(Options):
         "--names",
         kind=Texts("NAME"),
         default=(),
-        help="Only these tensors; names may be patterns, such as 'conv*'. All unless given.",
+        help="Only these tensors; names may be patterns, such as 'conv*'.",
+        otherwise="all",
         feeds="inspect_outputs.names",
     )
     format: str | None = option(
         "--format",
         kind=Choice("text", "json"),
-        help="text, or json; text unless given.",
+        help="text, or json.",
         feeds="inspect_outputs.format",
     )
 
@@ -132,7 +134,7 @@ class ModelDetailOptions(Options):
     format: str | None = option(
         "--format",
         kind=Choice("text", "json"),
-        help="text, or json for one document on standard output; text unless given.",
+        help="text, or json for one document on standard output.",
         feeds="inspect_model.format",
     )
 
@@ -152,7 +154,7 @@ class PageOptions(Options):
     visual_port: int | None = option(
         "--visual-port",
         kind=Integer(minimum=0),
-        help="The port of that page; 0 is any that is free; 8000 unless given.",
+        help="The port of that page; 0 is any that is free.",
         feeds="draw_model.port",
     )
     save_visual: str | None = option(

@@ -42,8 +42,9 @@ class ComparedReplaysOptions(Options):
         kind=Text("DIR"),
         help=(
             "A folder with the folders good and bad, which hold replays of builds that passed and"
-            " failed; the current one unless given."
+            " failed."
         ),
+        otherwise="the current one",
         feeds="find_bad_tactics.dir",
     )
     good: str | None = option(

@@ -51,7 +51,7 @@ class TuningConfigOptions(Options):
     save_config_yaml: str | None = option(
         "--save-config-yaml",
         kind=_ConfigPath(),
-        help="Save what matched to a YAML file; config.yaml unless named.",
+        help="Save what matched to a YAML file: PATH, or config.yaml.",
     )
     load_config_yaml: str | None = option(
         "--load-config-yaml",
@@ -75,29 +75,28 @@ class TuningOptions(Options):
         kind=Choice("greedy", "exhaustive"),
         help=(
             "greedy adds one part after the other and keeps each that helps; exhaustive tries every"
-            " combination. greedy unless given."
+            " combination."
         ),
         feeds="autotune_plugins.mode",
     )
     max_combinations: int | None = option(
         "--max-combinations",
         kind=Integer(minimum=1),
-        help="How many combinations exhaustive tries at most; 1000 unless given.",
+        help="How many combinations exhaustive tries at most.",
         feeds="autotune_plugins.max_combinations",
     )
     threshold: float | None = option(
         "--threshold",
         kind=Number(minimum=0),
         help=(
-            "By which share of its latency the model has to become quicker for exhaustive to end;"
-            " 0.1 unless given."
+            "By which share of its latency the model has to become quicker for exhaustive to end."
         ),
         feeds="autotune_plugins.threshold",
     )
     rtol: float | None = relative_tolerance(
-        Number(minimum=0), of="the model without plugins", otherwise="1e-3 unless given."
+        Number(minimum=0), of="the model without plugins", otherwise="1e-3"
     )
-    atol: float | None = absolute_tolerance(Number(minimum=0), otherwise="1e-3 unless given.")
+    atol: float | None = absolute_tolerance(Number(minimum=0), otherwise="1e-3")
     no_timing_cache: bool = option(
         "--no-timing-cache",
         kind=Flag(),

@@ -48,7 +48,8 @@ class MatchOutputOptions(Options):
         "-o",
         "--output",
         kind=Text("PATH"),
-        help="The YAML file to write; config.yaml beside the model unless given.",
+        help="The YAML file to write.",
+        otherwise="config.yaml beside the model",
     )
 
 
@@ -60,11 +61,13 @@ class ReplaceOptions(Options):
         "--config",
         reads="File of plugins",
         kind=Text("PATH"),
-        help="The YAML file that plugin match wrote; config.yaml beside the model unless given.",
+        help="The YAML file that plugin match wrote.",
+        otherwise="config.yaml beside the model",
     )
     output: str | None = option(
         "-o",
         "--output",
         kind=Text("PATH"),
-        help="Where to save the model; replaced.onnx beside the model unless given.",
+        help="Where to save the model.",
+        otherwise="replaced.onnx beside the model",
     )

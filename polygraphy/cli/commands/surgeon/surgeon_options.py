@@ -39,7 +39,8 @@ class EditSaveOptions(Options):
         "-o",
         "--output",
         kind=Text("PATH"),
-        help="Where to save it; named after the model, in the current folder, unless given.",
+        help="Where to save it.",
+        otherwise="named after the model, in the current folder",
     )
     save_external_data: str | None = external_data_name()
     external_data_size_threshold: int | None = external_data_threshold()
@@ -66,8 +67,8 @@ class TrialShapeOptions(Options):
     """Trial Shapes: of the data with which the model is run, where it is."""
 
     model_input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = model_shapes_option(
-        "Shapes of the data with which the model is run, as in image:[1,3,224,224]; 1 for each open"
-        " dimension unless given."
+        "Shapes of the data with which the model is run, as in image:[1,3,224,224].",
+        otherwise="1 for each open dimension",
     )
 
 
@@ -81,14 +82,16 @@ class ExtractOptions(Options):
         help=(
             "Tensors that become the inputs, with shapes and data types, as in x:[1,3,N]:float32."
             " What is left out, or auto, is taken from the model, inferred, or found out by running"
-            " it. The model's own inputs unless given; without a name, there are none."
+            " it; without a name, there are none."
         ),
+        otherwise="the model's own inputs",
         feeds="extract.inputs",
     )
     outputs: Any = option(
         "--outputs",
         kind=Tensors(),
-        help="Tensors that become the outputs, as in y:float32; the model's own unless given.",
+        help="Tensors that become the outputs, as in y:float32.",
+        otherwise="the model's own",
         feeds="extract.outputs",
     )
 
@@ -201,7 +204,8 @@ class FoldOptions(Options):
         "--num-passes",
         "--num-const-fold-passes",
         kind=Integer(minimum=1),
-        help="How often to go through the model; until nothing more can be folded unless given.",
+        help="How often to go through the model.",
+        otherwise="until nothing more can be folded",
         feeds="fold_constants.num_passes",
     )
     partitioning: str | None = option(

@@ -70,13 +70,13 @@ class ShardHintOptions(Options):
     parallelism: str | None = option(
         "--parallelism",
         kind=Choice("CP", "TP"),
-        help="CP splits the sequence, TP the weights; CP unless given.",
+        help="CP splits the sequence, TP the weights.",
         feeds="find_shard_hints.parallelism",
     )
     nb_rank: int | None = option(
         "--nb-rank",
         kind=_RANK,
-        help="How many devices there are; 1 unless given.",
+        help="How many devices there are.",
         feeds="find_shard_hints.nb_rank",
     )
     root: int | None = option(
@@ -88,14 +88,15 @@ class ShardHintOptions(Options):
     gpus: int | None = option(
         "--gpus",
         kind=Integer(minimum=0),
-        help="How many devices take part; 0, the usual, is all.",
+        help="How many devices take part; 0 is all.",
         feeds="find_shard_hints.gpus",
     )
     groups: tuple[int, ...] = option(
         "--groups",
         kind=Integers(),
         default=(),
-        help="The groups of devices that take part; all unless given.",
+        help="The groups of devices that take part.",
+        otherwise="all",
         feeds="find_shard_hints.groups",
     )
     cp_type: str | None = option(
@@ -103,7 +104,7 @@ class ShardHintOptions(Options):
         kind=Choice("native", "fused"),
         help=(
             "native gathers K and V of each attention layer; fused makes each one node, which"
-            " spreads over the devices by itself. native unless given."
+            " spreads over the devices by itself."
         ),
         feeds="find_shard_hints.cp_type",
     )
@@ -117,13 +118,13 @@ class ShardHintOptions(Options):
     i_idx: int | None = option(
         "--i-idx",
         kind=_AXIS,
-        help="Axis of the sequence in inputs; 0 unless given.",
+        help="Axis of the sequence in inputs.",
         feeds="find_shard_hints.i_idx",
     )
     o_idx: int | None = option(
         "--o-idx",
         kind=_AXIS,
-        help="Axis of the sequence in outputs; 0 unless given.",
+        help="Axis of the sequence in outputs.",
         feeds="find_shard_hints.o_idx",
     )
     k_idx: int | None = option(
@@ -159,7 +160,7 @@ class ShardHintOptions(Options):
     reduce_op: str | None = option(
         "--reduce-op",
         kind=Choice("sum", "prod", "min", "max", "avg"),
-        help="What becomes of the copies of an input that the devices have; max unless given.",
+        help="What becomes of the copies of an input that the devices have.",
         feeds="find_shard_hints.reduce_op",
     )
     attention_pattern: int | None = option(
@@ -180,7 +181,8 @@ class ShardHintOptions(Options):
     k_shuffle: tuple[int, ...] | None = option(
         "--k-shuffle",
         kind=Integers(),
-        help="Likewise for K; swaps the last two unless given.",
+        help="Likewise for K.",
+        otherwise="swaps the last two",
         feeds="find_shard_hints.k_shuffle",
     )
     v_shuffle: tuple[int, ...] | None = option(
