@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from math import isnan
 from typing import Any, NamedTuple
 
 from attrs import frozen
 
+from polygraphy.domain.accuracy.output_rows import larger
 from polygraphy.domain.compare.result import CompareResult
 
 Iterations = Collection[Mapping[str, Any]]
@@ -79,8 +79,8 @@ class _Found:
         self.passed = True
 
     def add(self, answer: Any) -> None:
-        self.absolute = _larger(self.absolute, getattr(answer, "max_absdiff", None))
-        self.relative = _larger(self.relative, getattr(answer, "max_reldiff", None))
+        self.absolute = larger(self.absolute, getattr(answer, "max_absdiff", None))
+        self.relative = larger(self.relative, getattr(answer, "max_reldiff", None))
         self.passed = self.passed and bool(answer)
 
     def as_error(self, name: str) -> LayerError:
@@ -92,10 +92,3 @@ class _Found:
             relative=self.relative,
             passed=self.passed,
         )
-
-
-def _larger(one: float | None, other: float | None) -> float | None:
-    """Return the larger of two metrics; NaN counts as larger than any number."""
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other, key=lambda value: (isnan(value), value))

@@ -49,6 +49,11 @@ def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:
     return [_validity(name, np.asarray(array)) for name, array in outputs.items()]
 
 
+def count_non_finite(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Return how many elements are NaN, and how many are infinite."""
+    return _count(np.isnan, array)[0], _count(np.isinf, array)[0]
+
+
 def _validity(name: str, array: np.ndarray[Any, Any]) -> OutputValidity:
     nan, first_nan = _count(np.isnan, array)
     inf, first_inf = _count(np.isinf, array)

@@ -1,0 +1,312 @@
+"""How each output fared over all iterations: one row per output, folded from the answers as they
+come, without holding an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf, isfinite, isnan, nan
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, RunnerPair
+from polygraphy.domain.arithmetic import Element
+from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.indices import IndicesResult
+from polygraphy.domain.compare.metric import MetricResult
+from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
+from polygraphy.domain.results.validation import count_non_finite
+from polygraphy.domain.tensors.precision import Rounding
+
+Tensors = tuple["ComparedTensor | None", "ComparedTensor | None"]
+_BOTH = frozenset({"abs", "rel"})
+
+
+@frozen
+class Worst:
+    """The iteration in which an output is worst.
+
+    Attributes:
+        iteration: from 0; None for the average of all iterations.
+        excess: how many times the tolerance is needed: at most 1 where the output passed, infinite
+            where no tolerance would do; None where there is no telling.
+        absolute: the largest absolute difference of this iteration, in the output's own unit; None
+            where none was computed.
+        relative: the largest relative difference of this iteration.
+        mismatched: how many elements differ by more than is tolerated; None where not counted.
+        size: how many elements were compared; None where not counted.
+        element: the element that exceeds its tolerance the most; None where none does.
+        non_finite: how many elements are NaN, and how many infinite, on each side; counted only
+            where a difference is not finite.
+        rounding: what rounding alone explains, where the output failed; None where not known.
+        is_rounding: whether rounding alone explains that the output failed.
+        reason: why the output could not be compared; empty where it could.
+    """
+
+    iteration: int | None
+    excess: float | None
+    absolute: float | None = None
+    relative: float | None = None
+    mismatched: int | None = None
+    size: int | None = None
+    element: Element | None = None
+    non_finite: tuple[tuple[int, int], tuple[int, int]] | None = None
+    rounding: Rounding | None = None
+    is_rounding: bool = False
+    reason: str = ""
+
+
+@frozen
+class OutputRow:
+    """What was found about one output in all iterations.
+
+    Attributes:
+        name: of the output.
+        tensors: the output on both sides, as it was in the first iteration.
+        metric: ``simple`` for differences, else the title of the metric that `value` is; empty
+            where there is none.
+        absolute: the largest absolute difference, in the output's own unit; NaN where one is NaN,
+            None where there is none.
+        relative: the largest relative difference, a fraction of the second run's value.
+        value: the worst value of a metric other than differences; None where there is none.
+        limit: what the output is held to (`Tolerance`, `MetricThreshold`); None where nothing is
+            known.
+        kept: the criteria that every iteration satisfies, of ``abs`` and ``rel``; of a tolerance
+            one of them is enough. Where an output passes with neither, each element satisfies one.
+        matched: how many iterations passed.
+        total: how many iterations there were.
+        worst: the iteration that is furthest from passing.
+    """
+
+    name: str
+    tensors: Tensors
+    metric: str
+    absolute: float | None
+    relative: float | None
+    value: float | None
+    limit: Any
+    kept: frozenset[str]
+    matched: int
+    total: int
+    worst: Worst
+
+    @property
+    def passed(self) -> bool:
+        """Whether every iteration passed."""
+        return self.matched == self.total
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape in the first run; None where it is not known."""
+        return next((tensor.shape for tensor in self.tensors if tensor is not None), None)
+
+
+class OutputRows:
+    """Folds the answers about one pair of runs, in the order in which outputs are first seen.
+
+    Attributes:
+        runners: names of the two runs.
+        positions: where they stand among all runs.
+        label: name of the comparison function.
+        is_judged: whether iterations are judged; where not, their average is.
+        iterations: how many iterations there were so far.
+        empty: the iterations in which no output was compared.
+    """
+
+    def __init__(
+        self,
+        runners: RunnerPair,
+        positions: tuple[int, int] = (0, 1),
+        label: str = "simple",
+        *,
+        is_judged: bool = True,
+    ) -> None:
+        self.runners = runners
+        self.positions = positions
+        self.label = label
+        self.is_judged = is_judged
+        self.iterations = 0
+        self.empty: list[int] = []
+        self._last: int | None = -1
+        self._found: dict[str, _Found] = {}
+
+    def add(self, iteration: int | None, answers: Mapping[str, Any]) -> None:
+        """Take what was found about the outputs of an iteration, or of a part of one; None stands
+        for the average of all.
+        """
+        if iteration != self._last:
+            self._last = iteration
+            self.iterations += 1
+        if not answers and iteration is not None:
+            self.empty.append(iteration)
+        for name, answer in answers.items():
+            found = self._found.get(name)
+            if found is None:
+                found = self._found[name] = _Found(name, answer)
+            found.add(iteration, answer)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def rows(self) -> list[OutputRow]:
+        """Return the rows, in the order of the outputs."""
+        return [found.row() for found in self._found.values()]
+
+
+class AccuracyTable:
+    """Folds the answers of a comparison: the rows of each comparison function and pair of runs."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, tuple[int, int]], OutputRows] = {}
+
+    def add(self, pair: PairResult) -> None:
+        """Take what was found about an iteration, while its outputs are at hand."""
+        key = (pair.label, pair.positions)
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = OutputRows(
+                pair.runners, pair.positions, pair.label, is_judged=pair.is_judged
+            )
+        table.add(pair.iteration, pair.results)
+
+    def tables(self, result: AccuracyResult) -> list[OutputRows]:
+        """Return the rows of a comparison function that is done, pair by pair; those of the
+        averages where these are judged.
+        """
+        tables = [table for (label, _), table in self._tables.items() if label == result.label]
+        if not result.is_average:
+            return tables
+        return [_of_average(table, result, at) for at, table in enumerate(tables)]
+
+    @staticmethod
+    def of(result: AccuracyResult) -> list[OutputRows]:
+        """Return the rows of results whose outputs are gone, as of a file."""
+        tables = []
+        for at, (pair, _) in enumerate(result.read()):
+            table = OutputRows(pair, (at, at + 1), result.label, is_judged=not result.is_average)
+            for iteration, answers in enumerate(result.judged(at)):
+                table.add(None if result.is_average else iteration, answers)
+            tables.append(table)
+        return tables
+
+
+def _of_average(table: OutputRows, result: AccuracyResult, at: int) -> OutputRows:
+    average = OutputRows(table.runners, table.positions, table.label, is_judged=False)
+    average.add(None, result.average_results(at))
+    average.iterations = table.iterations
+    return average
+
+
+class _Found:
+    """What was found about one output so far; the first iteration says what it is."""
+
+    __slots__ = ("absolute", "kept", "limit", "matched", "metric", "name", "rank", "relative",
+                 "tensors", "total", "value", "worst")  # fmt: skip
+
+    def __init__(self, name: str, first: Any) -> None:
+        self.name = name
+        self.tensors: Tensors = (None, None)
+        if isinstance(first, CompareResult):
+            self.tensors = first.tensor0, first.tensor1
+        self.metric = ""
+        self.absolute: float | None = None
+        self.relative: float | None = None
+        self.value: float | None = None
+        self.limit: Any = None
+        self.kept = _BOTH
+        self.matched = self.total = 0
+        self.worst: Worst | None = None
+        self.rank = (False, -inf)
+
+    def add(self, iteration: int | None, answer: Any) -> None:
+        passed = bool(answer)
+        self.total += 1
+        self.matched += passed
+        if isinstance(answer, OutputCompareResult):
+            self.metric = "simple"
+            self.absolute = larger(self.absolute, answer.max_absdiff)
+            self.relative = larger(self.relative, answer.max_reldiff)
+            self.kept &= _kept_by(answer) if passed else frozenset()
+            self.limit = answer.tolerance
+        elif isinstance(answer, CompareResult) and answer.thresholds is not None:
+            self.limit = answer.thresholds
+        excess = answer.excess if isinstance(answer, CompareResult) else None
+        rank = _rank(excess, passed)
+        if self.worst is None or rank > self.rank:
+            self.worst, self.rank = _worst(iteration, excess, answer, passed=passed), rank
+            if isinstance(answer, MetricResult):
+                self.value, self.metric = answer.value, answer.metric.title
+
+    def row(self) -> OutputRow:
+        assert self.worst is not None
+        return OutputRow(
+            self.name, self.tensors, self.metric, self.absolute, self.relative, self.value,
+            self.limit, self.kept, self.matched, self.total, self.worst,
+        )  # fmt: skip
+
+
+def _rank(excess: float | None, passed: bool) -> tuple[bool, float]:
+    """Order iterations: what failed is worse than what passed; what could not be compared, worst
+    of all.
+    """
+    if excess is None:
+        return not passed, -1.0 if passed else inf
+    return not passed, excess
+
+
+def _worst(iteration: int | None, excess: float | None, answer: Any, *, passed: bool) -> Worst:
+    if isinstance(answer, OutputCompareResult):
+        return _of_differences(iteration, excess, answer, passed=passed)
+    if isinstance(answer, UncomparedResult):
+        return Worst(iteration, excess, reason=answer.reason)
+    if isinstance(answer, IndicesResult):
+        return Worst(iteration, excess, mismatched=answer.count, size=answer.size)
+    reason = "" if passed or isinstance(answer, MetricResult) else str(answer)
+    return Worst(iteration, excess, reason=reason)
+
+
+def _of_differences(
+    iteration: int | None, excess: float | None, answer: OutputCompareResult, *, passed: bool
+) -> Worst:
+    mismatches = answer.mismatches
+    numbers = answer.max_absdiff, answer.max_reldiff
+    is_finite = all(number is None or isfinite(number) for number in numbers)
+    return Worst(
+        iteration,
+        excess,
+        *numbers,
+        mismatched=mismatches.count if mismatches else None,
+        size=mismatches.size if mismatches else None,
+        element=mismatches.worst if mismatches else None,
+        non_finite=None if is_finite or answer.arrays is None else _non_finite(answer.arrays),
+        rounding=None if passed else answer.rounding,
+        is_rounding=not passed and answer.is_rounding,
+    )
+
+
+def _non_finite(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[tuple[int, int], tuple[int, int]]:
+    first, second = (count_non_finite(array) for array in arrays)
+    return first, second
+
+
+def _kept_by(answer: OutputCompareResult) -> frozenset[str]:
+    """Return which of the two tolerances are enough by themselves."""
+    limits, kept = answer.tolerance, {"abs", "rel"}
+    for statistic in limits.check_error_stat:
+        absolute, relative = answer.required(statistic)
+        if absolute is None or not absolute <= limits.atol:
+            kept.discard("abs")
+        if relative is None or not relative <= limits.rtol:
+            kept.discard("rel")
+    return frozenset(kept)
+
+
+def larger(one: float | None, other: float | None) -> float | None:
+    """Return the larger of two metrics; NaN counts as larger than any number."""
+    if one is None or other is None:
+        return other if one is None else one
+    if isnan(one) or isnan(other):
+        return nan
+    return max(one, other)
