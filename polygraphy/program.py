@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -33,16 +33,31 @@ _EXIT_BROKEN = 3
 _UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 
+Listen = Callable[[str, str, int], object]
+"""Takes the kind of an error, what is said about it, and its exit code."""
+
 before: list[Callable[[], object]] = []
 """What is checked before a program's main function runs."""
 
 
-def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
+def run(
+    main: Callable[[], Any],
+    *,
+    banner: bool = True,
+    format: str = "text",
+    report: str | Sequence[str] | None = None,
+    sources: Sequence[str] = (),
+) -> NoReturn:
     """Run a program's main function and end the process with an exit code.
 
     Args:
         main: answers whether the check that it makes passed; None when it makes none.
         banner: whether the command line is logged before, and verdict and duration after.
+        format: what standard output holds: ``text``, the log; or ``json``, the verdict document,
+            and the log goes to standard error.
+        report: where the verdict document is saved, also if the program fails: a path, or several,
+            each ending in .json, .html, .md (a summary) or .xml (JUnit).
+        sources: the files that the program reads, for the document.
     """
     signal.signal(signal.SIGTERM, end_program)
     # While the interpreter ends, it would look for garbage among all that is still alive, several
@@ -57,10 +72,35 @@ def run(main: Callable[[], Any], *, banner: bool = True) -> NoReturn:
             check()
         return main()
 
-    sys.exit(_framed(checked) if banner else exit_code(checked))
+    if format == "text" and not report:
+        sys.exit(_framed(checked) if banner else exit_code(checked))
+    sys.exit(_recorded(checked, banner, (format, report, sources)))
 
 
-def _framed(main: Callable[[], Any]) -> int:
+def _recorded(main: Callable[[], Any], banner: bool, arguments: tuple[Any, ...]) -> int:
+    """Run a main function and write its reports; return its exit code."""
+    from polygraphy.adapters.report.session import Session
+
+    sessions: list[Session] = []
+    code = exit_code(lambda: sessions.append(Session(*arguments)))
+    if not sessions:
+        return code
+    [session] = sessions
+    try:
+        code = _framed(main, session.problem) if banner else exit_code(main, session.problem)
+    except SystemExit as end:  # A signal, or the program itself, ends the process.
+        ended = end.code if isinstance(end.code, int) else EXIT_FAILED
+        exit_code(lambda: session.close(ended))
+        raise
+    written = exit_code(lambda: session.close(code))
+    return code or written
+
+
+def _unheard(kind: str, message: str, code: int) -> None:
+    """Nobody records the program."""
+
+
+def _framed(main: Callable[[], Any], listen: Listen = _unheard) -> int:
     """Run a main function between two lines of log; return its exit code."""
     command = " ".join(sys.argv)
     start = time.perf_counter()
@@ -69,46 +109,47 @@ def _framed(main: Callable[[], Any]) -> int:
         G_LOGGER.start(lambda: f"RUNNING | Command: {command}")
         return main()
 
-    def told(verdict: str) -> str:
+    def line(verdict: str) -> str:
         return f"{verdict} | Runtime: {time.perf_counter() - start:.3f}s | Command: {command}"
 
-    code = exit_code(opened)
+    code = exit_code(opened, listen)
     if code == EXIT_PASSED:
-        return exit_code(lambda: G_LOGGER.finish(told("PASSED")))
+        return exit_code(lambda: G_LOGGER.finish(line("PASSED")), listen)
     if code != EXIT_INTERRUPTED:
         with suppress(OSError):  # It failed already, perhaps for that.
-            G_LOGGER.error(told("FAILED"))
+            G_LOGGER.error(line("FAILED"))
     return code
 
 
-def exit_code(main: Callable[[], Any]) -> int:
+def exit_code(main: Callable[[], Any], listen: Listen = _unheard) -> int:
     """Run a main function and return its exit code; errors are logged in one line, without a
-    traceback.
+    traceback, and `listen` is called with the kind, the message and the exit code of one.
     """
     try:
         passed = main()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         G_LOGGER.error("INTERRUPTED | Nothing that was being written is kept.")
+        listen(type(error).__name__, "Interrupted.", EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
     except PolygraphyException as error:
-        return _failed(error, str(error), error.exit_code)
+        return _failed(error, str(error), error.exit_code, listen)
     except PolygraphyInternalException as error:
-        return _failed(error, f"Internal error: {error} Please report it.", error.exit_code)
+        return _failed(error, f"Internal error: {error} Please report it.", error.exit_code, listen)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # What is left goes nowhere.
         return EXIT_PASSED
     except OSError as error:
-        return _failed(error, _of_system(error), _EXIT_BROKEN)
+        return _failed(error, _of_system(error), _EXIT_BROKEN, listen)
     except MemoryError:
-        return _failed(
-            None, "Out of memory. Use a smaller batch, or fewer outputs at a time.", _EXIT_BROKEN
-        )
+        message = "Out of memory. Use a smaller batch, or fewer outputs at a time."
+        return _failed(None, message, _EXIT_BROKEN, listen)
     except Exception as error:  # the boundary of the process: whatever it is, it becomes one line
-        return _failed(error, _of_unknown(error), _EXIT_BROKEN)
+        return _failed(error, _of_unknown(error), _EXIT_BROKEN, listen)
     return EXIT_PASSED if passed is None or passed else EXIT_FAILED
 
 
-def _failed(error: BaseException | None, message: str, code: int) -> int:
+def _failed(error: BaseException | None, message: str, code: int, listen: Listen) -> int:
+    listen("MemoryError" if error is None else type(error).__name__, message, code)
     if error is None or not was_logged(error):
         _say(message)
     if error is not None:

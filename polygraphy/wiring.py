@@ -36,6 +36,7 @@ _ADAPTERS: dict[str, str] = {
     "OnnxFiles": "polygraphy.adapters.onnx.storage.files:OnnxFilesAdapter",
     "PrecisionCaster": "polygraphy.adapters.onnx.cast.precision:OnnxPrecisionCaster",
     "Reports": "polygraphy.adapters.console.reports:LogReports",
+    "Findings": "polygraphy.adapters.report.unrecorded:Unrecorded",
     "FactFinder": "polygraphy.adapters.onnx.describe.facts:OnnxFactFinder",
     "Isolation": "polygraphy.adapters.processes.forked:ForkedIsolation",
     "MatchFiles": "polygraphy.adapters.files.small.match_files:YamlMatchFiles",

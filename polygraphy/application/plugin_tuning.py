@@ -26,9 +26,8 @@ from polygraphy.domain.search.plugin_search import (
 )
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.reporting import Console
+from polygraphy.ports.reporting import Console, Findings
 from polygraphy.ports.running import ReportsMemory, Runner
-from polygraphy.ports.storage import TextFiles
 
 _MODES = ("greedy", "exhaustive")
 _WARM_UP = 3
@@ -47,7 +46,6 @@ def autotune_plugins(
     max_combinations: int = 1000,
     threshold: float = 0.1,
     compare_func: Any = None,
-    report: str | None = None,
 ) -> list[PluginMatch]:
     """Find the plugins that make a model cheapest to run.
 
@@ -66,7 +64,6 @@ def autotune_plugins(
             early.
         compare_func: judges the outputs: takes two `IterationResult` and returns a verdict per
             output (default: relative and absolute differences of 1e-3 pass).
-        report: where a report is written, as text.
 
     Returns:
         The parts that should be replaced, which may be none.
@@ -92,8 +89,17 @@ def autotune_plugins(
     outcome = _Outcome(baseline, found, chosen, tuning.builds, time.perf_counter() - start)
     for line in outcome.lines():
         G_LOGGER.info(line)
-    if report is not None:
-        resolve(TextFiles).write(report, "\n".join(outcome.lines()) + "\n")
+    resolve(Findings).found(
+        "plugin_tuning",
+        {
+            "seconds": outcome.seconds,
+            "tried": found.tried,
+            "builds": outcome.builds,
+            "baseline": baseline,
+            "best": found.cost,
+            "chosen": chosen,
+        },
+    )
     return _joined(chosen)
 
 

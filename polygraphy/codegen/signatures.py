@@ -293,7 +293,6 @@ SIGNATURES = {
             "max_combinations": 1000,
             "threshold": 0.1,
             "compare_func": None,
-            "report": None,
         },
     ),
     "check_accuracy": Signature(
@@ -456,7 +455,6 @@ SIGNATURES = {
         "polygraphy.inspect",
         {
             "show": (),
-            "format": "text",
             "stats": False,
             "list_unbounded_dds": False,
             "model_type": None,
@@ -472,9 +470,7 @@ SIGNATURES = {
             "optimize_graph": False,
         },
     ),
-    "inspect_outputs": Signature(
-        "polygraphy.inspect", {"path": ..., "names": None, "format": "text"}
-    ),
+    "inspect_outputs": Signature("polygraphy.inspect", {"path": ..., "names": None}),
     "inspect_sparsity": Signature(
         "polygraphy.inspect",
         {"path": ..., "external_data_dir": None, "ignore_external_data": False},

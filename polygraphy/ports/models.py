@@ -48,7 +48,7 @@ class ModelReader(Protocol):
 
 
 class ModelReports(Protocol):
-    """Shows what was found out about models, as text or, in `document`, for other programs."""
+    """Shows what was found out about models."""
 
     def loading(self, path: str) -> None:
         """A model is about to be read."""
@@ -88,9 +88,6 @@ class ModelReports(Protocol):
 
     def page_served(self, address: str) -> None:
         """A page that shows a model can be opened at this address."""
-
-    def document(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Everything about some models, one mapping from titles to values per model."""
 
 
 class ModelWriter(Protocol):

@@ -35,6 +35,15 @@ class Console(Protocol):
     def note(self, text: str) -> None:
         """Something was assumed that the user may want to know."""
 
+    def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
+        """Input data are about to be taken from a data loader.
+
+        Args:
+            source: what kind of loader it is.
+            seed: of the first iteration, where data are generated.
+            iterations: how many there are, where that is known.
+        """
+
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
 
@@ -80,6 +89,26 @@ class Console(Protocol):
 
     def validation_finished(self, passed: bool) -> None:
         """All outputs of an iteration were checked."""
+
+
+class Findings(Protocol):
+    """Takes what a use case found, for programs that write a report. It is not shown."""
+
+    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Something was found.
+
+        Args:
+            kind: what it is, such as ``iteration``.
+            facts: about it: plain values, or attrs objects of them.
+        """
+
+    def conclude(self, verdict: str, culprits: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Say what all of it comes to, where the exit code does not tell.
+
+        Args:
+            verdict: in a word, or a few with hyphens.
+            culprits: what is to blame, in plain values.
+        """
 
 
 class Reports(Protocol):

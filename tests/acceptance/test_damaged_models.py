@@ -39,7 +39,7 @@ def everything(path: Path) -> None:
     show = ["layers", "attrs", "weights"]
     looks: list[Callable[[], object]] = [
         lambda: inspect_model(str(path), show=show, stats=True, list_unbounded_dds=True),
-        lambda: inspect_model(str(path), show=show, format="json"),
+        lambda: inspect_model(str(path), show=show),
         lambda: inspect_outputs(str(path)),
         lambda: inspect_sparsity(str(path)),
         lambda: compare_models(str(path), str(path)),

@@ -103,6 +103,11 @@ def test_layers_attributes_and_weights(folder: Path, polygraphy: Run) -> None:
     assert "Values:" in only and "Node 0" not in only
 
 
+def _results(document: str) -> dict[str, Any]:
+    """Return the results in a document by kind."""
+    return {result["kind"]: result for result in json.loads(document)["results"]}
+
+
 def test_several_models(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy inspect model mlp.onnx identity_fp16.onnx")
     assert done.out.count("==== ONNX Model ====") == 2
@@ -117,7 +122,7 @@ def test_a_file_among_several_that_is_no_model_hides_none_of_them(
     assert "bad.onnx is truncated" in done.err and "gone.onnx does not exist" in done.err
     assert done.err.endswith("[!] 2 of 4 models could not be read: bad.onnx, gone.onnx.\n")
     as_json = polygraphy("polygraphy inspect model bad.onnx mlp.onnx --format json")
-    assert as_json.code == 3 and json.loads(as_json.out)["model"]["path"] == "mlp.onnx"
+    assert as_json.code == 3 and _results(as_json.out)["model"]["path"] == "mlp.onnx"
 
 
 def test_statistics_shapes_and_documents(folder: Path, polygraphy: Run) -> None:
@@ -125,12 +130,12 @@ def test_statistics_shapes_and_documents(folder: Path, polygraphy: Run) -> None:
     assert "MACs            | 192" in text
     assert "Counted as 1    | batch" in text
     command = "polygraphy inspect model mlp.onnx --format json --stats --show layers"
-    document = json.loads(polygraphy(command).out)
-    assert document["statistics"]["parameters"] == 8 * 16 + 16 + 16 * 4 + 4
-    assert document["model"]["graph"]["nodes"][1]["op"] == "Relu"
-    assert "h" not in document["model"]["graph"]["tensors"]
-    inferred = json.loads(polygraphy(f"{command} --shape-inference").out)
-    assert inferred["model"]["graph"]["tensors"]["h"]["shape"] == ["batch", 16]
+    document = _results(polygraphy(command).out)
+    assert document["statistics"]["statistics"]["parameters"] == 8 * 16 + 16 + 16 * 4 + 4
+    assert document["model"]["model"]["graph"]["nodes"][1]["op"] == "Relu"
+    assert "h" not in document["model"]["model"]["graph"]["tensors"]
+    inferred = _results(polygraphy(f"{command} --shape-inference").out)
+    assert inferred["model"]["model"]["graph"]["tensors"]["h"]["shape"] == ["batch", 16]
     assert "Found tensors with unbounded DDS: []" in (
         polygraphy("polygraphy inspect model mlp.onnx --list-unbounded-dds").out
     )
@@ -140,7 +145,10 @@ def test_tensors_and_close_matches(folder: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy inspect outputs mlp.onnx")
     assert "h_relu [dtype=float32, shape=('batch', 16)] | Node 1 | relu [Op: Relu]" in done.out
     some = polygraphy("polygraphy inspect outputs mlp.onnx --names h* --format json")
-    assert [use["tensor"]["name"] for use in json.loads(some.out)["tensors"]] == ["h", "h_relu"]
+    assert [use["tensor"]["name"] for use in _results(some.out)["tensors"]["tensors"]] == [
+        "h",
+        "h_relu",
+    ]
     wrong = polygraphy("polygraphy inspect outputs mlp.onnx --names h_rel")
     assert wrong.code == 2
     assert "Did you mean 'h_relu'?" in wrong.err

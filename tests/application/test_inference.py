@@ -288,6 +288,7 @@ def test_streaming_is_told_in_order(console: RecordingConsole) -> None:
     list(stream([doubler("a"), doubler("b")], counting_up(2)))
     told = [(name, arguments[0]) for name, arguments in console.events]
     assert told == [
+        ("data_chosen", "generator"),
         ("runner_activating", "a"), ("runner_activating", "b"),
         ("iteration_starting", 0),
         ("inputs_described", "a"), ("outputs_described", "a"),
@@ -435,6 +436,7 @@ def test_runners_follow_each_other() -> None:
 def test_a_sequence_is_told_in_order(console: RecordingConsole) -> None:
     run_sequentially([doubler("a"), doubler("b")], counting_up(2))
     told = [(name, arguments[0]) for name, arguments in console.events]
+    assert told.pop(0) == ("data_chosen", "generator")
     assert told == [
         (event, name)
         for name in "ab"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
+from polygraphy.adapters.report.recorder import Recorder
 from polygraphy.application.plugin_tuning import autotune_plugins
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 from polygraphy.domain.results.device_times import DeviceTimes
 from polygraphy.ports.binding import bind
-from polygraphy.ports.reporting import Console
+from polygraphy.ports.reporting import Console, Findings
 from tests.application.runs import INPUTS
 
 A0, A1, B0 = (PluginInstance((f"in{index}",), (f"out{index}",)) for index in range(3))
@@ -145,14 +145,14 @@ def test_every_run_has_the_same_data_and_a_criterion_of_its_own() -> None:
             np.testing.assert_array_equal(feed["x"], runners[0].feeds[0]["x"])
 
 
-def test_a_report_is_written(tmp_path: Path) -> None:
-    report = tmp_path / "report.txt"
-    make = _maker({"out0": -0.5})
-    autotune_plugins(make, MATCHES, DATA, report=str(report))
-    lines = report.read_text().splitlines()
-    assert lines[1] == "=" * 50
-    assert "Combinations tested: 3" in lines
-    assert "Engine builds: 4" in lines
+def test_what_came_of_it_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    findings = Recorder()
+    with bind(Findings, findings):
+        autotune_plugins(_maker({"out0": -0.5}), MATCHES, DATA)
+    [found] = findings.results
+    assert (found["kind"], found["tried"], found["builds"]) == ("plugin_tuning", 3, 4)
+    assert (found["baseline"]["latency"], found["best"]["latency"]) == (1.0, 0.5)
+    assert [part["name"] for part in found["chosen"]] == ["a"]
+    lines = capsys.readouterr().out
     assert "Baseline performance: Latency: 1000 ms, Throughput: 1 fps, Memory: 0 MB" in lines
-    assert "Best performance: Latency: 500 ms, Throughput: 2 fps, Memory: 0 MB" in lines
-    assert lines[-1] == "1. a (A): inputs=['in0'], outputs=['out0'], attributes={}"
+    assert "1. a (A): inputs=['in0'], outputs=['out0'], attributes={}" in lines

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 
+from polygraphy.adapters.report.recorder import Recorder
+from polygraphy.adapters.report.reports_recorder import ReportsRecorder
 from polygraphy.adapters.tensorrt.network.network import layers_of
 from polygraphy.backend.trt import ModifyNetworkOutputs, NetworkFromOnnxPath
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.domain.errors import UsageError
 from polygraphy.inspect import inspect_model
+from polygraphy.ports.binding import bind
+from polygraphy.ports.models import ModelReports
 from tests.codegen.commands import rendered
 from tests.support import models
 from tests.support.calls import holds_call
@@ -116,12 +119,14 @@ def test_statistics_of_a_network(
     assert "Not Counted   | x, y, of unknown size" in lines
     assert [line.split()[-1] for line in lines if line.startswith("ActivationType.RELU")] == ["1"]
     assert not any(line.startswith("Layer 0") for line in lines)  # They were not asked for.
-    inspect_model(str(tmp_path / "conv.onnx"), display_as="trt", stats=True, format="json")
-    told = json.loads(capsys.readouterr().out)
-    assert told["model"]["layers"] == []
+    recorder = Recorder()
+    with bind(ModelReports, ReportsRecorder(recorder)):
+        inspect_model(str(tmp_path / "conv.onnx"), display_as="trt", stats=True)
+    shown, found = (result for result in recorder.results)
+    assert shown["model"]["layers"] == []
     count = sum(weight.size for weight in _weights(models.conv_net()))
-    assert count <= told["statistics"]["parameters"] < count + 8  # The parser adds a shape.
-    assert sum(told["statistics"]["precisions"].values()) == told["statistics"]["layers"]
+    assert count <= found["statistics"]["parameters"] < count + 8  # The parser adds a shape.
+    assert sum(found["statistics"]["precisions"].values()) == found["statistics"]["layers"]
 
 
 def _weights(model: Any) -> list[Any]:

@@ -23,7 +23,6 @@ FLAGS = {
     "--autotune-mode exhaustive": "autotune_plugins(make_runner, matches, mode='exhaustive')",
     "--max-combinations 7": "autotune_plugins(make_runner, matches, max_combinations=7)",
     "--threshold 0.5": "autotune_plugins(make_runner, matches, threshold=0.5)",
-    "--report r.txt": "autotune_plugins(make_runner, matches, report='r.txt')",
     "--rtol 0.5": "SimpleCompareFunc(rtol=0.5, atol=0.001)",
     "--atol 0.5": "SimpleCompareFunc(rtol=0.001, atol=0.5)",
     "--timing-cache t": "CreateConfig(load_timing_cache='t')",
@@ -78,7 +77,6 @@ def test_what_cannot_be_meant(command: str, reason: str) -> None:
     [
         ("--threshold 0.5", "--threshold: without effect"),
         ("--skip-autotuning --fp16", "--fp16: without effect, because nothing is run"),
-        ("--skip-autotuning --report r", "--report: without effect, because nothing is run"),
         ("--load-config-yaml c --include a", "--include: without effect"),
     ],
 )

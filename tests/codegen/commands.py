@@ -17,6 +17,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
     "run_onnxrt_onnx": ("run identity.onnx --onnxrt --onnx", 0),
     "run_onnxrt_twice": ("run identity.onnx --onnxrt --onnxrt", 0),
     "run_tolerance": ("run identity.onnx --onnxrt --onnx --rtol 1e-3", 0),
+    "run_report": (
+        "run identity.onnx --onnxrt --onnx --format json --report report.xml --report report.md",
+        0,
+    ),
     "run_save": (
         "run --onnxrt identity.onnx --save-inputs inputs.json --save-outputs outputs_fp32.json",
         0,
@@ -386,7 +390,7 @@ RENDERED: dict[str, str] = {
         "plugin autotune model.onnx --plugin-dir plugins --load-config-yaml chosen.yaml"
         " --plugin-libraries a.so --python-plugins register.py --input-shapes x:[2,8] --seed 3"
         " --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2"
-        " --timing-cache t.cache --report report.txt --save-external-data weights.bin"
+        " --timing-cache t.cache --report report.json --save-external-data weights.bin"
         " --tactic-sources --pool-limit workspace:1G --int8 --layer-precisions a:fp16"
     ),
     "plugin_autotune_skipped": (

@@ -96,6 +96,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.plots import PlotOptions
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions
 from polygraphy.codegen.render import formatted
@@ -182,6 +183,7 @@ def program_with(texts: list[str]) -> str:
         LayerwiseOptions: LayerwiseOptions(save_worst=(1, name), save_error_by_depth=log_file),
         SimpleOptions: SimpleOptions(rtol={name: 1e-3}, check_error_stat={name: ("max", "mean")}),
         ScriptOptions: ScriptOptions(),
+        ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=log_file, verbosity={name: "VERBOSE"}),
     }
     words = ["polygraphy", "run", *texts]
@@ -234,6 +236,7 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
     first, second, output, name, log_file, *_ = texts
     shared: dict[Any, Any] = {
         ScriptOptions: ScriptOptions(),
+        ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=log_file),
     }
     tolerances = {name: 1e-3}
@@ -348,6 +351,7 @@ def programs_about_models(texts: list[str]) -> list[str]:
     first, second, third, fourth, log_file = texts
     shared: dict[Any, Any] = {
         ScriptOptions: ScriptOptions(),
+        ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=log_file),
         ExternalDataOptions: ExternalDataOptions(external_data_dir=second),
         CheckedModelOptions: CheckedModelOptions(path=first, input_shapes={third: ((1, 2),)}),
@@ -458,6 +462,7 @@ def programs_that_edit(texts: list[str]) -> list[str]:
     shared: dict[Any, Any] = {
         EditedModelOptions: EditedModelOptions(model_file=model, external_data_dir=path),
         EditSaveOptions: EditSaveOptions(output=other, save_external_data=path),
+        ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=log_file),
     }
     tensors = (TensorSpec(name, (other, 1, None), "float16"), TensorSpec(path))

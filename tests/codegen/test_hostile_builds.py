@@ -27,7 +27,6 @@ from polygraphy.cli.commands.inspect.tactics_options import ComparedReplaysOptio
 from polygraphy.cli.commands.plugin.autotune import PluginAutotuneCommand
 from polygraphy.cli.commands.plugin.autotune_options import (
     TuningConfigOptions,
-    TuningOptions,
     TuningPluginOptions,
 )
 from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
@@ -40,6 +39,7 @@ from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions
+from polygraphy.cli.shared.report import ReportOptions
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
 
@@ -48,7 +48,11 @@ from tests.support.examples import scaled
 def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
     """Render programs with these texts, and say which of them each has to hold."""
     first, second, third, log_file = texts
-    log = {ScriptOptions: ScriptOptions(), LogOptions: LogOptions(log_file=log_file)}
+    log = {
+        ScriptOptions: ScriptOptions(),
+        ReportOptions: ReportOptions(),
+        LogOptions: LogOptions(log_file=log_file),
+    }
     model = ModelOptions(model_file=first, model_type="onnx")
     commands: list[tuple[Command, dict[Any, Any], set[str]]] = [
         (InspectTacticsCommand(), {ReplayOptions: ReplayOptions(first)}, {first}),
@@ -129,7 +133,6 @@ def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
                     plugin_libraries=(third,), python_plugins=(second,)
                 ),
                 TuningConfigOptions: TuningConfigOptions(save_config_yaml=f"{third}.yaml"),
-                TuningOptions: TuningOptions(report=f"{second}.txt"),
                 TrtTimingOptions: TrtTimingOptions(timing_cache=third),
                 TrtPrecisionOptions: TrtPrecisionOptions(
                     int8=True, layer_precisions={second: "float16"}

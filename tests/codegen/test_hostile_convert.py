@@ -14,6 +14,7 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions
+from polygraphy.cli.shared.report import ReportOptions
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
@@ -39,6 +40,7 @@ def program_with(texts: list[str], target: str) -> str:
             cast_only_nodes=(log_file,),
         ),
         OnnxLoadOptions: OnnxLoadOptions(external_data_dir=folder, onnx_outputs=(name,)),
+        ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=log_file),
         **tensorrt_groups(name, folder, output, log_file),
     }

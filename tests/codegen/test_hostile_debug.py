@@ -26,6 +26,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, 
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.report import ReportOptions
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton
 from tests.support.examples import scaled
@@ -55,6 +56,7 @@ def program_with(texts: list[str], kind: type[Command]) -> str:
         DebugReplayOptions: DebugReplayOptions(first, fourth),
         ReducedModelOptions: ReducedModelOptions(min_good=first, save_inputs=second),
         ReducedShapeOptions: ReducedShapeOptions(model_input_shapes={fourth: ((1, 2),)}),
+        ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=third),
         **tensorrt_groups(first, second, third, fourth),
     }

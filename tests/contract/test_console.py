@@ -12,6 +12,7 @@ import pytest
 
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.adapters.report.recorder import Recorder
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.compare import (
     CosineSimilarityCompareFunc,
@@ -34,7 +35,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Console
 
-CONSOLES = {"log": LogConsole, "recording": RecordingConsole}
+CONSOLES = {"log": LogConsole, "recording": RecordingConsole, "recorder": Recorder}
 METHODS = {
     name: method
     for name, method in inspect.getmembers(Console, inspect.isfunction)
@@ -76,7 +77,11 @@ def test_takes_the_arguments_of_the_port(adapter: type, name: str) -> None:
 
 @pytest.mark.parametrize("adapter", CONSOLES.values(), ids=CONSOLES)
 def test_no_event_is_invented(adapter: type) -> None:
-    own = {"names", "told"} if adapter is RecordingConsole else set()
+    own: set[str] = set()
+    if adapter is RecordingConsole:
+        own = {"names", "told"}
+    elif adapter is Recorder:
+        own = {"parties", "validation", "found", "conclude"}
     public = {name for name in vars(adapter) if not name.startswith("_")}
     assert public - own == set(METHODS)
 

@@ -34,6 +34,10 @@ class LogConsole:
         """Something was assumed that the user may want to know."""
         G_LOGGER.warning(text)
 
+    def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
+        """Input data are about to be taken from a data loader."""
+        # What it assumes comes as notes.
+
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
         G_LOGGER.start(f"{label_of_runner(runner):35} | Activating and starting inference")

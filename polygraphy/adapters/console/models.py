@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
-import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from polygraphy.domain.tensors.metadata import MetadataTuple
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
@@ -28,8 +21,6 @@ if TYPE_CHECKING:
 
 
 _WIDEST = 80
-_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""What JSON need not escape, but may do something to a terminal."""
 _MOST_NAMES = 10
 
 
@@ -53,7 +44,7 @@ def model_lines(description: Any, detail: Detail) -> Iterable[str]:
 
 
 class LogModelReports:
-    """Writes about models to the log, and documents to standard output."""
+    """Writes about models to the log."""
 
     def loading(self, path: str) -> None:
         """Say which model is read."""
@@ -148,14 +139,6 @@ class LogModelReports:
         """Say where the page can be opened, and how that ends."""
         G_LOGGER.info(f"The model is shown at {address} until ctrl-C.")
 
-    def document(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Write models as JSON: one document, a list where there are several."""
-        made = [plain(part) for part in parts]
-        text = json.dumps(made[0] if len(made) == 1 else made, indent=4, ensure_ascii=False)
-        text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-        # A surrogate, which no encoding has, may come from any name in a model.
-        sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
-
 
 def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
     from polygraphy.adapters.console.onnx_text import tensor_text
@@ -189,23 +172,3 @@ def _some(names: Sequence[str]) -> str:
     """Return names as text, so many as a person reads."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: objects become dictionaries of their fields."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, MetadataTuple):
-        dtype, shape = value
-        return {"dtype": plain(None if dtype is None else str(dtype)), "shape": plain(shape)}
-    if attrs.has(type(value)):
-        fields = attrs.fields(type(value))
-        return {one.name: plain(getattr(value, one.name)) for one in fields}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    tolist: Callable[[], Any] | None = getattr(value, "tolist", None)
-    return str(value) if tolist is None else plain(tolist())

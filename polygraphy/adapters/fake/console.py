@@ -40,6 +40,10 @@ class RecordingConsole:
         """Something was assumed that the user may want to know."""
         self._record("note", text)
 
+    def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
+        """Input data are about to be taken from a data loader."""
+        self._record("data_chosen", source, seed, iterations)
+
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
         self._record("runner_activating", runner)

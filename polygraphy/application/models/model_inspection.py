@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -18,14 +18,12 @@ from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.models import ModelReader, ModelReports
 
 _SHOWN = ("layers", "attrs", "weights")
-_FORMATS = ("text", "json")
 _LOADED = "What was loaded"
 
 
 def inspect_model(
     *models: Any,
     show: Sequence[str] = (),
-    format: str = "text",
     stats: bool = False,
     list_unbounded_dds: bool = False,
     model_type: str | None = None,
@@ -46,7 +44,6 @@ def inspect_model(
         models: the model files; or networks or engines of TensorRT, or loaders that make them.
         show: any of ``layers``, ``attrs`` (of layers that are shown) and ``weights`` (their
             elements).
-        format: ``text``, or ``json`` for a document on standard output.
         stats: whether sizes and costs are shown.
         list_unbounded_dds: whether tensors are named whose shape depends on data without limit.
         model_type: ``onnx``, ``engine`` or ``trt-network-script``, or of TensorFlow: ``frozen``,
@@ -72,11 +69,8 @@ def inspect_model(
     for word in show:
         if word not in _SHOWN:
             raise UnknownNameError("Detail", word, _SHOWN)
-    if format not in _FORMATS:
-        raise UnknownNameError("Format", format, _FORMATS)
     detail = Detail(**{word: word in show for word in _SHOWN})
-    showing = _Showing(detail, stats=stats, unbounded=list_unbounded_dds, is_text=format == "text")
-    documents: list[Mapping[str, Any]] = []
+    showing = _Showing(detail, stats=stats, unbounded=list_unbounded_dds)
     unread: list[str] = []
     for model in models:
         is_file = isinstance(model, (str, PathLike))
@@ -94,15 +88,12 @@ def inspect_model(
             optimizes=optimize_graph,
         )
         try:
-            documents.append(showing.show(source, model_type, display_as))
+            showing.show(source, model_type, display_as)
         except FileError as error:
             if len(models) == 1:
                 raise
-            # Standard output holds the document where one is asked for.
             G_LOGGER.log(str(error), G_LOGGER.CRITICAL, error_ok=True)
             unread.append(source.path)
-    if format == "json":
-        resolve(ModelReports).document(documents)
     if unread:
         raise FileError(
             f"{len(unread)} of {len(models)} models could not be read: {', '.join(unread)}."
@@ -136,30 +127,24 @@ def read_model(
 class _Showing:
     """Shows one model after the other."""
 
-    def __init__(self, detail: Detail, *, stats: bool, unbounded: bool, is_text: bool) -> None:
+    def __init__(self, detail: Detail, *, stats: bool, unbounded: bool) -> None:
         self._detail = detail
         self._stats = stats
         self._unbounded = unbounded
-        self._is_text = is_text
 
-    def show(
-        self, source: ModelSource, model_type: str | None, display_as: str | None
-    ) -> Mapping[str, Any]:
-        """Show a model as text, or return what is to be shown."""
+    def show(self, source: ModelSource, model_type: str | None, display_as: str | None) -> None:
+        """Show a model."""
         reports = resolve(ModelReports)
-        if self._is_text and _is_silent(source, model_type):
+        if _is_silent(source, model_type):
             reports.loading(source.path)
         if self._stats and _is_built(source, model_type, display_as):
-            return self._show_built(source, model_type, display_as)
+            self._show_built(source, model_type, display_as)
+            return
         description = read_model(source, self._detail, model_type, display_as)
-        parts: dict[str, Any] = {"model": description}
-        if self._is_text:
-            reports.model(description, self._detail)
+        reports.model(description, self._detail)
         if self._unbounded:
             with_layers = read_model(source, Detail(layers=True), model_type, display_as)
-            parts["unbounded_dds"] = unbounded_tensors(_onnx(with_layers, source).graph)
-            if self._is_text:
-                reports.unbounded(parts["unbounded_dds"])
+            reports.unbounded(unbounded_tensors(_onnx(with_layers, source).graph))
         if self._stats:
             whole = evolve(
                 source,
@@ -168,14 +153,11 @@ class _Showing:
             )
             detail = Detail(layers=True, attrs=True)
             described = read_model(whole, detail, model_type, display_as)
-            parts["statistics"] = statistics_of(_onnx(described, source))
-            if self._is_text:
-                reports.statistics(parts["statistics"])
-        return parts
+            reports.statistics(statistics_of(_onnx(described, source)))
 
     def _show_built(
         self, source: ModelSource, model_type: str | None, display_as: str | None
-    ) -> Mapping[str, Any]:
+    ) -> None:
         """Show a network or an engine with its statistics; it is made once."""
         from polygraphy.domain.model.engine_statistics import statistics_of_built
 
@@ -185,11 +167,8 @@ class _Showing:
         shown = described if detail.layers else evolve(described, layers=())
         if self._unbounded:
             _onnx(described, source)  # which it is not
-        statistics = statistics_of_built(described)
-        if self._is_text:
-            reports.model(shown, detail)
-            reports.statistics(statistics)
-        return {"model": shown, "statistics": statistics}
+        reports.model(shown, detail)
+        reports.statistics(statistics_of_built(described))
 
 
 def _is_built(source: ModelSource, model_type: str | None, display_as: str | None) -> bool:

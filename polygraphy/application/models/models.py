@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.model import EVERYTHING, Detail, ModelSource
 from polygraphy.domain.model.difference import differences
 from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
@@ -12,36 +11,27 @@ from polygraphy.domain.model.tensors import select_tensors, tensor_uses
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelReader, ModelReports
 
-_FORMATS = ("text", "json")
 
-
-def inspect_outputs(path: str, names: Sequence[str] | None = None, format: str = "text") -> None:
+def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
     """List the tensors of an ONNX model that can be made outputs: names, types, producers.
 
     Args:
         path: the model.
         names: names and patterns of the tensors to list (default: all).
-        format: ``text``, or ``json`` for a document on standard output.
 
     Raises:
         FileError: the file is missing or cannot be read.
         ModelError: the file is no ONNX model.
         UnknownNameError: the model has no tensor of such a name.
     """
-    if format not in _FORMATS:
-        raise UnknownNameError("Format", format, _FORMATS)
     reports = resolve(ModelReports)
-    if format == "text":
-        reports.loading(path)
+    reports.loading(path)
     source = ModelSource(path, infer_shapes=True, allow_onnxruntime=False)
     model = resolve(ModelReader, "onnx").read(source, Detail(layers=True))
     uses = tensor_uses(model.graph)
     if names is not None:
         uses = select_tensors(uses, names)
-    if format == "text":
-        reports.tensors(uses)
-    else:
-        reports.document([{"path": path, "tensors": uses}])
+    reports.tensors(uses)
 
 
 def inspect_sparsity(

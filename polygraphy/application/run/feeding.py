@@ -168,6 +168,7 @@ class Feeds:
         self._feeds: Iterator[Feed] = iter(data_loader)
         self._told: set[str] = set() if told is None else told
         self._current: Feed | None = None
+        console.data_chosen(type(data_loader).__name__, _seed_of(data_loader), self.total)
 
     def describe_model_inputs(self, runners: Sequence[Runner]) -> None:
         """Tell a loader that wants to know what the model asks for, and take the first data.
@@ -255,6 +256,12 @@ class Feeds:
             copied.append(self.current_copied())
             self.advance()
         return copied
+
+
+def _seed_of(data_loader: Any) -> int | None:
+    """Return the seed of a loader that generates data."""
+    seed = getattr(data_loader, "seed", None)
+    return seed if isinstance(seed, int) else None
 
 
 def _copies_of(feed: Feed) -> Feed:

@@ -36,6 +36,7 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.scripts.convert import ConvertScript
@@ -78,6 +79,7 @@ class ConvertCommand(Command):
         TfOnnxOptions,
         DataOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -115,7 +117,7 @@ class ConvertCommand(Command):
             trt=_trt(values, target, is_script=not parses),
             data=data_of(values[DataOptions], values[ModelOptions].input_shapes, _USAGE),
             verifies=_verifies(values, kind, target),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         ).render()
 
 

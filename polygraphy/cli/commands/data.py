@@ -12,6 +12,7 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.cli.shared.saved import ConvertOptions, JoinOptions
 from polygraphy.codegen.docstring import listed_paths, quoted
 from polygraphy.codegen.render import render
@@ -22,7 +23,7 @@ class _JoinCommand(Command):
 
     function: ClassVar[str]
     summary: ClassVar[str]
-    groups = (JoinOptions, ScriptOptions, LogOptions)
+    groups = (JoinOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that joins the files."""
@@ -41,7 +42,7 @@ class _JoinCommand(Command):
             self.summary.format(listed_paths(options.paths)),
             words,
             call=call_of(self.function, values, list(options.paths)),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 
@@ -85,7 +86,7 @@ class DataConvertCommand(Command):
         "Write saved inputs, outputs or accuracy results in another format: a file, or a folder"
         " with one file per iteration."
     )
-    groups = (ConvertOptions, ScriptOptions, LogOptions)
+    groups = (ConvertOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that converts the file."""
@@ -98,5 +99,5 @@ class DataConvertCommand(Command):
             f"Convert {quoted(options.path)} to {quoted(options.output)}.",
             words,
             call=call_of("convert", values, options.path),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )

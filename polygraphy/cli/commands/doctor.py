@@ -9,6 +9,7 @@ from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.render import render
 
 
@@ -20,7 +21,7 @@ class DoctorCommand(Command):
         "Show versions, backends, execution providers, devices and the settings in the environment,"
         " and how to install what is missing. Nothing is changed."
     )
-    groups = (ScriptOptions, LogOptions)
+    groups = (ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that shows the environment."""
@@ -29,5 +30,5 @@ class DoctorCommand(Command):
             "Show which backends, devices and settings there are.",
             words,
             call=call_of("doctor", values),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )

@@ -1,17 +1,21 @@
-"""From options to the context of a program: how it logs."""
+"""From options to the context of a program: how it logs and reports."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import polygraphy
+from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import warn
 from polygraphy.cli.shared.log import LogOptions, severities
+from polygraphy.cli.shared.paths import read_in
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.parts.log import Log
 
 
-def log_of(options: LogOptions) -> Log:
-    """Return how the program is to log; paths that are of no module are named."""
+def log_of(values: Values) -> Log:
+    """Return how the program is to log and report; paths that are of no module are named."""
+    options, reporting = values[LogOptions], values[ReportOptions]
     chosen = severities(options)
     unknown = [path for path in chosen if path and not _is_known(path)]
     if unknown:
@@ -24,6 +28,9 @@ def log_of(options: LogOptions) -> Log:
         formats=options.log_format,
         file=options.log_file,
         is_quiet=options.silent and options.log_file is not None,
+        format=None if reporting.format == "text" else reporting.format,
+        report=reporting.report,
+        sources=[path for _, path in read_in(values, map(type, values)) if path is not None],
     )
 
 

@@ -14,6 +14,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
 
 _LIBRARY = "Library"
@@ -46,7 +47,7 @@ def check_paths(read: Named, written: Named, usage: str) -> None:
 
 
 def check_log_and_program(values: Values, usage: str) -> None:
-    """Refuse to write the log or the program over a file that the command line names elsewhere.
+    """Refuse to write the log, the program or a report over a file named elsewhere.
 
     Args:
         values: the options of any command.
@@ -55,7 +56,11 @@ def check_log_and_program(values: Values, usage: str) -> None:
     Raises:
         CommandLineError: the file exists, and something else names it, too.
     """
-    flags = {(LogOptions, "log_file"): "--log-file", (ScriptOptions, "gen_script"): "--gen-script"}
+    flags = {
+        (LogOptions, "log_file"): "--log-file",
+        (ScriptOptions, "gen_script"): "--gen-script",
+        (ReportOptions, "report"): "--report",
+    }
     written: list[tuple[str, str]] = []
     named: set[str] = set()
     for group in values:
@@ -96,7 +101,7 @@ def check_read(values: Values) -> None:
 def read_in(values: Values, groups: Iterable[type[Options]]) -> list[tuple[str, str | None]]:
     """Return what the options of some groups say is read, each with its flag."""
     return [
-        (declared.flags[0], path)
+        (declared.flags[0] if declared.flags else declared.name, path)
         for group in groups
         for declared in options_of(group)
         if declared.reads is not None and getattr(values[group], declared.name)

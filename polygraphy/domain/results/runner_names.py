@@ -18,6 +18,19 @@ def kind_of_runner(name: str) -> str:
     return _NUMBER_AND_TIME.sub("", name)
 
 
+def short_names(names: Iterable[str]) -> list[str]:
+    """Return what runners are called where there is little room, or where names should be the same
+    in the next run: ``onnxrt``, and ``onnxrt (2)`` for the next of the same kind.
+    """
+    counts: dict[str, int] = {}
+    short = []
+    for name in names:
+        kind = kind_of_runner(name).removesuffix("-runner")
+        counts[kind] = counts.get(kind, 0) + 1
+        short.append(kind if counts[kind] == 1 else f"{kind} ({counts[kind]})")
+    return short
+
+
 def label_of_runner(name: str) -> str:
     """Return the name of a runner as people read it: its time to the second."""
     return _FRACTION.sub(r"\1", name)

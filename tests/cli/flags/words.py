@@ -234,6 +234,7 @@ _RUN_FLAGS = {
         "show_error_metrics_plot": "--show-error-metrics-plot",
     },
     "ScriptOptions": {"gen_script": "--gen-script p.py"},
+    "ReportOptions": {"format": "--format json", "report": "--report r.md --report r.xml"},
     "LogOptions": {
         "verbose": "-vv",
         "quiet": "-q",
@@ -414,7 +415,6 @@ _INSPECTING_FLAGS = {
         "stats": "--stats",
         "list_unbounded_dds": "--list-unbounded-dds",
         "combine_tensor_info": "--show layers + --combine-tensor-info info.json",
-        "format": "--format json",
     },
     "PageOptions": {
         "visual": "--visual",
@@ -422,7 +422,7 @@ _INSPECTING_FLAGS = {
         "save_visual": "--save-visual page.html",
     },
     "OneModelOptions": {"path": "m.onnx > q.onnx"},
-    "TensorOptions": {"names": "--names a b*", "format": "--format json"},
+    "TensorOptions": {"names": "--names a b*"},
     "CapabilityOptions": {
         "with_partitioning": "--with-partitioning",
         "output": "--output parts",
@@ -520,7 +520,6 @@ _EDITING_FLAGS = {
         "rtol": "--rtol 0.5",
         "atol": "--atol 0.5",
         "no_timing_cache": "--no-timing-cache",
-        "report": "--report r.txt",
     },
     "HintOutputOptions": {"output": "-o s.json"},
     "HintSourceOptions": {"hint": "-s s.json", "one_shot": "-s h.json > --one-shot"},

@@ -12,7 +12,6 @@ def main() -> None:
     inspect_model(
         "identity.onnx",
         "identity_fp16.onnx",
-        format="json",
         stats=True,
         list_unbounded_dds=True,
         model_type="onnx",
@@ -22,4 +21,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    program.run(main, banner=False)
+    program.run(main, banner=False, format="json")

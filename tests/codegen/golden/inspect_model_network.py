@@ -25,8 +25,8 @@ def main() -> None:
         load_network, func=InvokeFromScript("edit.py", name="postprocess")
     )
     load_network = ModifyNetworkOutputs(load_network, outputs=["a", "b"])
-    inspect_model(load_network, format="json")
+    inspect_model(load_network)
 
 
 if __name__ == "__main__":
-    program.run(main, banner=False)
+    program.run(main, banner=False, format="json", sources=["m.onnx", "a.so", "edit.py"])

@@ -9,8 +9,8 @@ from polygraphy.inspect import inspect_outputs
 
 
 def main() -> None:
-    inspect_outputs("identity_fp16.onnx", names=["x_*"], format="json")
+    inspect_outputs("identity_fp16.onnx", names=["x_*"])
 
 
 if __name__ == "__main__":
-    program.run(main, banner=False)
+    program.run(main, banner=False, format="json", sources=["identity_fp16.onnx"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Find the plugins that make model.onnx quicker.
 
-polygraphy plugin autotune model.onnx --plugin-dir plugins --load-config-yaml chosen.yaml --plugin-libraries a.so --python-plugins register.py --input-shapes 'x:[2,8]' --seed 3 --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2 --timing-cache t.cache --report report.txt --save-external-data weights.bin --tactic-sources --pool-limit workspace:1G --int8 --layer-precisions a:fp16
+polygraphy plugin autotune model.onnx --plugin-dir plugins --load-config-yaml chosen.yaml --plugin-libraries a.so --python-plugins register.py --input-shapes 'x:[2,8]' --seed 3 --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2 --timing-cache t.cache --report report.json --save-external-data weights.bin --tactic-sources --pool-limit workspace:1G --int8 --layer-precisions a:fp16
 """
 
 from runpy import run_path
@@ -68,11 +68,14 @@ def main() -> None:
         mode="exhaustive",
         max_combinations=9,
         threshold=0.5,
-        report="report.txt",
     )
     model = replace_plugins(OnnxFromPath(MODEL), PLUGINS, chosen)
     save_onnx(model, path="model_tuned.onnx", external_data_path="weights.bin")
 
 
 if __name__ == "__main__":
-    program.run(main)
+    program.run(
+        main,
+        report="report.json",
+        sources=["model.onnx", "plugins", "a.so", "register.py", "chosen.yaml"],
+    )

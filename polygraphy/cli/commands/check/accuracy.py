@@ -13,6 +13,7 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.functions import FunctionOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.cli.shared.saved import RejudgeOptions
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
@@ -27,7 +28,7 @@ class CheckAccuracyCommand(Command):
         " again. Without tolerances, the saved ones count. Exits with 0 when everything passed and"
         " with 1 when something did not."
     )
-    groups = (RejudgeOptions, FunctionOptions, ScriptOptions, LogOptions)
+    groups = (RejudgeOptions, FunctionOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that judges the results."""
@@ -48,5 +49,5 @@ class CheckAccuracyCommand(Command):
             f"Judge the accuracy results {quoted(path)}.",
             words,
             call=call_of("check_accuracy", values, path, thresholds=thresholds or None),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )

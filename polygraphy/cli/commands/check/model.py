@@ -28,6 +28,7 @@ from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx_context import with_defaults
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.tf_graph import TfGraph
@@ -57,6 +58,7 @@ class CheckLintCommand(Command):
         DataOptions,
         OnnxrtOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -75,7 +77,7 @@ class CheckLintCommand(Command):
             f"Find out what is wrong with {quoted(path)}.",
             words,
             call=call_of("check_lint", values, path, data_loader=loader),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 
@@ -95,6 +97,7 @@ class CheckCompatibilityCommand(Command):
         DataOptions,
         OnnxrtOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -130,7 +133,7 @@ class CheckCompatibilityCommand(Command):
                 tf=graph or TfGraph(),
             ),
             check=call_of("check_compatibility", values, data_loader=loader),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 

@@ -45,6 +45,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.scripts.debugging import DebugEngineScript
 from polygraphy.domain.catalog.formats import format_named
@@ -65,6 +66,7 @@ _BUILT: tuple[type[Options], ...] = (
     TrtPluginOptions,
     DataOptions,
     ScriptOptions,
+    ReportOptions,
     LogOptions,
 )
 
@@ -119,7 +121,7 @@ class _EngineCommand(Command):
                 builder="EngineBytesFromNetwork",
             ),
             data=data_of(values[DataOptions], options.input_shapes, usage),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
     def _check_files(

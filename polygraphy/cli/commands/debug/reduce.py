@@ -33,6 +33,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions
 from polygraphy.cli.shared.onnx_context import cast_of
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
@@ -62,6 +63,7 @@ class DebugReduceCommand(Command):
         OnnxCastOptions,
         DataOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -114,7 +116,7 @@ class DebugReduceCommand(Command):
             save=call_of("save_onnx", values),
             reduce=call_of("reduce_model", values),
             data=data,
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
     def _check(self, values: Values, usage: str) -> None:

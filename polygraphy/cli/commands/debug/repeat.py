@@ -21,6 +21,7 @@ from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.render import render
 
 
@@ -39,6 +40,7 @@ class DebugRepeatCommand(Command):
         IterationInfoOptions,
         DebugReplayOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -52,5 +54,5 @@ class DebugRepeatCommand(Command):
             words,
             iterations=iterations_of(values, check_of(values, usage), IterationInfoOptions),
             until=until_of(values[UntilOptions], usage),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )

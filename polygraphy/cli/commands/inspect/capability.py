@@ -13,6 +13,7 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
@@ -32,6 +33,7 @@ class InspectCapabilityCommand(Command):
         OnnxShapeOptions,
         ExternalDataOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -59,7 +61,7 @@ class InspectCapabilityCommand(Command):
                     else None
                 ),
             ),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 

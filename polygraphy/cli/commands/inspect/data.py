@@ -11,6 +11,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import listed_paths
 from polygraphy.codegen.render import render
 
@@ -23,7 +24,7 @@ class InspectDataCommand(Command):
         "Show what saved inputs, outputs or accuracy results hold: names, data types, shapes and"
         " statistics of the tensors, or the verdicts."
     )
-    groups = (InspectedOptions, DetailOptions, ScriptOptions, LogOptions)
+    groups = (InspectedOptions, DetailOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that shows the data."""
@@ -39,5 +40,5 @@ class InspectDataCommand(Command):
             f"Show what {listed_paths(paths)} {'holds' if len(paths) == 1 else 'hold'}.",
             words,
             call=call_of("inspect_data", values, *paths),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )

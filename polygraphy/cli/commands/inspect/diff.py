@@ -16,6 +16,7 @@ from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.plots import PlotOptions
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.comparison import Comparison
 from polygraphy.codegen.render import render
@@ -35,7 +36,7 @@ class InspectDiffCommand(Command):
         " differences are of the reference's values. Exits with 0 when everything matched and with"
         " 1 when something did not."
     )
-    groups = (ReferenceOptions, *_COMPARISON, ScriptOptions, LogOptions)
+    groups = (ReferenceOptions, *_COMPARISON, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that compares the files."""
@@ -49,7 +50,7 @@ class InspectDiffCommand(Command):
                 f"Compare {quoted(files.candidate)} with the model {quoted(files.reference)}.",
                 words,
                 call=call_of("compare_models", values),
-                log=log_of(values[LogOptions]),
+                log=log_of(values),
             )
         return render(
             "inspect_diff.py.j2",
@@ -62,7 +63,7 @@ class InspectDiffCommand(Command):
                 fail_fast=judge.fail_fast,
                 allow_missing_outputs=judge.allow_missing_outputs,
             ),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 

@@ -23,6 +23,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import listed_paths, quoted
 from polygraphy.codegen.render import render
 
@@ -44,6 +45,7 @@ class InspectModelCommand(Command):
         TfLoadOptions,
         *INSPECTED_GROUPS,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -69,7 +71,7 @@ class InspectModelCommand(Command):
                 f"Draw {quoted(models.paths[0])}.",
                 words,
                 call=page,
-                log=log_of(values[LogOptions]),
+                log=log_of(values),
             )
         if made is None:
             call = call_of("inspect_model", values, *models.paths, show=show or None, **decided)
@@ -83,7 +85,7 @@ class InspectModelCommand(Command):
             words,
             call=call,
             made=made,
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
     def _check(self, values: Values, show: list[str]) -> None:

@@ -72,12 +72,6 @@ class TensorOptions(Options):
         otherwise="all",
         feeds="inspect_outputs.names",
     )
-    format: str | None = option(
-        "--format",
-        kind=Choice("text", "json"),
-        help="text, or json.",
-        feeds="inspect_outputs.format",
-    )
 
 
 @frozen
@@ -130,12 +124,6 @@ class ModelDetailOptions(Options):
         kind=Text("PATH"),
         help="Show statistics of these saved outputs with the layers of an engine.",
         feeds="inspect_model.tensor_info",
-    )
-    format: str | None = option(
-        "--format",
-        kind=Choice("text", "json"),
-        help="text, or json for one document on standard output.",
-        feeds="inspect_model.format",
     )
 
 

@@ -14,6 +14,7 @@ from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 
@@ -26,7 +27,7 @@ class InspectOutputsCommand(Command):
         "List the tensors of an ONNX model, which --onnx-outputs can make its outputs: names, data"
         " types, shapes, and the nodes that compute them."
     )
-    groups = (OneModelOptions, TensorOptions, ScriptOptions, LogOptions)
+    groups = (OneModelOptions, TensorOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that lists the tensors."""
@@ -36,7 +37,7 @@ class InspectOutputsCommand(Command):
             f"List the tensors of {quoted(path)}.",
             words,
             call=call_of("inspect_outputs", values, path),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 
@@ -48,7 +49,7 @@ class InspectSparsityCommand(Command):
         "Tell which weights of an ONNX model are 2:4 sparse, so that of every four values that a"
         " product sums, two are zero. Exits with 0 either way."
     )
-    groups = (OneModelOptions, ExternalDataOptions, ScriptOptions, LogOptions)
+    groups = (OneModelOptions, ExternalDataOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that looks at the weights."""
@@ -58,5 +59,5 @@ class InspectSparsityCommand(Command):
             f"Check which weights of {quoted(path)} are 2:4 sparse.",
             words,
             call=call_of("inspect_sparsity", values, path),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )

@@ -11,6 +11,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 
@@ -20,7 +21,7 @@ class InspectTacticsCommand(Command):
 
     name = "inspect tactics"
     description = "Show which tactic a TensorRT build chose for each layer."
-    groups = (ReplayOptions, ScriptOptions, LogOptions)
+    groups = (ReplayOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that shows the replay."""
@@ -30,7 +31,7 @@ class InspectTacticsCommand(Command):
             f"Show the tactics in {quoted(path)}.",
             words,
             call=call_of("inspect_tactics", values, path),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 
@@ -43,7 +44,7 @@ class InspectDiffTacticsCommand(Command):
         " builds that passed and of builds that failed. With two replays, show in which layers they"
         " differ."
     )
-    groups = (ComparedReplaysOptions, ScriptOptions, LogOptions)
+    groups = (ComparedReplaysOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that compares the replays."""
@@ -59,7 +60,7 @@ class InspectDiffTacticsCommand(Command):
             summary.format(*map(quoted, options.replays)),
             words,
             call=call,
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
     def _check(self, options: ComparedReplaysOptions) -> None:

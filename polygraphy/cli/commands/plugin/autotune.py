@@ -41,6 +41,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
@@ -83,6 +84,7 @@ class PluginAutotuneCommand(Command):
         DataOptions,
         EditSaveOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -115,7 +117,7 @@ class PluginAutotuneCommand(Command):
             tune=call_of("autotune_plugins", values),
             compare_func=_compare_func(values[TuningOptions]),
             save=call_of("save_onnx", values, path=output),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
     def _check(self, values: Values, output: str, usage: str) -> None:
@@ -150,7 +152,6 @@ class PluginAutotuneCommand(Command):
             ],
             [
                 ("-o/--output", None if config.skip_autotuning else output),
-                ("--report", options.report),
                 ("--save-config-yaml", config.save_config_yaml),
                 ("--log-file", values[LogOptions].log_file),
                 ("--gen-script", values[ScriptOptions].gen_script),

@@ -102,9 +102,3 @@ class TuningOptions(Options):
         kind=Flag(),
         help="Let each build measure for itself, as it does unless --timing-cache is given.",
     )
-    report: str | None = option(
-        "--report",
-        kind=Text("PATH"),
-        help="Write a report of the search as text.",
-        feeds="autotune_plugins.report",
-    )

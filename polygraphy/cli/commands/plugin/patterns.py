@@ -23,13 +23,14 @@ from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
 
 _LOADING = (OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
-_ENDING = (ScriptOptions, LogOptions)
+_ENDING = (ScriptOptions, ReportOptions, LogOptions)
 _CONFIG = "config.yaml"
 
 
@@ -107,7 +108,7 @@ class PluginReplaceCommand(Command):
             plugin_dir=plugin_folder(values, usage),
             config=config,
             save=Call("save_onnx", kwargs={"path": output}),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 
@@ -135,7 +136,7 @@ def matching(
         onnx=onnx,
         match=call_of("match_plugins", values, plugin_folder(values, usage)),
         output=output,
-        log=log_of(values[LogOptions]),
+        log=log_of(values),
     )
 
 

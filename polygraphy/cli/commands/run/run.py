@@ -33,6 +33,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.plots import PlotOptions
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.codegen.scripts.script import RunScript
 
@@ -66,6 +67,7 @@ class RunCommand(Command):
         LayerwiseOptions,
         PlotOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
     plugins: Sequence[PluggedBackend] = ()
@@ -132,7 +134,7 @@ class RunCommand(Command):
             save_outputs=runs.save_outputs,
             save_input_blob=runs.save_input_blob,
             comparison=comparison_of(values, f"polygraphy {self.name}"),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
             plugged=plugged_of(values, self.plugins),
         )
         check_worst(values, script, f"polygraphy {self.name}")

@@ -39,10 +39,11 @@ from polygraphy.cli.shared.data_context import data_of
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_context import cast_of
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.scripts.data import Data
 
-_SAVED = (EditSaveOptions, ScriptOptions, LogOptions)
+_SAVED = (EditSaveOptions, ScriptOptions, ReportOptions, LogOptions)
 _TRIAL = (VerifyOptions, TrialShapeOptions, DataOptions)
 
 

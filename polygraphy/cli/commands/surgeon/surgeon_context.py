@@ -86,7 +86,7 @@ def edit_of(
         steps=steps,
         verify=verify,
         save=call_of("save_onnx", values, path=output),
-        log=log_of(values[LogOptions]),
+        log=log_of(values),
     )
 
 

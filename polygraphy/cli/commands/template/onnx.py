@@ -14,6 +14,7 @@ from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
@@ -33,6 +34,7 @@ class TemplateOnnxGsCommand(Command):
         OnnxLoadOptions,
         OnnxCastOptions,
         OnnxShapeOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -55,7 +57,7 @@ class TemplateOnnxGsCommand(Command):
             model=path,
             onnx=onnx_of(with_defaults(values), usage, is_loaded=True, cast=cast),
             save=Call("save_onnx", kwargs={"path": output}),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
     def destination(self, values: Values) -> str | None:

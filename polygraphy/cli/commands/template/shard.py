@@ -19,6 +19,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.parts.onnx_model import OnnxModel
@@ -40,6 +41,7 @@ class TemplateShardHintsCommand(Command):
         HintOutputOptions,
         ShardHintOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -59,7 +61,7 @@ class TemplateShardHintsCommand(Command):
             onnx=_onnx(values),
             find=_found(values, usage),
             output=output,
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 
@@ -78,6 +80,7 @@ class MultiDeviceShardCommand(Command):
         OnnxShapeOptions,
         EditSaveOptions,
         ScriptOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -105,7 +108,7 @@ class MultiDeviceShardCommand(Command):
             hints=source.hint,
             find=None if source.hint else _found(values, usage),
             save=call_of("save_shards", values, path=save.output),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         )
 
 

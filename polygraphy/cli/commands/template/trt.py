@@ -21,6 +21,7 @@ from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OnnxShapeOptions, OutputOptions
 from polygraphy.cli.shared.onnx_context import onnx_of, with_defaults
+from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.parts.trt_model import TrtModel
 from polygraphy.codegen.scripts.template_trt import TemplateConfigScript, TemplateNetworkScript
@@ -77,6 +78,7 @@ class TemplateNetworkCommand(_TemplateCommand):
         TrtPluginOptions,
         *NETWORK_GROUPS,
         TrtPrecisionOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -102,7 +104,7 @@ class TemplateNetworkCommand(_TemplateCommand):
             trt=TrtModel(
                 network=network_of(whole, usage, is_script=is_script, is_empty=model is None)
             ),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         ).render()
 
 
@@ -119,6 +121,7 @@ class TemplateConfigCommand(_TemplateCommand):
         TemplateOptions,
         *CONFIG_GROUPS,
         DataOptions,
+        ReportOptions,
         LogOptions,
     )
 
@@ -139,5 +142,5 @@ class TemplateConfigCommand(_TemplateCommand):
             model=model if model is None or is_script else split_symbol(model)[0],
             config=config_of(with_build_defaults(values), usage),
             data=data_of(values[DataOptions], values[ModelOptions].input_shapes, usage),
-            log=log_of(values[LogOptions]),
+            log=log_of(values),
         ).render()

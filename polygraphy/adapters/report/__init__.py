@@ -1,0 +1,1 @@
+"""The verdict document: recorded while a program runs, and written in several formats."""

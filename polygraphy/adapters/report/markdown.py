@@ -1,0 +1,103 @@
+"""The document as Markdown: the verdict, and what failed, for comments and step summaries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from polygraphy.domain.report.checks import PASSED, checks_of
+from polygraphy.domain.report.document import Comparison, Document, OutputRow
+from polygraphy.domain.report.summary import brief
+
+_MOST_ROWS = 50
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|&~])")
+_SIGNS = {"passed": "✅", "agree": "✅", "inconclusive": "❔"}
+
+
+def markdown_of(document: Document) -> str:
+    """Return the text of the file."""
+    return "\n".join(_lines(document)) + "\n"
+
+
+def _lines(document: Document) -> Iterator[str]:
+    sign = _SIGNS.get(document.verdict, "❌")
+    yield f"## {sign} {document.verdict.upper()}: {text_of(document.summary)}"
+    yield ""
+    yield _code(document.command)
+    for culprit in document.culprits:
+        yield ""
+        yield from _culprit(culprit)
+    for comparison in document.comparisons:
+        yield ""
+        yield from _comparison(comparison)
+    others = [check for check in checks_of(document) if check.outcome != PASSED]
+    others = others if not document.comparisons else []
+    if others:
+        yield ""
+        shown = ([check.group, check.name, check.message] for check in others)
+        yield from _table(("", "what", "why"), shown)
+    for note in document.notes:
+        yield ""
+        yield f"> {text_of(note)}"
+    yield ""
+    facts = [f"exit code {document.exit_code}", f"{document.seconds:.3g} s", document.started]
+    facts += [
+        f"{name} {value}"
+        for section in document.environment.sections[:2]
+        for name, value in section.facts
+        if value != "not installed"
+    ]
+    yield f"<sub>{text_of(', '.join(facts))}</sub>"
+
+
+def _culprit(culprit: object) -> Iterator[str]:
+    facts = culprit if isinstance(culprit, dict) else {}
+    nodes = ", ".join(map(str, facts.get("nodes") or ()))
+    yield f"**Culprit: {text_of(nodes)}** ({text_of(str(facts.get('cause', '')))})"
+    yield from (f"- {text_of(str(sentence))}" for sentence in facts.get("evidence") or ())
+    remedy = facts.get("remedy") or {}
+    if remedy.get("command"):
+        yield ""
+        yield _code(str(remedy["command"]))
+
+
+def _comparison(comparison: Comparison) -> Iterator[str]:
+    parties = text_of(" vs. ".join(comparison.parties))
+    counted = "outputs on average" if comparison.average else "iterations"
+    matched = f"{comparison.matched}/{comparison.total} {counted}"
+    yield f"**{parties}** ({comparison.function}): {matched}"
+    yield ""
+    rows = sorted(comparison.outputs, key=lambda row: row.passed)
+    names = list(dict.fromkeys(name for row in rows for name in row.metrics))
+    chosen = [name for name in ("max_absdiff", "max_reldiff") if name in names] or names
+    title = ("", "output", "shape", *(name.replace("_", " ") for name in chosen), "passed")
+    yield from _table(title, (_row(row, chosen) for row in rows[:_MOST_ROWS]))
+    if len(rows) > _MOST_ROWS:
+        yield ""
+        yield f"{len(rows) - _MOST_ROWS} more outputs are in the document."
+
+
+def _row(row: OutputRow, metrics: Sequence[str]) -> list[str]:
+    shape = "" if row.shape is None else "x".join(map(str, row.shape))
+    values = [brief(row.metrics[name]) if name in row.metrics else "" for name in metrics]
+    sign = _SIGNS["passed"] if row.passed else "❌"
+    return [sign, row.name, shape, *values, f"{row.passed_iterations}/{row.iterations}"]
+
+
+def _table(title: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(title)} |"
+    yield f"|{' --- |' * len(title)}"
+    for row in rows:
+        yield f"| {' | '.join(map(text_of, row))} |"
+
+
+def text_of(text: str) -> str:
+    """Return a text in one line, in which nothing is markup."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """Return a block of code, whatever is in it."""
+    line = " ".join(text.split())
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", line)), default=0))
+    return f"{fence}\n{line}\n{fence}"

@@ -1,0 +1,16 @@
+"""Findings of programs that write no report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class Unrecorded:
+    """Implements the port `Findings`, and keeps nothing."""
+
+    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Forget what was found."""
+
+    def conclude(self, verdict: str, culprits: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Forget what it comes to."""

@@ -1,0 +1,87 @@
+"""What a document comes to, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isnan
+from typing import Any
+
+from polygraphy.domain.report.document import Comparison, OutputRow, Problem
+
+_BRIEF = 4
+"""Digits of a number in a sentence."""
+
+
+def summary_of(verdict: str, comparisons: Sequence[Comparison], problems: Sequence[Problem]) -> str:
+    """Return the sentence.
+
+    Args:
+        verdict: in a word.
+        comparisons: what was found about pairs of runs.
+        problems: what ended the program early.
+    """
+    failed = [each for each in comparisons if not each.passed]
+    if problems and not failed:
+        return problems[-1].message
+    if failed:
+        return _failed(failed)
+    if comparisons:
+        return _passed(comparisons)
+    return {"passed": "Completed.", "failed": "The check failed."}.get(verdict, f"{verdict}.")
+
+
+def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:
+    """Return the output that exceeds its tolerance the most, or comes closest to it."""
+    rows = [(each, row) for each in comparisons for row in each.outputs]
+    return max(rows, key=lambda pair: (not pair[1].passed, _size(pair[1])), default=None)
+
+
+def _size(row: OutputRow) -> float:
+    if row.excess is None:
+        return inf if row.reason is not None else -1.0
+    return inf if isnan(row.excess) else row.excess
+
+
+def _failed(failed: Sequence[Comparison]) -> str:
+    names = {row.name for each in failed for row in each.outputs if not row.passed}
+    every = {row.name for each in failed for row in each.outputs}
+    parties = " vs. ".join(failed[0].parties)
+    if not every:
+        return f"No outputs were compared ({parties})."
+    facts = f"{len(names)} of {len(every)} outputs differ ({parties})"
+    worst = worst_row(failed)
+    return f"{facts}; {row_in_words(worst[1])}." if worst else f"{facts}."
+
+
+def row_in_words(row: OutputRow) -> str:
+    """Say of an output that failed where it is worst."""
+    where = f"worst: {row.name!r}"
+    if row.reason is not None:
+        return f"{where}: {row.reason.rstrip('.')}"
+    if row.worst is not None:
+        where += f" at {list(row.worst.index)}: {brief(row.worst.found)}, expected"
+        where += f" {brief(row.worst.expected)}"
+    if row.iterations > 1 and row.worst_iteration is not None:
+        where += f" (iteration {row.worst_iteration})"
+    if row.excess is not None and 1 < row.excess < inf:
+        where += f", {brief(row.excess)} times the tolerance"
+    return where
+
+
+def _passed(comparisons: Sequence[Comparison]) -> str:
+    names = {row.name for each in comparisons for row in each.outputs}
+    iterations = max(each.total for each in comparisons)
+    facts = f"{len(names)} output{'s' * (len(names) != 1)} matched"
+    if iterations > 1 and not comparisons[0].average:
+        facts += f" in {iterations} iterations"
+    worst = worst_row(comparisons)
+    if worst is None or worst[1].excess is None:
+        return f"{facts}."
+    if worst[1].excess == 0:
+        return f"{facts}; every element is equal."
+    return f"{facts}; largest error: {worst[1].excess:.0%} of the tolerance ({worst[1].name!r})."
+
+
+def brief(value: Any) -> str:
+    """Return a value as a sentence has it."""
+    return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
