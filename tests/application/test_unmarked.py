@@ -16,6 +16,7 @@ from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.application.run.unmarked import WithUnmarked
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.binding import bind
 from polygraphy.ports.editing import LayeredModels
 from polygraphy.ports.machine import Machine
@@ -138,3 +139,24 @@ def test_a_joined_runner_is_a_runner() -> None:
         assert joined.last_inference_time() == 1e-3
         assert joined.last_device_times() is None
     assert not marked.is_active
+
+
+@pytest.mark.parametrize(
+    "saved", [{"y": 1.0}, {"b": 5.0, "y": 1.0}, {"a": 4.0, "b": 5.0, "y": 1.0}]
+)
+@pytest.mark.parametrize(("error", "allows_missing"), [(0.5, True), (0.5, False), (0.0, True)])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_finding_33_saved_outputs_judge_those_that_were_not_chosen(
+    saved: dict[str, float], error: float, allows_missing: bool, is_first: bool
+) -> None:
+    runner = WithUnmarked(
+        FakeRunner({"b": np.float32(5)}), FakeRunner({"y": np.float32(1 + error)}), ()
+    )
+    loaded = RunResults()
+    loaded.add([{name: np.float32(value) for name, value in saved.items()}], runner_name="saved")
+    runs = [Comparator.run([runner], [{}]), loaded]
+    verdict = Comparator.compare_accuracy(
+        runs if is_first else runs[::-1], allow_missing_outputs=allows_missing
+    )
+    assert bool(verdict) == (error == 0)
+    assert "y" in verdict.output_names()

@@ -222,7 +222,7 @@ class _Comparison:
         position: int,
     ) -> bool:
         log, (i, j) = logs[position], self.pairs[position]
-        run0, run1 = step[i], step[j]
+        run0, run1 = _joined(step[i], step[j]), _joined(step[j], step[i])
         shared0, shared1 = _shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
         pair = _compared(
             function, shared0, shared1, self._iteration, is_judged=not self._check_average
@@ -405,12 +405,27 @@ def _answers(
     }
 
 
+def _joined(run: Run, other: Run) -> Run:
+    """Return a run with those outputs of its model that were not chosen, but that the other has:
+    what was saved may be of other outputs.
+    """
+    name, outputs = run
+    if outputs is None or other[1] is None:
+        return run
+    return name, _with_unmarked(outputs, outputs.unmarked.keys() & other[1].keys())
+
+
 def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
     """Return an iteration with outputs of the model that were not chosen."""
+    if not names:
+        return outputs
     own = {name: array for name, array in outputs.unmarked.items() if name in names}
-    return IterationResult(
+    joined = IterationResult(
         {**outputs, **own}, outputs.runtime, outputs.runner_name, facts=outputs.facts
     )
+    joined.part = outputs.part
+    joined.unmarked = outputs.unmarked
+    return joined
 
 
 def _only(outputs: IterationResult, names: Collection[str]) -> IterationResult:
