@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy import ndarray
 
+    from polygraphy.domain.results.lineage import Recomputed
     from polygraphy.domain.search.layers import Layer, Stretch
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
@@ -185,6 +186,11 @@ class LayeredModel(Protocol):
 
     def unmarked(self) -> Any:
         """Return the model with its own outputs alone."""
+
+    def recompute(
+        self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
+    ) -> Recomputed | None:
+        """Compute a tensor from those before it; see `polygraphy.domain.results.lineage`."""
 
     def part(self, stretch: Stretch) -> Any:
         """Return a model of some of its layers, with their weights: it takes inputs of the model

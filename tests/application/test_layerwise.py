@@ -57,6 +57,9 @@ class Chain:
     def unmarked(self) -> str:
         return "as it is"
 
+    def recompute(self, name: str, runs: Any, epsilon: float) -> None:
+        """Know no way."""
+
     def part(self, stretch: Stretch) -> tuple[str, ...]:
         return NAMES[stretch.start : stretch.stop]
 

@@ -299,15 +299,7 @@ def _restricted(run: Run, names: Container[str]) -> Run:
     name, outputs = run
     if outputs is None:
         return run
-    kept = IterationResult(
-        {output: array for output, array in outputs.items() if output in names},
-        outputs.runtime,
-        outputs.runner_name,
-        facts=outputs.facts,
-        part=outputs.part,
-    )
-    kept.unmarked = outputs.unmarked
-    return name, kept
+    return name, _only(outputs, names)
 
 
 def _left_out(run: Run, shared: Run) -> list[str]:
@@ -420,17 +412,11 @@ def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> Iteratio
     if not names:
         return outputs
     own = {name: array for name, array in outputs.unmarked.items() if name in names}
-    joined = IterationResult(
-        {**outputs, **own}, outputs.runtime, outputs.runner_name, facts=outputs.facts
-    )
-    joined.part = outputs.part
-    joined.unmarked = outputs.unmarked
-    return joined
+    return outputs.with_outputs({**outputs, **own})
 
 
-def _only(outputs: IterationResult, names: Collection[str]) -> IterationResult:
-    kept = {name: array for name, array in outputs.items() if name in names}
-    return IterationResult(kept, outputs.runtime, outputs.runner_name, facts=outputs.facts)
+def _only(outputs: IterationResult, names: Container[str]) -> IterationResult:
+    return outputs.with_outputs({n: array for n, array in outputs.items() if n in names})
 
 
 def _ended_early(

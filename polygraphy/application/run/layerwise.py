@@ -13,6 +13,7 @@ from polygraphy.application.run.inference import feed_writer, kept_as
 from polygraphy.application.run.steps import was_interrupted
 from polygraphy.application.run.unmarked import MarkingEffect
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.results.results import IterationResult, Part, RunResults
 from polygraphy.domain.search.layers import Budget, Stretch, plan_stretches
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
@@ -296,6 +297,7 @@ class _Run:
         seat.effect.tell(seat.name, shown, seat.own, facts)
         shown = {name: seat.own.get(name, array) for name, array in shown.items()}
         outputs = IterationResult(shown, runtime, seat.name, facts=facts)
+        outputs.lineage = Lineage(self._layered, {**given, **fitted, **made})
         if self._index == 0:
             self._console.outputs_described(seat.name, TensorMetadata.from_feed_dict(outputs))
         return outputs

@@ -11,6 +11,7 @@ from attrs import frozen
 from polygraphy.domain.compare.align import aligned
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.results.runner_names import label_of_runner
 from polygraphy.domain.tensors.facts import Facts, compute_dtype
@@ -54,6 +55,11 @@ class Side:
         may take looking into a model, so it is only asked for where it matters.
         """
         return compute_dtype(self.facts, self.name)
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """What the outputs were computed from; None where that is not known."""
+        return self.outputs.lineage if isinstance(self.outputs, IterationResult) else None
 
     @property
     def name(self) -> str:

@@ -13,9 +13,10 @@ import numpy as np
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
+from polygraphy.domain.compare.inherited import with_inherited
 from polygraphy.domain.compare.pictures import Pictures
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.compare.rounding import rounding_between
+from polygraphy.domain.compare.rounding import coarsest_between, rounding_between
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits.tolerance import DEFAULT_ATOL, DEFAULT_RTOL, Tolerance, joint_reason
 from polygraphy.domain.tensors.facts import Facts, compute_dtype
@@ -159,8 +160,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         """Compare two arrays of one shape, lazily: each metric is computed when it is read."""
         arrays = value.array, reference.array
         self.pictures.draw(value.name, *arrays)
-        sides = (value.facts, value.name), (reference.facts, reference.name)
-        explain = partial(_explained, sides, self.threads)
+        known = (value.facts, value.name), (reference.facts, reference.name)
+        explain = partial(_explained, known, self.threads)
         rounding = explain(arrays) if self._is_auto(setting) else None
         if rounding is None and self._is_auto(setting):
             return UncomparedResult(
@@ -169,14 +170,24 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         difference = Difference(
             *arrays, infinities_equal=self.infinities_compare_equal, threads=self.threads
         )
-        return OutputCompareResult.of(
-            (value.name, reference.name),
-            arrays,
-            difference,
-            self.tolerance_for(setting, rounding),
-            self._quantile_for(setting),
-            explain,
-        )
+
+        def held_to(rounding: Rounding | None) -> OutputCompareResult:
+            return OutputCompareResult.of(
+                (value.name, reference.name),
+                arrays,
+                difference,
+                self.tolerance_for(setting, rounding),
+                self._quantile_for(setting),
+                explain,
+            )
+
+        result = held_to(rounding)
+        if rounding is not None and value.lineage is not None and not result:
+            precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
+            sides = value, reference
+            inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
+            return result if inherited is None else held_to(inherited)
+        return result
 
     def __repr__(self) -> str:
         return (

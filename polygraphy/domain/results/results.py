@@ -12,6 +12,7 @@ from attrs import frozen
 
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
+from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.pickling import pickled_as, their_items
 from polygraphy.ports.binding import resolve
@@ -45,9 +46,11 @@ class IterationResult(dict[str, Any]):
         part: which part of the iteration's outputs these are; None for all of them.
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
+        lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
+    lineage: Lineage | None = None
 
     def __init__(
         self,
@@ -64,12 +67,22 @@ class IterationResult(dict[str, Any]):
         self.facts: Facts = ModelFacts() if facts is None else facts
         self.runner_name = "custom_runner" if runner_name is None else runner_name
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process has besides the outputs."""
+        return {name: value for name, value in vars(self).items() if name != "lineage"}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take what a pickle says besides the outputs; NVIDIA's says those, too."""
         outputs = their_items(state)
         if outputs is not None:
             self.__init__(_loaded(outputs))  # type: ignore[misc]
         vars(self).update(state)
+
+    def with_outputs(self, outputs: Mapping[str, Any]) -> IterationResult:
+        """Return the same iteration with other outputs."""
+        changed = IterationResult(outputs)
+        vars(changed).update(vars(self))
+        return changed
 
     @property
     def is_continued(self) -> bool:

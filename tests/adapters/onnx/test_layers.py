@@ -12,12 +12,12 @@ import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.layers import OnnxLayeredModels
 from polygraphy.backend.onnx import OnnxReferenceRunner, modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
-from polygraphy.comparator import Comparator
+from polygraphy.comparator import Comparator, SimpleCompareFunc
 from polygraphy.constants import MARK_ALL
 from polygraphy.domain.errors import FileError, UnknownNameError
 from polygraphy.domain.search.layers import Budget, plan_stretches
@@ -300,3 +300,73 @@ def test_finding_9_an_unknown_rank_is_no_scalar(shape: Any, source: str, tmp_pat
         assert (None if found is None else list(found)) == shape
         fed = np.ones([2] if shape is None or shape else [], np.float32)
         assert runner.infer({"x": fed})["y"].shape == fed.shape
+
+
+def cancelling() -> onnx.ModelProto:
+    """Return a model whose inner layers make more of each difference: they take close numbers from
+    each other, normalise rows that hardly vary, and compare.
+    """
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("LeakyRelu", ["a"], ["b"], alpha=0.1),
+        helper.make_node("Constant", [], ["one"], value_float=1.0),
+        helper.make_node("Add", ["b", "one"], ["c"]),
+        helper.make_node("Sub", ["c", "d"], ["e"]),
+        helper.make_node("Sigmoid", ["e"], ["d2"]),
+        helper.make_node("ReduceMean", ["c"], ["d"], axes=[-1], keepdims=1),
+        helper.make_node("LayerNormalization", ["e", "scale"], ["f"], axis=-1),
+        helper.make_node("Resize", ["f4", "", "scales"], ["g"], mode="nearest"),
+        helper.make_node("Unsqueeze", ["f", "axes"], ["f4"]),
+        helper.make_node("Greater", ["e", "zero"], ["h"]),
+    ]
+    order = [0, 1, 2, 3, 6, 4, 5, 7, 9, 8, 10]
+    random = np.random.default_rng(0)
+    weights = {
+        "w": (1e-3 * random.normal(size=(256, 32))).astype(np.float32),
+        "scale": np.ones(32, np.float32),
+        "scales": np.array([1, 1, 1, 2], np.float32),
+        "axes": np.array([0, 1], np.int64),
+        "zero": np.zeros((), np.float32),
+    }
+    outputs = [("d2", TensorProto.FLOAT), ("g", TensorProto.FLOAT), ("h", TensorProto.BOOL)]
+    graph = helper.make_graph(
+        [nodes[index] for index in order],
+        "cancelling",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 256])],
+        [helper.make_tensor_value_info(name, dtype, None) for name, dtype in outputs],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def faulty(make: Any, fault: str) -> Any:
+    """Return what makes a runner of a model in which an operator is computed slightly wrong."""
+
+    def changed(model: onnx.ModelProto) -> Any:
+        copied = onnx.ModelProto()
+        copied.CopyFrom(model)
+        for node in copied.graph.node:
+            if node.op_type == fault == "LeakyRelu":
+                node.attribute[0].f = 0.10001
+            if node.op_type == fault == "LayerNormalization":
+                node.attribute.add(name="epsilon", type=onnx.AttributeProto.FLOAT, f=1.001e-5)
+        return make(copied)
+
+    return changed
+
+
+@pytest.mark.parametrize("budget", [0, 1 << 30])
+@pytest.mark.parametrize(
+    ("fault", "first"), [("", None), ("LeakyRelu", "b"), ("LayerNormalization", "f")]
+)
+def test_auto_allows_for_what_inputs_bring_along_and_finds_the_fault(
+    fault: str, first: str | None, budget: int
+) -> None:
+    feed = {"x": np.random.default_rng(1).uniform(-1, 1, (8, 256)).astype(np.float32)}
+    makers = [faulty(RUNNERS[1], fault), OnnxReferenceRunner]
+    model = cancelling()
+    runs = Comparator.run_layerwise(makers, model, [feed], memory_budget=budget)
+    auto = SimpleCompareFunc(rtol="auto", atol="auto")
+    verdict = Comparator.compare_accuracy(runs, compare_func=auto)
+    failed = [name for _, _, name, answer in verdict[0].scan() if not answer]
+    assert failed == ([first] if first else [])

@@ -18,11 +18,13 @@ from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, set_shape
+from polygraphy.adapters.onnx.run.recomputing import Recomputer
 from polygraphy.adapters.onnx.run.subgraph import tensors_read
 from polygraphy.adapters.onnx.storage.external import load_external_data
 from polygraphy.adapters.onnx.storage.mapped import load_structure
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.weights import byte_size, weights_size, without_large_weights
+from polygraphy.domain.results.lineage import Recomputed
 from polygraphy.domain.search.layers import Layer, Stretch
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
@@ -107,6 +109,7 @@ class OnnxLayeredModel:
         self._own_outputs = own_outputs
         self._load = load
         self._load_weights = load_weights
+        self._recomputer: Recomputer | None = None
         self._weights = _weights(structure.graph if source is None else source)
         self._types = {**inferred_value_infos(structure), **value_infos(structure)}
         self._reads = [tuple(dict.fromkeys(tensors_read(n))) for n in structure.graph.node]
@@ -139,6 +142,14 @@ class OnnxLayeredModel:
     def whole(self) -> ModelProto:
         """Return the model with all that is compared as its outputs."""
         return _marked(self._load(), self._exclude)
+
+    def recompute(
+        self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
+    ) -> Recomputed | None:
+        """Compute a tensor from those before it, in the reference evaluator; see the port."""
+        if self._recomputer is None:
+            self._recomputer = Recomputer(self._structure, self._weights, self._load_weights)
+        return self._recomputer.recompute(name, runs, epsilon)
 
     def unmarked(self) -> ModelProto:
         """Return the model with its own outputs alone; a model of its own, whatever `whole` made of
