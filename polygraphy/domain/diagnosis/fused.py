@@ -1,0 +1,186 @@
+"""Which nodes of a model became one node of the graph that a backend made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text
+from polygraphy.domain.diagnosis.two_models import Suspect
+
+_OF_ACTIVATION = frozenset({"activation", "activation_params"})
+_NORMS = "BatchNormalization"
+
+
+def region(model: Side, tensor: str, kept: Iterable[str]) -> tuple[int, ...]:
+    """Return the nodes that compute a tensor from those that were kept: what one node replaced.
+
+    Args:
+        model: the graph as it was written.
+        tensor: what the one node makes, by the name that both graphs have for it.
+        kept: the tensors that the other graph has as well.
+    """
+    known = set(kept) - {tensor}
+    found: set[int] = set()
+    waiting = [tensor]
+    while waiting:
+        name = waiting.pop()
+        index = model.producer.get(name)
+        if index is not None and index not in found and name not in known:
+            found.add(index)
+            waiting += filter(None, model.nodes[index].inputs)
+    return tuple(sorted(found))
+
+
+def replaced(model: Side, fused: Side, index: int) -> tuple[int, ...]:
+    """Return the nodes of a model that a node of its optimised graph stands for; where its output
+    has another name there, those of the nodes that read it.
+    """
+    kept = fused.producer.keys()
+    waiting, seen, found = [index], {index}, set[int]()
+    while waiting:
+        node = fused.nodes[waiting.pop()]
+        for name in filter(None, node.outputs):
+            if name in model.producer:
+                found.update(region(model, name, kept))
+                continue
+            new = {reader for reader, _ in fused.readers.get(name, ())} - seen
+            seen |= new
+            waiting += new
+    return tuple(sorted(found))
+
+
+def traced(found: Iterable[Suspect], pairing: Pairing, model: Side) -> list[Suspect]:
+    """Return suspects of an optimised graph as suspects of the model that it was made of.
+
+    Args:
+        found: in what the optimised graph, the first of the pairing, differs from the reference.
+        pairing: its nodes and those of the reference.
+        model: the model as it was written.
+    """
+    made: dict[tuple[tuple[int, ...], str], Suspect] = {}
+    held = list(found)
+    for suspect in held:
+        nodes = _traced(suspect, held, pairing, model)
+        if nodes is not None:
+            made.setdefault((nodes.nodes, nodes.cause), nodes)
+    return list(made.values())
+
+
+def _traced(suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side) -> Suspect | None:
+    fused = pairing.model
+    for name, _ in suspect.weights:
+        if name in model.weights:
+            readers = tuple(sorted({index for index, _ in model.readers.get(name, ())}))
+            return evolve(suspect, nodes=readers) if readers else None
+    indices: tuple[int, ...] = tuple(
+        sorted({one for index in suspect.nodes for one in replaced(model, fused, index)})
+    )
+    if not indices:
+        return None
+    if suspect.weights:
+        return _folded(suspect, held, pairing, model, indices)
+    if suspect.cause in ("attribute", "epsilon"):
+        return _attribute(suspect, pairing, model, indices)
+    ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
+    same = tuple(index for index in indices if model.nodes[index].op in ops)
+    return evolve(suspect, nodes=same if len(same) == 1 else indices)
+
+
+def _folded(
+    suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side, indices: tuple[int, ...]
+) -> Suspect:
+    """A weight that was made of several: where only the weight of a convolution differs, it is its
+    own; where the bias does as well, that of the normalisation behind it.
+    """
+    norms = tuple(index for index in indices if model.nodes[index].op == _NORMS)
+    others = tuple(
+        index for index in indices if model.nodes[index].op in ("Conv", "Gemm", "MatMul")
+    )
+    place = pairing.model.nodes[suspect.nodes[0]]
+    differing = {
+        position
+        for position, name in enumerate(place.inputs)
+        if any(name == mine for one in held for mine, _ in one.weights)
+    }
+    if not norms:
+        return evolve(suspect, nodes=others or indices)
+    if differing == {1}:
+        return evolve(suspect, nodes=others or indices)
+    if differing == {2}:
+        bare = tuple(index for index in others if len(model.nodes[index].inputs) < 3)
+        return evolve(suspect, nodes=norms if not bare else (*bare, *norms))
+    epsilon = _epsilon(suspect, pairing, model, norms[0])
+    if epsilon is not None:
+        said = (
+            f"the epsilon of {_NORMS} differs from {epsilon:.3g}, which the reference was made with"
+        )
+        return evolve(suspect, nodes=norms, cause="epsilon", what=said)
+    return evolve(suspect, nodes=norms)
+
+
+def _epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> float | None:
+    """Return the epsilon with which the reference was folded, if one explains every channel."""
+    node = model.nodes[norm]
+    variance = model.weights.get(node.inputs[4] if len(node.inputs) > 4 else "")
+    if variance is None or variance.values is None:
+        return None
+    index = suspect.nodes[0]
+    mine, theirs = pairing.model.nodes[index], pairing.reference.nodes[pairing.nodes[index]]
+    one = pairing.model.weights.get(mine.inputs[1])
+    other = pairing.reference.weights.get(theirs.inputs[1])
+    if one is None or other is None or one.values is None or other.values is None:
+        return None
+    flat, right = (np.asarray(w.values, np.float64).reshape(w.shape[0], -1) for w in (one, other))
+    spread = np.asarray(variance.values, np.float64).reshape(-1)
+    if flat.shape != right.shape or len(spread) != len(flat):
+        return None
+    ratio = np.linalg.norm(flat, axis=1) / np.maximum(np.linalg.norm(right, axis=1), 1e-30)
+    held = float(node.attribute("epsilon", 1e-5))
+    found = ratio**2 * (spread + held) - spread
+    middle = float(np.median(found))
+    close = np.allclose(found, middle, atol=1e-3 * float(np.max(spread)) + 1e-6)
+    return max(middle, 0.0) if close and abs(middle - held) > 1e-6 else None
+
+
+def _attribute(
+    suspect: Suspect, pairing: Pairing, model: Side, indices: tuple[int, ...]
+) -> Suspect:
+    """The node of the model that the attribute came from."""
+    node = pairing.model.nodes[suspect.nodes[0]]
+    name = suspect.what.split("'")[1]
+    mine = next((one for one in node.attributes if one.name == name), None)
+    if name == "epsilon":
+        value = None if mine is None else float(mine.value)
+        tiny = tuple(
+            index
+            for index in indices
+            if model.nodes[index].op == "Add"
+            and any(_scalar(model, one) == value for one in model.nodes[index].inputs)
+        )
+        if tiny:
+            return evolve(suspect, nodes=tiny)
+    same = tuple(
+        index
+        for index in indices
+        if mine is not None
+        and any(
+            one.name == name and attribute_text(one) == attribute_text(mine)
+            for one in model.nodes[index].attributes
+        )
+    )
+    if same:
+        return evolve(suspect, nodes=same)
+    if name in _OF_ACTIVATION:
+        last = tuple(index for index in indices if model.nodes[index].op not in ("Conv", "Gemm"))
+        return evolve(suspect, nodes=last[-1:] or indices)
+    return evolve(suspect, nodes=indices)
+
+
+def _scalar(model: Side, name: str) -> float | None:
+    weight = model.weights.get(name)
+    if weight is None or weight.values is None or np.size(weight.values) != 1:
+        return None
+    return float(np.float32(np.asarray(weight.values).reshape(-1)[0]))

@@ -1,0 +1,102 @@
+"""How the nodes in which a model differs are taken from the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import field, frozen
+
+from polygraphy.domain.diagnosis.pairing import Pairing
+from polygraphy.domain.diagnosis.two_models import Suspect
+
+
+@frozen
+class NodeCopy:
+    """A node of the reference, and how it is connected in the model.
+
+    Attributes:
+        twin: the first output of the node in the reference.
+        inputs: what it reads, by the names of the model.
+        outputs: what it makes.
+        replaces: the first output of the node of the model whose place it takes; None for a node
+            that is new there.
+    """
+
+    twin: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    replaces: str | None = None
+
+
+@frozen
+class Mending:
+    """What is taken from the reference: nodes, each after those that it reads, and weights by their
+    names there, and their new names here.
+    """
+
+    nodes: tuple[NodeCopy, ...] = ()
+    weights: dict[str, str] = field(factory=dict)
+
+
+def mending(pairing: Pairing, found: Iterable[Suspect]) -> Mending:
+    """Return how a model is made to agree with the reference in what suspects name."""
+    plan = _Plan(pairing)
+    for index, other in dict(pair for suspect in found for pair in suspect.twins).items():
+        plan.replace(index, other)
+    return Mending(tuple(plan.nodes), plan.weights)
+
+
+class _Plan:
+    """Collects what is to be copied."""
+
+    def __init__(self, pairing: Pairing) -> None:
+        self.pairing = pairing
+        self.nodes: list[NodeCopy] = []
+        self.weights: dict[str, str] = {}
+        self._names = {theirs: mine for mine, theirs in pairing.tensors.items()}
+        self._taken = {
+            *pairing.model.producer,
+            *pairing.model.weights,
+            *(tensor.name for tensor in pairing.model.graph.inputs),
+        }
+
+    def replace(self, index: int, other: int) -> None:
+        """Put a node of the reference in the place of one of the model."""
+        mine = self.pairing.model.nodes[index]
+        theirs = self.pairing.reference.nodes[other]
+        here = dict(zip(theirs.inputs, mine.inputs))
+        inputs = tuple(self._operand(name, here.get(name, "")) for name in theirs.inputs)
+        outputs = tuple(mine.outputs[: len(theirs.outputs)])
+        made = next(filter(None, theirs.outputs))
+        self.nodes.append(NodeCopy(made, inputs, outputs, next(filter(None, mine.outputs))))
+
+    def _operand(self, name: str, here: str = "") -> str:
+        """Return what a tensor of the reference is called in the model, where it is copied to if it
+        has no place yet.
+        """
+        sides = self.pairing.model, self.pairing.reference
+        if not name or name in self._names:
+            return self._names.get(name, "")
+        if name in sides[1].weights:
+            same = here in sides[0].weights and sides[0].digest(here) == sides[1].digest(name)
+            if not same:
+                self.weights.setdefault(name, self._free(name))
+            return here if same else self.weights[name]
+        producer = sides[1].producer.get(name)
+        if producer is None:
+            return name
+        node = sides[1].nodes[producer]
+        inputs = tuple(self._operand(one) for one in node.inputs)
+        outputs = tuple(self._free(one) if one else "" for one in node.outputs)
+        self._names.update(zip(node.outputs, outputs))
+        self.nodes.append(NodeCopy(next(filter(None, node.outputs)), inputs, outputs))
+        return self._names[name]
+
+    def _free(self, name: str) -> str:
+        """Return a name that the model does not have."""
+        made, number = name, 0
+        while made in self._taken:
+            number += 1
+            made = f"{name}_reference{number if number > 1 else ''}"
+        self._taken.add(made)
+        return made

@@ -1,0 +1,316 @@
+"""Which nodes of two models are the same ones, whatever they are called."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from polygraphy.domain.model.description import Attribute, Graph, Node, Weight, held_weight
+
+_MOST = 0.5
+"""From this share of tensors on that two models call alike, names say what belongs together."""
+
+_WIDTHS = ("bfloat16", "float16", "float32", "float64")
+"""Floating-point types, from the least precise on."""
+
+Key = Hashable
+
+
+class Side:
+    """A graph to be paired: its nodes without constants, its weights, and who makes and reads what.
+
+    Args:
+        graph: the graph.
+        narrow: where the other graph has floating-point numbers of another type: the narrower one.
+            Weights are the same then if they are after rounding, and casts are left out.
+    """
+
+    def __init__(self, graph: Graph, narrow: str | None = None) -> None:
+        self.graph = graph
+        self.narrow = narrow
+        self.weights: dict[str, Weight] = {weight.name: weight for weight in graph.all_weights}
+        self.nodes = [node for node in graph.nodes if held_weight(node) is None]
+        if narrow is not None:
+            self.nodes = _without_casts(self.nodes)
+        self.producer: dict[str, int] = {}
+        self.readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for index, node in enumerate(self.nodes):
+            for name in filter(None, node.outputs):
+                self.producer[name] = index
+            for position, name in enumerate(node.inputs):
+                if name:
+                    self.readers[name].append((index, position))
+        self._digests: dict[str, str] = {}
+
+    def digest(self, name: str) -> str:
+        """Return what two weights have in common if and only if their values are the same."""
+        if name not in self._digests:
+            self._digests[name] = weight_digest(self.weights[name], self.narrow)
+        return self._digests[name]
+
+    def identity(self, index: int) -> str:
+        """Return how a node is called: by its name, an unnamed one by its first output."""
+        node = self.nodes[index]
+        return node.name or next(filter(None, node.outputs), node.op)
+
+
+@frozen
+class Pairing:
+    """What belongs together in two graphs.
+
+    Attributes:
+        model: the first graph.
+        reference: the second.
+        nodes: positions of nodes of the first, and of those in the second that are the same.
+        tensors: likewise the names of tensors.
+    """
+
+    model: Side
+    reference: Side
+    nodes: dict[int, int] = field(factory=dict)
+    tensors: dict[str, str] = field(factory=dict)
+
+    def pair(self, index: int, other: int) -> None:
+        """Note that two nodes are the same, and what they make."""
+        self.nodes[index] = other
+        mine, theirs = self.model.nodes[index].outputs, self.reference.nodes[other].outputs
+        self.tensors.update((a, b) for a, b in zip(mine, theirs) if a and b)
+
+
+def paired(model: Graph, reference: Graph) -> Pairing:
+    """Pair the nodes of two graphs: by the names of tensors where most are the same, and otherwise
+    by what nodes compute from what, from the inputs on and back from the outputs.
+    """
+    types = [
+        {weight.dtype for weight in graph.all_weights} & set(_WIDTHS)
+        for graph in (model, reference)
+    ]
+    differing = types[0] ^ types[1] if all(types) else set()
+    narrow = (
+        min(differing, key=_WIDTHS.index) if len(types[0] | types[1]) > 1 and differing else None
+    )
+    pairing = Pairing(Side(model, narrow), Side(reference, narrow))
+    for mine, theirs in ((model.inputs, reference.inputs), (model.outputs, reference.outputs)):
+        names = {tensor.name for tensor in theirs}
+        left = [tensor.name for tensor in theirs]
+        for position, tensor in enumerate(mine):
+            if tensor.name in names:
+                pairing.tensors[tensor.name] = tensor.name
+            elif position < len(left):
+                pairing.tensors[tensor.name] = left[position]
+    _by_names(pairing)
+    _by_structure(pairing)
+    return pairing
+
+
+def _by_names(pairing: Pairing) -> None:
+    mine, theirs = pairing.model, pairing.reference
+    common = mine.producer.keys() & theirs.producer.keys()
+    if len(common) < _MOST * min(len(mine.producer), len(theirs.producer)):
+        return
+    for name in mine.producer:
+        if name not in common:
+            continue
+        one, other = mine.producer[name], theirs.producer[name]
+        node, twin = mine.nodes[one], theirs.nodes[other]
+        # A name that a program made up may be that of another tensor in the other model.
+        if one in pairing.nodes or not set(node.inputs) & set(twin.inputs):
+            continue
+        if _kind(node) == _kind(twin) and node.inputs == twin.inputs:
+            pairing.pair(one, other)
+        elif _kind(node) != _kind(twin):
+            pairing.tensors.setdefault(name, name)
+
+
+def _by_structure(pairing: Pairing) -> None:
+    """Pair what is left, from what is surest to what is least: each pair makes others surer."""
+    rounds: list[Callable[[], bool]] = [
+        lambda: _forward(pairing, _exact),
+        lambda: _backward(pairing, _exact_parameters),
+        lambda: _forward(pairing, _shaped),
+        lambda: _forward(pairing, _unordered),
+        lambda: _backward(pairing, _shaped_parameters),
+        lambda: _forward(pairing, _partial),
+        lambda: _backward(pairing, _any_parameters),
+        lambda: _forward(pairing, _exact, several=True),
+        lambda: _forward(pairing, _shaped, several=True),
+    ]
+    while any(step() for step in rounds):
+        pass
+
+
+def _forward(
+    pairing: Pairing,
+    key: Callable[[Side, Node, Mapping[str, str] | None], Key],
+    several: bool = False,
+) -> bool:
+    """Pair nodes all of whose operands are paired, by a key that only one has on each side, or that
+    equally many have; return whether one was.
+    """
+    taken = set(pairing.nodes.values())
+    known = set(pairing.tensors.values())
+    theirs: dict[Key, list[int]] = defaultdict(list)
+    for index, node in enumerate(pairing.reference.nodes):
+        if index not in taken and _fed(pairing.reference, node, known):
+            theirs[key(pairing.reference, node, None)].append(index)
+    mine: dict[Key, list[int]] = defaultdict(list)
+    for index, node in enumerate(pairing.model.nodes):
+        if index not in pairing.nodes and _fed(pairing.model, node, pairing.tensors):
+            mine[key(pairing.model, node, pairing.tensors)].append(index)
+    found = False
+    for name, indices in mine.items():
+        others = theirs.get(name, [])
+        if len(indices) == len(others) and (len(others) == 1 or several):
+            for one, other in zip(indices, others):
+                pairing.pair(one, other)
+            found = True
+    return found
+
+
+def _fed(side: Side, node: Node, known: Any) -> bool:
+    return all(not name or name in side.weights or name in known for name in node.inputs)
+
+
+def _backward(pairing: Pairing, key: Callable[[Side, Node], Key]) -> bool:
+    """Pair nodes whose outputs the same nodes read at the same places."""
+    taken = set(pairing.nodes.values())
+    found = False
+    votes: dict[int, set[int]] = defaultdict(set)
+    for index, other in pairing.nodes.items():
+        for a, b in zip(pairing.model.nodes[index].inputs, pairing.reference.nodes[other].inputs):
+            one, two = pairing.model.producer.get(a), pairing.reference.producer.get(b)
+            if (
+                one is not None
+                and two is not None
+                and one not in pairing.nodes
+                and two not in taken
+            ):
+                votes[one].add(two)
+    for name, their_name in list(pairing.tensors.items()):
+        one = pairing.model.producer.get(name)
+        two = pairing.reference.producer.get(their_name)
+        if one is not None and two is not None and one not in pairing.nodes and two not in taken:
+            votes[one].add(two)
+    for one, others in votes.items():
+        same = [
+            two
+            for two in others
+            if two not in taken
+            and key(pairing.model, pairing.model.nodes[one])
+            == key(pairing.reference, pairing.reference.nodes[two])
+        ]
+        if len(same) == 1 and len(others) == 1:
+            pairing.pair(one, same[0])
+            taken.add(same[0])
+            found = True
+    return found
+
+
+def _kind(node: Node) -> tuple[str, str]:
+    return (
+        node.domain.replace("ai.onnx", "", 1) if node.domain == "ai.onnx" else node.domain
+    ), node.op
+
+
+def _operand(side: Side, name: str, names: Mapping[str, str] | None, exact: bool) -> Key:
+    if name in side.weights:
+        weight = side.weights[name]
+        dtype = weight.dtype if side.narrow is None else ""
+        return ("weight", dtype, weight.shape, side.digest(name) if exact else "")
+    return ("tensor", name if names is None else names.get(name, name))
+
+
+def _exact(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+    operands = tuple(_operand(side, name, names, True) for name in node.inputs)
+    return _kind(node), operands, attribute_digests(node)
+
+
+def _shaped(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+    return _kind(node), tuple(_operand(side, name, names, False) for name in node.inputs)
+
+
+def _unordered(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+    operands = (_operand(side, name, names, False) for name in node.inputs)
+    return _kind(node), tuple(sorted(operands, key=repr))
+
+
+def _partial(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+    """What it computes from tensors, whatever its weights are."""
+    read = (name for name in node.inputs if name and name not in side.weights)
+    return _kind(node), tuple(name if names is None else names.get(name, name) for name in read)
+
+
+def _exact_parameters(side: Side, node: Node) -> Key:
+    held = tuple(side.digest(name) if name in side.weights else "" for name in node.inputs)
+    return _kind(node), held, attribute_digests(node)
+
+
+def _shaped_parameters(side: Side, node: Node) -> Key:
+    return _kind(node), tuple(
+        side.weights[name].shape if name in side.weights else None for name in node.inputs
+    )
+
+
+def _any_parameters(side: Side, node: Node) -> Key:
+    return _kind(node)
+
+
+def attribute_digests(node: Node) -> tuple[tuple[str, str], ...]:
+    """Return what the attributes of a node are, sorted by name, so that equal ones are equal."""
+    return tuple(sorted((one.name, attribute_text(one)) for one in node.attributes))
+
+
+def attribute_text(attribute: Attribute) -> str:
+    """Return the value of an attribute as a text that equal values share."""
+    if attribute.kind == "tensor":
+        return weight_digest(attribute.value)
+    if attribute.kind in ("graph", "graphs"):
+        graphs: Iterable[Graph] = (
+            (attribute.value,) if attribute.kind == "graph" else attribute.value
+        )
+        return " ".join(",".join(node.op for node in graph.nodes) for graph in graphs)
+    return repr(attribute.value)
+
+
+def _without_casts(nodes: Iterable[Node]) -> list[Node]:
+    """Return nodes without casts between floating-point types; what read them reads their input."""
+    kept: list[Node] = []
+    names: dict[str, str] = {}
+    for node in nodes:
+        read = tuple(names.get(name, name) for name in node.inputs)
+        to = str(node.attribute("to", "")).lower()
+        if node.op == "Cast" and to in ("float", *_WIDTHS):
+            names[node.outputs[0]] = read[0]
+        else:
+            kept.append(evolve(node, inputs=read) if read != node.inputs else node)
+    return kept
+
+
+def weight_digest(weight: Weight, narrow: str | None = None) -> str:
+    """Return what two weights have in common if and only if type, shape and values are the same;
+    those of floating-point types rounded to `narrow`, where it is given.
+    """
+    rounded = narrow is not None and weight.dtype in _WIDTHS
+    head = f"{narrow if rounded else weight.dtype} {weight.shape} "
+    if weight.values is None:
+        return head + weight.name
+    array = np.ascontiguousarray(weight.values)
+    if rounded:
+        with np.errstate(over="ignore", under="ignore"):
+            array = array.astype(np.float32).astype(
+                np.float16 if narrow == "float16" else np.float32
+            )
+        if narrow == "bfloat16":
+            import ml_dtypes
+
+            array = array.astype(ml_dtypes.bfloat16)
+    if array.dtype.kind in "OUS":
+        return head + repr(array.tolist())
+    return (
+        head + blake2b(array.view(np.uint8).data if array.size else b"", digest_size=16).hexdigest()
+    )

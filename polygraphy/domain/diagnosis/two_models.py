@@ -1,0 +1,258 @@
+"""In what a model differs from one that is right: what may be to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.diagnosis.pairing import (
+    Pairing,
+    Side,
+    attribute_digests,
+    attribute_text,
+)
+
+_SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+_QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_TINY = 1e-2
+"""A number that is added to keep another away from zero is no larger where it is right."""
+
+
+@frozen
+class Suspect:
+    """One thing in which a model differs from the reference.
+
+    Attributes:
+        nodes: the positions of nodes in the model that have it, or stand beside what is missing.
+        cause: ``weight``, ``quantisation``, ``epsilon``, ``attribute`` or ``structure``.
+        what: a sentence that says what differs.
+        weights: pairs of weights that differ: the name here, and there.
+        twins: which nodes to take from the reference, so that this difference goes away: the
+            position here, and there.
+    """
+
+    nodes: tuple[int, ...]
+    cause: str
+    what: str
+    weights: tuple[tuple[str, str], ...] = ()
+    twins: tuple[tuple[int, int], ...] = ()
+
+
+def suspects(pairing: Pairing) -> list[Suspect]:
+    """Return in what the model differs, in the order of its nodes; nothing where it is the same."""
+    found = [*_weights(pairing), *_attributes(pairing), *_operands(pairing), *_presence(pairing)]
+    return sorted(found, key=lambda one: one.nodes)
+
+
+def _weights(pairing: Pairing) -> Iterator[Suspect]:
+    """Weights with other values; one that several nodes read is one suspect."""
+    seen: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    mine, theirs = pairing.model, pairing.reference
+    for index, other in pairing.nodes.items():
+        for position, name in enumerate(mine.nodes[index].inputs):
+            their_inputs = theirs.nodes[other].inputs
+            their_name = their_inputs[position] if position < len(their_inputs) else ""
+            both = name in mine.weights and their_name in theirs.weights
+            if both and mine.digest(name) != theirs.digest(their_name):
+                seen.setdefault((name, their_name), []).append((index, position))
+    for (name, their_name), places in seen.items():
+        if _exchanged(pairing, places[0][0]):
+            continue
+        one, other = mine.weights[name].values, theirs.weights[their_name].values
+        readers = tuple(sorted({index for index, _ in places}))
+        cause = _cause(mine, places, one, other)
+        yield Suspect(
+            readers,
+            cause,
+            f"{_role(cause)} {name!r} {_change(one, other)}",
+            ((name, their_name),),
+            tuple((index, pairing.nodes[index]) for index in readers),
+        )
+
+
+def _exchanged(pairing: Pairing, index: int) -> bool:
+    """Return whether a node has the same operands as its twin in another order."""
+    mine, theirs = pairing.model, pairing.reference
+    one = sorted(_names(mine, pairing, index))
+    other = sorted(_own_names(theirs, pairing.nodes[index]))
+    return one == other
+
+
+def _names(side: Side, pairing: Pairing, index: int) -> list[str]:
+    return [
+        side.digest(name) if name in side.weights else pairing.tensors.get(name, f"? {name}")
+        for name in side.nodes[index].inputs
+    ]
+
+
+def _own_names(side: Side, index: int) -> list[str]:
+    return [
+        side.digest(name) if name in side.weights else name for name in side.nodes[index].inputs
+    ]
+
+
+def _cause(side: Side, places: list[tuple[int, int]], one: Any, other: Any) -> str:
+    ops = {side.nodes[index].op for index, _ in places}
+    if ops & _QUANTISING and all(position > 0 for _, position in places):
+        return "quantisation"
+    if ops <= {"Add", "Max", "Clip"} and one is not None and np.size(one) == 1:
+        values = [abs(float(np.asarray(value).reshape(-1)[0])) for value in (one, other)]
+        if 0 <= min(values) < _TINY and values[1] < _TINY:
+            return "epsilon"
+    return "weight"
+
+
+def _role(cause: str) -> str:
+    return {"quantisation": "the scale or zero point", "epsilon": "the epsilon"}.get(
+        cause, "the weight"
+    )
+
+
+def _change(one: Any, other: Any) -> str:
+    """Say how a weight differs from what it should be."""
+    if one is None or other is None:
+        return "differs"
+    one, other = np.asarray(one), np.asarray(other)
+    if one.shape != other.shape:
+        return f"has the shape {one.shape} instead of {other.shape}"
+    if one.dtype.kind in "OUS" or other.dtype.kind in "OUS":
+        return "has other texts"
+    differing = np.flatnonzero((one != other).reshape(-1))
+    if one.size == 1:
+        return f"is {one.reshape(-1)[0]:.6g} instead of {other.reshape(-1)[0]:.6g}"
+    if one.ndim == 2 and one.shape[0] == one.shape[1] and np.array_equal(one, other.T):
+        return "is transposed"
+    if not differing.size:
+        return "has zeros or NaNs of another sign"
+    scale = _scale(one.astype(np.float64), other.astype(np.float64))
+    if scale is not None:
+        return f"is scaled by {scale:.4g}"
+    place = tuple(map(int, np.unravel_index(int(differing[0]), one.shape)))
+    first = f"{one[place]:.6g} instead of {other[place]:.6g} at {place}"
+    return f"is {first}, in {differing.size} of {one.size} elements"
+
+
+def _scale(one: Any, other: Any) -> float | None:
+    """Return by which factor a weight was multiplied; None where there is none."""
+    held = other != 0
+    if not held.any() or one[~held].any():
+        return None
+    ratios = one[held] / other[held]
+    middle = float(np.median(ratios))
+    return middle if middle and np.allclose(ratios, middle, rtol=1e-3) else None
+
+
+def _attributes(pairing: Pairing) -> Iterator[Suspect]:
+    for index, other in pairing.nodes.items():
+        mine, theirs = pairing.model.nodes[index], pairing.reference.nodes[other]
+        if mine.op != theirs.op:
+            continue
+        here = {one.name: one for one in mine.attributes}
+        there = {one.name: one for one in theirs.attributes}
+        for name in sorted(here.keys() | there.keys()):
+            one, two = here.get(name), there.get(name)
+            texts = [None if each is None else attribute_text(each) for each in (one, two)]
+            if texts[0] == texts[1]:
+                continue
+            said = [
+                "left to its default" if each is None else _said(each.value) for each in (one, two)
+            ]
+            yield Suspect(
+                (index,),
+                "epsilon" if name == "epsilon" else "attribute",
+                f"the attribute {name!r} of {mine.op} is {said[0]} instead of {said[1]}",
+                twins=((index, other),),
+            )
+
+
+def _said(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _operands(pairing: Pairing) -> Iterator[Suspect]:
+    """Operands in another order, left out, or too many."""
+    mine, theirs = pairing.model, pairing.reference
+    for index, other in pairing.nodes.items():
+        node = mine.nodes[index]
+        here, there = _names(mine, pairing, index), _own_names(theirs, other)
+        if here == there:
+            continue
+        if sorted(here) == sorted(there):
+            if node.op not in _SYMMETRIC:
+                yield Suspect(
+                    (index,),
+                    "structure",
+                    f"the inputs of {node.op} are swapped",
+                    twins=((index, other),),
+                )
+            continue
+        present = [bool(name) for name in node.inputs], [
+            bool(n) for n in theirs.nodes[other].inputs
+        ]
+        if sum(present[0]) != sum(present[1]):
+            kind = "lacks an input" if sum(present[0]) < sum(present[1]) else "has one input more"
+            yield Suspect((index,), "structure", f"{node.op} {kind}", twins=((index, other),))
+            continue
+        moved = [
+            position
+            for position, (a, b) in enumerate(zip(node.inputs, theirs.nodes[other].inputs))
+            if a in pairing.tensors
+            and a not in mine.weights
+            and b not in theirs.weights
+            and pairing.tensors[a] != b
+            and b in pairing.tensors.values()
+            and not _equal(theirs, pairing.tensors[a], b)
+        ]
+        if moved:
+            inputs = ", ".join(repr(node.inputs[position]) for position in moved)
+            yield Suspect(
+                (index,), "structure", f"{node.op} reads {inputs}", twins=((index, other),)
+            )
+
+
+def _equal(side: Side, one: str, other: str) -> bool:
+    """Return whether two tensors are computed alike from the same."""
+    first, second = side.producer.get(one), side.producer.get(other)
+    if first is None or second is None:
+        return False
+    same = _own_names(side, first) == _own_names(side, second)
+    nodes = side.nodes[first], side.nodes[second]
+    return same and attribute_digests(nodes[0]) == attribute_digests(nodes[1])
+
+
+def _presence(pairing: Pairing) -> Iterator[Suspect]:
+    """Nodes that only one of the two has: what is missing is said of what stands beside it."""
+    mine, theirs = pairing.model, pairing.reference
+    for index, node in enumerate(mine.nodes):
+        if index not in pairing.nodes:
+            behind = {
+                (reader, pairing.nodes[reader])
+                for name in node.outputs
+                for reader, _ in mine.readers.get(name, ())
+                if reader in pairing.nodes
+            }
+            said = f"{node.op} is not in the reference"
+            yield Suspect((index,), "structure", said, twins=tuple(sorted(behind)))
+    back = {other: index for index, other in pairing.nodes.items()}
+    names = {b: a for a, b in pairing.tensors.items()}
+    for other, node in enumerate(theirs.nodes):
+        if other in back:
+            continue
+        before = {
+            mine.producer[names[name]] for name in node.inputs if names.get(name) in mine.producer
+        }
+        after = {
+            back[reader]
+            for name in node.outputs
+            for reader, _ in theirs.readers.get(name, ())
+            if reader in back
+        }
+        beside = tuple(sorted(before or after))
+        if beside:
+            said = " and ".join(mine.nodes[index].op for index in beside[:2])
+            twins = tuple(sorted((index, pairing.nodes[index]) for index in after))
+            yield Suspect(beside, "structure", f"{node.op} is missing beside {said}", twins=twins)

@@ -1,0 +1,162 @@
+"""A model is compared with one that is right, whatever the names in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attrs import evolve
+
+from polygraphy.domain.diagnosis.pairing import paired
+from polygraphy.domain.diagnosis.two_models import suspects
+from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
+
+
+def weight(name: str, values) -> Weight:
+    array = np.asarray(values, np.float32)
+    return Weight(name, "float32", array.shape, values=array)
+
+
+def network(blocks: int = 4, seed: int = 0) -> Graph:
+    """Each block: a product, a bias, a normalisation with an epsilon, and what came before, halved."""
+    rng = np.random.default_rng(seed)
+    nodes, weights, trunk = [], [], "x"
+    for i in range(blocks):
+        weights += [weight(f"w{i}", rng.standard_normal((3, 3))), weight(f"b{i}", rng.random(3))]
+        weights += [weight(f"e{i}", 1e-5)]
+        nodes += [
+            Node(f"product{i}", "MatMul", inputs=(trunk, f"w{i}"), outputs=(f"p{i}",)),
+            Node(f"bias{i}", "Add", inputs=(f"p{i}", f"b{i}"), outputs=(f"a{i}",)),
+            Node(
+                f"leaky{i}",
+                "LeakyRelu",
+                "",
+                (f"a{i}",),
+                (f"l{i}",),
+                (Attribute("alpha", "float", 0.2),),
+            ),
+            Node(f"away{i}", "Add", inputs=(f"l{i}", f"e{i}"), outputs=(f"n{i}",)),
+            Node(f"less{i}", "Sub", inputs=(f"n{i}", trunk), outputs=(f"t{i}",)),
+        ]
+        trunk = f"t{i}"
+    return Graph(
+        inputs=(Tensor("x"),), outputs=(Tensor(trunk),), weights=tuple(weights), nodes=tuple(nodes)
+    )
+
+
+def renamed(graph: Graph) -> Graph:
+    kept = {tensor.name for tensor in (*graph.inputs, *graph.outputs)}
+
+    def other(name: str) -> str:
+        return name if name in kept else f"other/{sum(map(ord, name))}/{name[::-1]}"
+
+    return evolve(
+        graph,
+        weights=tuple(evolve(one, name=other(one.name)) for one in graph.weights),
+        nodes=tuple(
+            evolve(
+                n,
+                name=f"op{i}",
+                inputs=tuple(map(other, n.inputs)),
+                outputs=tuple(map(other, n.outputs)),
+            )
+            for i, n in enumerate(graph.nodes)
+        ),
+    )
+
+
+def changed_weight(graph: Graph, name: str, change) -> Graph:
+    weights = (
+        evolve(one, values=change(one.values)) if one.name == name else one for one in graph.weights
+    )
+    return evolve(graph, weights=tuple(weights))
+
+
+def changed_node(graph: Graph, name: str, **fields) -> Graph:
+    nodes = (evolve(one, **fields) if one.name == name else one for one in graph.nodes)
+    return evolve(graph, nodes=tuple(nodes))
+
+
+def without(graph: Graph, name: str) -> Graph:
+    gone = next(node for node in graph.nodes if node.name == name)
+    nodes = []
+    for node in graph.nodes:
+        if node is not gone:
+            inputs = (gone.inputs[0] if one == gone.outputs[0] else one for one in node.inputs)
+            nodes.append(evolve(node, inputs=tuple(inputs)))
+    return evolve(graph, nodes=tuple(nodes))
+
+
+def spiked(values):
+    other = values.copy()
+    other[1, 2] = 40.0
+    return other
+
+
+FAULTS = {
+    "element": (lambda g: changed_weight(g, "w2", spiked), "product2", "weight", "in 1 of 9 elements"),
+    "scaled": (lambda g: changed_weight(g, "w1", lambda v: v * 1.5), "product1", "weight", "scaled by 1.5"),
+    "transposed": (lambda g: changed_weight(g, "w3", np.transpose), "product3", "weight", "is transposed"),
+    "epsilon": (lambda g: changed_weight(g, "e2", lambda v: v * 0 + 0.5), "away2", "epsilon", "0.5 instead of 1e-05"),
+    "attribute": (
+        lambda g: changed_node(g, "leaky1", attributes=(Attribute("alpha", "float", 0.7),)),
+        "leaky1",
+        "attribute",
+        "'alpha' of LeakyRelu is 0.7 instead of 0.2",
+    ),
+    "swapped": (lambda g: changed_node(g, "less1", inputs=("t0", "n1")), "less1", "structure", "are swapped"),
+    "dropped": (lambda g: without(g, "bias2"), "product2", "structure", "Add is missing beside MatMul"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["same names", "other names"])
+@pytest.mark.parametrize("kind", FAULTS)
+def test_the_node_and_the_kind_of_the_difference_are_named(kind, alike):
+    change, node, cause, said = FAULTS[kind]
+    right = network()
+    pairing = paired(change(right), right if alike else renamed(right))
+    found = suspects(pairing)
+    assert [[pairing.model.identity(i) for i in one.nodes] for one in found] == [[node]]
+    assert found[0].cause == cause
+    assert said in found[0].what
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_models_that_are_the_same_but_for_names_have_no_suspects(seed):
+    graph = network(6, seed)
+    assert suspects(paired(graph, renamed(graph))) == []
+    assert len(paired(graph, renamed(graph)).nodes) == len(graph.nodes)
+
+
+def test_two_differences_at_once_are_two_suspects():
+    right = network()
+    wrong = without(changed_weight(right, "w0", lambda v: v * 1.5), "bias3")
+    pairing = paired(wrong, renamed(right))
+    found = [(pairing.model.identity(one.nodes[0]), one.cause) for one in suspects(pairing)]
+    assert found == [("product0", "weight"), ("product3", "structure")]
+
+
+def test_equal_branches_are_paired_with_the_weights_that_they_have():
+    """Three products of one tensor, as in attention; one of their weights differs."""
+    rng = np.random.default_rng(1)
+    weights = [weight(name, rng.standard_normal((2, 2))) for name in "qkv"]
+    nodes = [Node(f"make {n}", "MatMul", inputs=("x", n), outputs=(f"{n}x",)) for n in "qkv"]
+    nodes.append(Node("all", "Concat", inputs=("qx", "kx", "vx"), outputs=("y",)))
+    right = Graph(
+        inputs=(Tensor("x"),), outputs=(Tensor("y"),), weights=tuple(weights), nodes=tuple(nodes)
+    )
+    pairing = paired(changed_weight(right, "k", lambda v: v + 1), renamed(right))
+    assert [pairing.model.identity(i) for one in suspects(pairing) for i in one.nodes] == ["make k"]
+
+
+def test_half_precision_alone_is_no_difference():
+    right = network()
+    half = evolve(
+        right,
+        weights=tuple(
+            evolve(one, dtype="float16", values=one.values.astype(np.float16))
+            for one in right.weights
+        ),
+    )
+    assert suspects(paired(half, right)) == []
+    wrong = changed_weight(half, "w1", lambda v: v * np.float16(1.5))
+    assert [one.cause for one in suspects(paired(wrong, right))] == ["weight"]
