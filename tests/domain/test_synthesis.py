@@ -549,3 +549,24 @@ def test_finding_37_a_single_legal_value_is_taken() -> None:
     assert loader.notes == [
         "Input tensor: sr | Takes 16000: the model uses it as a rate. Give a range for others."
     ]
+
+
+@pytest.mark.parametrize("size", [1, 16383, 16384, 16385, 50_000])
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-2.5, 3.0), (0, 7), (-1.0, 0.0)])
+def test_large_inputs_are_one_draw_of_the_generator(size: int, bounds: Any) -> None:
+    """However many numbers are drawn at a time, they are those of one draw, scaled and rounded."""
+    fed = feed(describe(("x", F32, (size,)), ("y", F64, (3,))), 4, iterations=5, val_range=bounds)
+    generator = np.random.RandomState(5)
+    low, high = bounds
+    for name, count, dtype in (("x", size, np.float32), ("y", 3, np.float64)):
+        expected = generator.random_sample(count) * (float(high) - float(low)) + low
+        np.testing.assert_array_equal(fed[name], expected.astype(dtype))
+
+
+def test_feeds_are_the_same_one_by_one_and_in_a_row() -> None:
+    loader = DataLoader(iterations=4, val_range=(-3.0, 9.0))
+    loader.input_metadata = describe(("x", F32, (5,)), ("i", I64, (7,)))
+    in_a_row = list(loader)
+    for index in (3, 0, 2, 1):
+        for name, array in loader[index].items():
+            np.testing.assert_array_equal(array, in_a_row[index][name])
