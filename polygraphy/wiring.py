@@ -17,6 +17,7 @@ _ADAPTERS: dict[str, str] = {
     "Commands": "polygraphy.adapters.processes.commands:ProcessCommands",
     "Console": "polygraphy.adapters.console.log:LogConsole",
     "ConstantEvaluator": "polygraphy.adapters.onnxruntime.constants:OnnxrtConstantEvaluator",
+    "NarrowModels": "polygraphy.adapters.onnx.run.half_precision:OnnxNarrowModels",
     "ConstantEvaluator/onnx": "polygraphy.adapters.onnx.run.reference:ReferenceConstantEvaluator",
     "ConstantEvaluator/onnxruntime": (
         "polygraphy.adapters.onnxruntime.constants:OnnxrtConstantEvaluator"

@@ -28,16 +28,24 @@ _STANDARD = ("", "ai.onnx")
 _WITH_CONTEXT = ("Loop", "Scan")
 
 
+Watch = Callable[[onnx.NodeProto, int, Callable[..., Any]], Callable[..., Any]]
+"""Takes a node, the version of its domain and what computes it; returns what does instead."""
+
+
 def evaluator_of(
-    model: onnx.ModelProto | bytes | str, replaced: Sequence[type[OpRun]] = ()
+    model: onnx.ModelProto | bytes | str,
+    replaced: Sequence[type[OpRun]] = (),
+    watched: Watch | None = None,
 ) -> Evaluator:
     """Return an evaluator of a model.
 
     Args:
         model: the model, or its bytes or path.
         replaced: operators that take precedence over all others, also in subgraphs and functions.
+        watched: is called for every node, there, too.
     """
-    kind = type("Evaluator", (Evaluator,), {"replaced": tuple(replaced)}) if replaced else Evaluator
+    members = {"replaced": tuple(replaced), "watched": () if watched is None else (watched,)}
+    kind = type("Evaluator", (Evaluator,), members) if replaced or watched else Evaluator
     made: Evaluator = kind(model)
     return made
 
@@ -48,6 +56,7 @@ class Evaluator(ReferenceEvaluator):
     """
 
     replaced: ClassVar[tuple[type[OpRun], ...]] = ()
+    watched: ClassVar[tuple[Watch, ...]] = ()
 
     def __init__(self, proto: Any, opsets: dict[str, int] | None = None, **options: Any) -> None:
         """Look up what computes each node; see the onnx package for the arguments."""
@@ -60,6 +69,9 @@ class Evaluator(ReferenceEvaluator):
         for node in self.rt_nodes_:
             _prepare(node, imported)
             _warn(node.onnx_node, imported)
+            for watched in self.watched:
+                version = imported.get(node.onnx_node.domain, 1)
+                node.run = watched(node.onnx_node, version, node.run)
 
     def _load_impl(self, node: onnx.NodeProto, *types: Any) -> Any:
         try:

@@ -14,7 +14,9 @@ from polygraphy.domain.search.outcome import Outcome
 T = TypeVar("T")
 
 
-def smallest_good_set(items: Sequence[T], test: Callable[[Sequence[T]], Outcome]) -> list[T] | None:
+def smallest_good_set(
+    items: Sequence[T], test: Callable[[Sequence[T]], Outcome], *, is_ranked: bool = False
+) -> list[T] | None:
     """Find items that together are good, and no longer are when any one of them is left out.
 
     That holds where more items never make a good set bad. The number of tests is of the order of
@@ -24,6 +26,8 @@ def smallest_good_set(items: Sequence[T], test: Callable[[Sequence[T]], Outcome]
         items: all items.
         test: answers about some of them, in order; what cannot be told counts as not good, so that
             nothing is left out without being known to be dispensable.
+        is_ranked: whether those come first that are likely to be needed. Then 1, 2, 4, 8 and so on
+            of them are tried until they are enough, before they are searched.
 
     Returns:
         The items, in order; none where even the empty set is good. None if all together are not.
@@ -37,11 +41,21 @@ def smallest_good_set(items: Sequence[T], test: Callable[[Sequence[T]], Outcome]
         return known[key]
 
     everything = list(range(len(items)))
+    if is_ranked:
+        everything = _first_enough(everything, is_good)
     if not is_good(everything):
         return None
     if is_good([]):
         return []
     return [items[position] for position in sorted(_needed([], False, everything, is_good))]
+
+
+def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return as many of the first as are good together, none to begin with; else all."""
+    count = 0
+    while count < len(positions) and not is_good(positions[:count]):
+        count = 2 * count or 1
+    return positions[:count]
 
 
 def _needed(

@@ -65,7 +65,7 @@ def narrowed(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:
         An array of the same shape, and what was lost.
     """
     target = dtype.numpy()
-    limits = _limits(target)
+    limits = limits_of(target)[:2]
     made = np.empty(array.shape, target)
     given, flat = array.reshape(-1), made.reshape(-1)
     loss = NarrowingLoss()
@@ -75,8 +75,8 @@ def narrowed(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:
     return made, loss
 
 
-def _limits(target: np.dtype[Any]) -> tuple[float, float]:
-    """Return the largest finite and the smallest normal number of a type."""
+def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
+    """Return the largest finite number, the smallest normal one, and the spacing at 1 of a type."""
     if target.kind == "f":
         limits: Any = np.finfo(target)
     else:
@@ -84,7 +84,7 @@ def _limits(target: np.dtype[Any]) -> tuple[float, float]:
 
         make: Any = ml_dtypes.finfo
         limits = make(target)
-    return float(limits.max), float(limits.smallest_normal)
+    return float(limits.max), float(limits.smallest_normal), float(limits.eps)
 
 
 def _narrow_block(block: Array, made: Array, largest: float, smallest: float) -> NarrowingLoss:

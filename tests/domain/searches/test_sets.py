@@ -47,7 +47,8 @@ def test_a_smallest_good_set_is_good_and_nothing_of_it_is_dispensable(data: st.D
         each: Outcome.GOOD if any(core <= set(each) for core in cores) else Outcome.BAD
         for each in subsets(count)
     }
-    found = smallest_good_set(range(count), Family(rule))
+    is_ranked = data.draw(st.booleans())
+    found = smallest_good_set(range(count), Family(rule), is_ranked=is_ranked)
     if not cores:
         assert found is None
         return
@@ -69,6 +70,18 @@ def test_a_few_of_many_are_found_in_few_tests(count: int, data: st.DataObject) -
     assert smallest_good_set(range(count), test) == sorted(core)
     size = len(core)
     assert len(asked) <= 3 + 2 * size * (log2(count / size) + 2)
+
+
+def test_what_is_likely_to_be_needed_is_found_in_fewer_tests() -> None:
+    asked = []
+
+    def test(chosen: Sequence[int]) -> Outcome:
+        asked.append(len(chosen))
+        return Outcome.GOOD if {0, 2} <= set(chosen) else Outcome.BAD
+
+    assert smallest_good_set(range(1000), test, is_ranked=True) == [0, 2]
+    assert max(asked) == 4
+    assert len(asked) <= 8
 
 
 @settings(deadline=None, max_examples=scaled(50))

@@ -10,7 +10,7 @@ from attrs import evolve
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection
 from polygraphy.adapters.onnx.cast.lowering import Scope
 from polygraphy.adapters.onnx.cast.narrowed_weights import NarrowedWeights
-from polygraphy.adapters.onnx.cast.node_forms import KEPT_OPERATORS, WIDE, Lowering
+from polygraphy.adapters.onnx.cast.node_forms import KEPT_OPERATORS, WIDE, Forms, Lowering
 from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of, graphs_of
 from polygraphy.adapters.onnx.storage.external import external_files
 from polygraphy.adapters.onnx.storage.weights import all_graphs
@@ -61,7 +61,8 @@ def lower(
     weights: Sequence[TensorProto] = (),
     *,
     casts_io: bool = False,
-) -> None:
+    is_trial: bool = False,
+) -> dict[str, Forms]:
     """Rewrite a model in place.
 
     Args:
@@ -71,6 +72,11 @@ def lower(
         weights: those that the placeholders among the model's initialisers stand for; see
             `narrowed_weights.original`.
         casts_io: whether its float32 inputs and outputs become narrow, too.
+        is_trial: whether nothing is logged about what weights lose.
+
+    Returns:
+        Which operands and results of the nodes that were lowered are narrow, by their first
+        results.
     """
     inference = TypeInference(model)
     types = inference.of_graph(model.graph)
@@ -79,7 +85,7 @@ def lower(
     selection = evolve(selection, keep_ops=selection.keep_ops | KEPT_OPERATORS)
     functions = _lowered_functions(model, inference, selection)
     if "" not in versions:  # Then there can be no Casts, and no node of the standard's domain.
-        return
+        return {}
     lowering = Lowering(
         elem_type=dtype.onnx(),
         kind=f"tensor({dtype.name})",
@@ -108,7 +114,9 @@ def lower(
             inner.rewrite_function(function)
             if not any(domain_of(entry.domain) == "" for entry in function.opset_import):
                 function.opset_import.add(domain="", version=versions.get("", 1))
-    converted.report()
+    if not is_trial:
+        converted.report()
+    return lowering.forms
 
 
 def _restore_outputs(graph: GraphProto, names: Sequence[str], taken: set[str]) -> None:

@@ -154,6 +154,8 @@ class Scope:
             kept = is_kept or self._lowering.selection.keeps(node)
             is_chosen = not kept and self._lowering.selection.chooses(node)
             forms = self._node_forms.chosen(node, inner) if is_chosen else None
+            if forms is not None and node.output:
+                self._lowering.forms[node.output[0]] = forms
             self._rewrite_inner(node, inner, is_lowered=forms is not None, is_kept=kept)
             takes, gives = forms or self._node_forms.wide(node)
             for position, narrow in enumerate(takes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection
 from polygraphy.adapters.onnx.graph.element_types import (
@@ -55,6 +55,7 @@ class Lowering:
             call the tensor, and the nodes that read it.
         fixed_inputs: whether an input of the graph that has an initialiser cannot be fed, as before
             version 4 of the format.
+        forms: is filled with those of the nodes that are lowered, by their first results.
     """
 
     elem_type: int
@@ -64,6 +65,7 @@ class Lowering:
     functions: Collection[tuple[str, str, str]]
     convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None]
     fixed_inputs: bool = False
+    forms: dict[str, Forms] = Factory(dict)
 
     def takes(self, types: frozenset[str]) -> bool:
         """Return whether a parameter of these types can be narrow."""

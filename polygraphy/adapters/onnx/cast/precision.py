@@ -10,6 +10,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection
 from polygraphy.adapters.onnx.cast.lowered_model import check_castable, lower
 from polygraphy.adapters.onnx.cast.narrowed_weights import original
+from polygraphy.adapters.onnx.cast.node_forms import Forms
 from polygraphy.adapters.onnx.graph.editing import faults_of
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model
 from polygraphy.adapters.onnx.storage.stored import is_stored
@@ -47,9 +48,8 @@ class OnnxPrecisionCaster:
             UnknownNameError: `keep_nodes` has a name that no node goes by.
             ModelError: the opset of the model has no such type, or its weights are not loaded.
         """
-        return _cast_copy(
-            model, dtype, CastSelection(frozenset(keep_ops), frozenset(keep_nodes)), casts_io=False
-        )
+        selection = CastSelection(frozenset(keep_ops), frozenset(keep_nodes))
+        return cast_copy(model, dtype, selection)[0]
 
 
 class _Convert(BaseLoader):
@@ -103,7 +103,7 @@ class _Convert(BaseLoader):
         """
         model = evaluate(self._model)
         if self._copy is not False and not makes_new_model(self._model):
-            return _cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)
+            return cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)[0]
         with faults_of(model):
             check_castable(model, self.dtype, self._selection)
             lower(model, self.dtype, self._selection, casts_io=self._casts_io)
@@ -128,10 +128,17 @@ class ConvertToBf16(_Convert):
     dtype = DataType.BFLOAT16
 
 
-def _cast_copy(
-    model: ModelProto, dtype: DataTypeEntry, selection: CastSelection, *, casts_io: bool
-) -> ModelProto:
-    """Return a cast model without changing the given one, whose weights are not copied."""
+def cast_copy(
+    model: ModelProto,
+    dtype: DataTypeEntry,
+    selection: CastSelection,
+    *,
+    casts_io: bool = False,
+    is_trial: bool = False,
+) -> tuple[ModelProto, dict[str, Forms]]:
+    """Return a cast model without changing the given one, whose weights are not copied, and which
+    operands and results are narrow there; see `lower`.
+    """
     with faults_of(model):
         check_castable(model, dtype, selection)
         weights: list[TensorProto] = []
@@ -143,9 +150,9 @@ def _cast_copy(
             return str(len(weights) - 1), 0, 0
 
         made = skeleton(model, place)
-        lower(made, dtype, selection, weights, casts_io=casts_io)
+        forms = lower(made, dtype, selection, weights, casts_io=casts_io, is_trial=is_trial)
         for graph in all_graphs(made.graph):
             for tensor in graph.initializer:
                 if is_external(tensor) and not is_stored(tensor):
                     tensor.CopyFrom(original(tensor, weights))
-        return made
+        return made, forms

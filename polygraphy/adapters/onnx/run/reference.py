@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 numpy = mod.lazy_import("numpy")
 
-_translated_errors = partial(
+translated = partial(
     translated_errors,
     who="The ONNX reference evaluator",
     backend="onnx",
@@ -52,7 +52,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
         model = evaluate(self._model)
         _check_weights(model)
         check_has_outputs(model.graph.output)
-        with _translated_errors("load"):
+        with translated("load"):
             self._evaluator = evaluator_of(model)
         self._facts = OnnxFactFinder().find(self._evaluator.proto_)
 
@@ -62,7 +62,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Evaluate the graph once; see `EvaluatedRunner`."""
-        with _translated_errors("run"):
+        with translated("run"):
             return super().infer_impl(feed_dict)
 
 
@@ -79,6 +79,6 @@ class ReferenceConstantEvaluator:
         """Compute `outputs`; BackendError when the reference evaluator has no implementation."""
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
-        with _translated_errors("evaluate"):
+        with translated("evaluate"):
             values = evaluator_of(model).run(list(outputs), {})
         return {name: numpy.asarray(value) for name, value in zip(outputs, values)}

@@ -1,0 +1,241 @@
+"""Computes ONNX models as hardware would that rounds at every operator: implements
+`polygraphy.ports.diagnosing.NarrowModels`.
+
+Each node is computed in float32 on the narrow values of its operands, and its results are rounded.
+So sums within a convolution or a product of matrices are wide, as everywhere in practice; those of
+a reduction have to fit the narrow type themselves, as they do in the reference evaluator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
+from polygraphy.adapters.onnx.cast.precision import cast_copy
+from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of, signature_of
+from polygraphy.adapters.onnx.graph.value_infos import input_metadata
+from polygraphy.adapters.onnx.run.reference import translated
+from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
+from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.narrowing import narrowed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, NodeProto
+
+    Array = np.ndarray[Any, Any]
+
+
+numpy = mod.lazy_import("numpy")
+
+_SUMS: Mapping[str, Callable[[Any, int], Any]] = {
+    "ReduceL2": lambda made, count: made.astype(numpy.float64) ** 2,
+    "ReduceMean": lambda made, count: made.astype(numpy.float64) * count,
+}
+"""What a reduction adds up on its way, from its result and how many elements went into each."""
+
+_CONVERTS = frozenset({"Cast", "CastLike"})
+_BOUNDED = frozenset({"Cos", "Erf", "HardSigmoid", "Sigmoid", "Sin", "Softmax", "Softsign", "Tanh"})
+_MOVES = frozenset(
+    {"Cast", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+)
+
+
+class OnnxNarrowModels:
+    """Opens ONNX models."""
+
+    def open(self, model: Any, dtype: DataTypeEntry) -> OnnxNarrowModel:
+        """See the port."""
+        return OnnxNarrowModel(evaluate(model), dtype)
+
+
+class OnnxNarrowModel:
+    """An ONNX model that can be computed in a narrower type; see the port `NarrowModel`."""
+
+    def __init__(self, model: ModelProto, dtype: DataTypeEntry) -> None:
+        self.inputs = input_metadata(model)
+        self._model = model
+        self._dtype = dtype
+        self._range = Range.of(dtype)
+        _, self._forms = cast_copy(model, dtype, CastSelection(), is_trial=True)
+        self._nodes = [node for node in _all_nodes(model) if node.output]
+        self._weights = _weight_names(model, self._nodes)
+        self.nodes = list(
+            dict.fromkeys(
+                name for node in self._nodes if self._is_lowered(node) for name in _known_as(node)
+            )
+        )
+        self.users = _users(self._nodes)
+        self.bounded = _bounded(model)
+
+    def run(self, feed: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Array]:
+        """Compute the outputs in the narrow type; see the port."""
+        made, _ = cast_copy(
+            self._model, self._dtype, CastSelection(keep_nodes=frozenset(keep)), is_trial=True
+        )
+        narrow = self._dtype.numpy()
+
+        def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            return _rounding(node, version, run, narrow)
+
+        return _evaluated(made, watched, feed)
+
+    def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], list[NodeLoss]]:
+        """Compute the outputs as they should be, and what each node loses alone; see the port."""
+        losses: list[NodeLoss] = []
+
+        def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            if not self._is_lowered(node):
+                return run
+            return self._measuring(node, run, losses.append)
+
+        return _evaluated(self._model, watched, feed), losses
+
+    def _is_lowered(self, node: NodeProto) -> bool:
+        return bool(node.output) and node.output[0] in self._forms and not _calls(node)
+
+    def _measuring(
+        self, node: NodeProto, run: Callable[..., Any], note: Callable[[NodeLoss], None]
+    ) -> Callable[..., Any]:
+        """Return what computes a node, and then once more on operands that are rounded."""
+        takes, gives = self._forms[node.output[0]]
+        narrow = self._dtype.numpy()
+
+        def call(*inputs: Any, **options: Any) -> Any:
+            exact = run(*inputs, **options)
+            operands = list(inputs)
+            weights = {}
+            for position, (name, is_narrow) in enumerate(zip(node.input, takes)):
+                value = inputs[position] if position < len(inputs) else None
+                if not is_narrow or value is None:
+                    continue
+                if name in self._weights:
+                    rounded, weights[name] = narrowed(numpy.asarray(value), self._dtype)
+                else:
+                    rounded = numpy.asarray(value).astype(narrow)
+                operands[position] = rounded.astype(numpy.float32)
+            made = run(*operands, **options)
+            made = [
+                _rounded(value, narrow, node, operands) if gives_narrow else value
+                for value, gives_narrow in zip(made, gives)
+            ]
+            tensors = {
+                name: (numpy.asarray(value), operands[position])
+                for position, (name, value) in enumerate(zip(node.input, inputs))
+                if name and value is not None and name not in self._weights
+            }
+            results = {
+                name: (numpy.asarray(one), numpy.asarray(other))
+                for name, one, other in zip(node.output, exact, made)
+                if name and isinstance(one, numpy.ndarray | numpy.generic)
+            }
+            note(loss_of(_known_as(node)[0], node.op_type, tensors, results, weights, self._range))
+            return exact
+
+        return call
+
+
+def _evaluated(
+    model: ModelProto, watched: Callable[..., Callable[..., Any]], feed: Mapping[str, Any]
+) -> dict[str, Array]:
+    from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
+    with translated("run"), numpy.errstate(all="ignore"):
+        evaluator = evaluator_of(model, watched=watched)
+        made = evaluator.run(None, {name: numpy.asarray(value) for name, value in feed.items()})
+    return {value.name: numpy.asarray(each) for value, each in zip(model.graph.output, made)}
+
+
+def _rounding(
+    node: NodeProto, version: int, run: Callable[..., Any], narrow: Any
+) -> Callable[..., Any]:
+    """Return what computes a node of a model in which tensors are narrow: in float32, rounded."""
+    signature = signature_of(node.op_type, domain_of(node.domain), version)
+    parameters = signature.of(len(node.input), len(node.output)) if signature else None
+    if parameters is None or _calls(node) or node.op_type in _CONVERTS:
+        return run
+    takes, gives = parameters
+    sources = [
+        next((at for at, taken in enumerate(takes) if taken.variable == given.variable), None)
+        for given in gives
+    ]
+
+    def call(*inputs: Any, **options: Any) -> Any:
+        are_narrow = [getattr(value, "dtype", None) == narrow for value in inputs]
+        if not any(are_narrow):
+            return run(*inputs, **options)
+        wide = [
+            value.astype(numpy.float32) if is_narrow else value
+            for value, is_narrow in zip(inputs, are_narrow)
+        ]
+        return tuple(
+            (
+                _rounded(value, narrow, node, wide)
+                if source is not None and source < len(inputs) and are_narrow[source]
+                else value
+            )
+            for value, source in zip(run(*wide, **options), sources)
+        )
+
+    return call
+
+
+def _rounded(value: Any, narrow: Any, node: NodeProto, operands: Sequence[Any]) -> Any:
+    """Return a result in the narrow type; one of a reduction that adds up too much is infinite."""
+    wide = numpy.asarray(value)
+    if wide.dtype.kind != "f":
+        return value
+    made = wide.astype(narrow)
+    adds_up = _SUMS.get(node.op_type)
+    if adds_up is not None and wide.size:
+        sums = adds_up(wide, numpy.asarray(operands[0]).size // wide.size)
+        fits = numpy.isfinite(sums.astype(narrow)) | ~numpy.isfinite(wide)
+        made = numpy.where(fits, made, numpy.copysign(numpy.inf, wide).astype(narrow))
+    return made
+
+
+def _calls(node: NodeProto) -> bool:
+    """Return whether a node holds graphs: what is in them is computed node by node."""
+    return any(True for _ in graphs_of(node))
+
+
+def _known_as(node: NodeProto) -> list[str]:
+    return names_of(node)[:1]
+
+
+def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    for graph in all_graphs(model.graph):
+        yield from graph.node
+
+
+def _weight_names(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
+    names = {tensor.name for graph in all_graphs(model.graph) for tensor in graph.initializer}
+    return names | {node.output[0] for node in nodes if node.op_type == "Constant"}
+
+
+def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
+    """Return which nodes read what a node makes, by their names."""
+    makers = {made: _known_as(node)[0] for node in nodes for made in node.output if made}
+    users: dict[str, list[str]] = {}
+    for node in nodes:
+        for read in node.input:
+            if read in makers:
+                users.setdefault(makers[read], []).append(_known_as(node)[0])
+    return users
+
+
+def _bounded(model: ModelProto) -> set[str]:
+    """Return the outputs that an operator computes whose results lie between -1 and 1."""
+    makers = {name: node for node in model.graph.node for name in node.output if name}
+    found = set()
+    for value in model.graph.output:
+        node = makers.get(value.name)
+        while node is not None and node.op_type in _MOVES:
+            node = makers.get(node.input[0])
+        if node is not None and node.op_type in _BOUNDED:
+            found.add(value.name)
+    return found

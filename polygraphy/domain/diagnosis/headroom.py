@@ -1,0 +1,305 @@
+"""What a node loses in a narrower floating-point type, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.narrowing import NarrowingLoss, limits_of
+
+Array = np.ndarray[Any, Any]
+Pair = tuple[Array, Array]
+"""A tensor as it should be, and as it is in the narrower type."""
+
+_MANY_STEPS = 64
+"""An error of so many times the spacing of a type is more than rounding the operands explains."""
+
+_ADDING = frozenset({"Add", "Clip", "Max", "Sub", "Sum"})
+"""Operators that keep a number away from zero with a small constant."""
+
+
+@frozen
+class Range:
+    """Which numbers a floating-point type has.
+
+    Attributes:
+        name: the type.
+        largest: the largest finite number.
+        normal: the smallest number that has all digits.
+        smallest: the smallest number above zero.
+        spacing: the distance from 1 to the next number.
+    """
+
+    name: str
+    largest: float
+    normal: float
+    smallest: float
+    spacing: float
+
+    @classmethod
+    def of(cls, dtype: DataTypeEntry) -> Range:
+        """Return the range of a type."""
+        largest, normal, spacing = limits_of(dtype.numpy())
+        return cls(dtype.name, largest, normal, normal * spacing, spacing)
+
+
+@frozen
+class TensorLoss:
+    """What becomes of a tensor.
+
+    Attributes:
+        name: the tensor.
+        elements: how many it has.
+        peak: its largest finite magnitude.
+        least: its smallest magnitude above zero; infinity if there is none.
+        above: how many finite elements are too large for the type.
+        broken: how many finite elements became infinite or NaN.
+        zeroed: how many elements became zero that were not.
+        subnormal: how many are so small that they lose digits.
+        invalid: how many were infinite or NaN in the first place.
+        error: the root mean square of the differences, relative to that of the elements; of
+            integers the share that differs.
+    """
+
+    name: str
+    elements: int = 0
+    peak: float = 0.0
+    least: float = inf
+    above: int = 0
+    broken: int = 0
+    zeroed: int = 0
+    subnormal: int = 0
+    invalid: int = 0
+    error: float = 0.0
+
+    def worse(self, other: TensorLoss) -> TensorLoss:
+        """Return what becomes of it at worst, with other data."""
+        return TensorLoss(
+            self.name,
+            max(self.elements, other.elements),
+            max(self.peak, other.peak),
+            min(self.least, other.least),
+            max(self.above, other.above),
+            max(self.broken, other.broken),
+            max(self.zeroed, other.zeroed),
+            max(self.subnormal, other.subnormal),
+            max(self.invalid, other.invalid),
+            max(self.error, other.error),
+        )
+
+
+@frozen
+class NodeLoss:
+    """What a node loses alone: computed on exact operands, which are rounded to the type.
+
+    Attributes:
+        name: the node.
+        op: its operator.
+        operands: the tensors that it reads, rounded; weights are not among them.
+        results: the tensors that it makes.
+        weights: what its weights lose, by their names.
+    """
+
+    name: str
+    op: str
+    operands: Sequence[TensorLoss] = ()
+    results: Sequence[TensorLoss] = ()
+    weights: Mapping[str, NarrowingLoss] = field(factory=dict)
+
+    def worse(self, other: NodeLoss) -> NodeLoss:
+        """Return what it loses at worst, with other data."""
+        return evolve(
+            self,
+            operands=[one.worse(two) for one, two in zip(self.operands, other.operands)],
+            results=[one.worse(two) for one, two in zip(self.results, other.results)],
+        )
+
+    def inherits(self, made: Collection[str]) -> bool:
+        """Return whether an operand among the tensors `made` has lost its values already, so that
+        the node that makes it is at fault.
+        """
+        loses = self._breaks or any(each.zeroed for each in self.results)
+        return any(
+            each.above or each.invalid or (loses and each.zeroed)
+            for each in self.operands
+            if each.name in made
+        )
+
+    @property
+    def _breaks(self) -> bool:
+        return any(each.broken for each in self.results)
+
+    @property
+    def sensitivity(self) -> float:
+        """How much the results are off: relative to them, infinite where they are lost."""
+        if self._breaks or any(each.above for each in self.operands):
+            return inf
+        if any(loss.clamped for loss in self.weights.values()):
+            return inf
+        zeroed = [each.zeroed / max(1, each.elements) for each in (*self.results, *self.operands)]
+        flushed = [loss.flushed / max(1, loss.elements) for loss in self.weights.values()]
+        return max([*(each.error for each in self.results), *zeroed, *flushed], default=0.0)
+
+    def fault(self, limits: Range, made: Collection[str] = ()) -> Fault | None:
+        """Return what the type does to the node itself, if that is more than rounding.
+
+        Args:
+            limits: the range of the type.
+            made: tensors whose losses are those of other nodes.
+        """
+        for name, weight in self.weights.items():
+            if weight.clamped:
+                return Fault(
+                    "overflow",
+                    name,
+                    f"{weight.clamped} of {weight.elements} elements of weight {name!r} are too"
+                    f" large, up to {weight.largest:.3g}; {limits.name} ends at"
+                    f" {limits.largest:.5g}",
+                )
+        if any(each.above and each.name not in made for each in self.operands):
+            return self.residual_fault(limits)
+        own = () if self.inherits(made) else self.results
+        for each in own:
+            if each.above:
+                return Fault(
+                    "overflow",
+                    each.name,
+                    f"{each.above} of {each.elements} elements of {each.name!r} are too large, up"
+                    f" to {each.peak:.3g}; {limits.name} ends at {limits.largest:.5g}",
+                )
+            if each.broken:
+                return Fault(
+                    "overflow",
+                    each.name,
+                    f"what {self.op} adds up for {each.name!r} is too large on the way;"
+                    f" {limits.name} ends at {limits.largest:.5g}",
+                )
+        for name, weight in self.weights.items():
+            if weight.flushed and weight.flushed == weight.elements:
+                is_epsilon = self.op in _ADDING or weight.elements == 1
+                return Fault(
+                    "epsilon" if is_epsilon else "underflow",
+                    name,
+                    f"{name!r} is {weight.largest:.3g} and becomes 0; {limits.name} begins at"
+                    f" {limits.smallest:.2g}",
+                )
+        for each in own:
+            if each.zeroed and each.peak < limits.normal:
+                return Fault(
+                    "underflow",
+                    each.name,
+                    f"{each.zeroed} of {each.elements} elements of {each.name!r} become 0, and the"
+                    f" largest is {each.peak:.3g}; {limits.name} begins at {limits.smallest:.2g}",
+                )
+        if self.amplifies(limits):
+            return self.residual_fault(limits)
+        return None
+
+    def amplifies(self, limits: Range) -> bool:
+        """Return whether its results are off by more than rounding them explains."""
+        return any(each.error > _MANY_STEPS * limits.spacing for each in self.results)
+
+    def residual_fault(self, limits: Range) -> Fault:
+        """Return why the node is to stay in float32 where its range does not say why: operands that
+        do not fit, or rounding.
+        """
+        for each in self.operands:
+            if each.above:
+                return Fault(
+                    "overflow",
+                    each.name,
+                    f"{each.above} of {each.elements} elements of {each.name!r}, which it reads,"
+                    f" are too large, up to {each.peak:.3g}; {limits.name} ends at"
+                    f" {limits.largest:.5g}",
+                )
+        worst = max(self.results, key=lambda each: each.error, default=TensorLoss(""))
+        return Fault(
+            "rounding",
+            worst.name,
+            f"{self.op} alone, on rounded operands, is off by {worst.error:.2g} of the size of"
+            f" {worst.name!r}; rounding the result explains {limits.spacing / 2:.1g}",
+        )
+
+
+@frozen
+class Fault:
+    """Why a node does not work in a narrower type.
+
+    Attributes:
+        cause: ``overflow``, ``underflow``, ``epsilon`` or ``rounding``.
+        tensor: where that shows.
+        evidence: what was seen, in a sentence without its end.
+    """
+
+    cause: str
+    tensor: str
+    evidence: str
+
+
+def loss_of(
+    name: str,
+    op: str,
+    operands: Mapping[str, Pair],
+    results: Mapping[str, Pair],
+    weights: Mapping[str, NarrowingLoss],
+    limits: Range,
+) -> NodeLoss:
+    """Return what a node loses.
+
+    Args:
+        name: the node.
+        op: its operator.
+        operands: its operands, as they are and rounded.
+        results: its results, as they should be and as it computes them.
+        weights: what its weights lose.
+        limits: the range of the type.
+    """
+    return NodeLoss(
+        name,
+        op,
+        [_tensor_loss(each, *pair, limits) for each, pair in operands.items()],
+        [_tensor_loss(each, *pair, limits) for each, pair in results.items()],
+        dict(weights),
+    )
+
+
+def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> TensorLoss:
+    if exact.dtype.kind not in "fV":
+        differs = exact.size and exact.shape == narrow.shape and np.mean(exact != narrow)
+        return TensorLoss(name, exact.size, error=float(differs))
+    is_finite = np.isfinite(exact)
+    sizes = np.abs(np.where(is_finite, exact, 0).astype(np.float64))
+    made = np.asarray(narrow, np.float64)
+    survives = np.isfinite(made)
+    both = is_finite & survives
+    differences = np.where(both, made, 0) - np.where(both, exact, 0)
+    norm = float(np.sqrt(np.mean(np.square(sizes)))) if sizes.size else 0.0
+    error = float(np.sqrt(np.mean(np.square(differences)))) if sizes.size else 0.0
+    nonzero = sizes > 0
+    return TensorLoss(
+        name,
+        exact.size,
+        float(sizes.max(initial=0)),
+        float(sizes.min(where=nonzero, initial=inf)),
+        int(np.count_nonzero(sizes >= limits.largest * (1 + limits.spacing / 4))),
+        int(np.count_nonzero(is_finite & ~survives)),
+        int(np.count_nonzero(nonzero & (made == 0))),
+        int(np.count_nonzero(nonzero & (sizes < limits.normal))),
+        int(exact.size - np.count_nonzero(is_finite)),
+        error / norm if norm else (0.0 if not error else inf),
+    )
+
+
+def worst_of(runs: Iterable[Sequence[NodeLoss]]) -> list[NodeLoss]:
+    """Return what each node loses at worst, in the order of the model."""
+    worst: dict[str, NodeLoss] = {}
+    for run in runs:
+        for loss in run:
+            known = worst.get(loss.name)
+            worst[loss.name] = loss if known is None else known.worse(loss)
+    return list(worst.values())

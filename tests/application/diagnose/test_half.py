@@ -1,0 +1,172 @@
+"""Would a model work in half precision, and which nodes have to stay in float32?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+
+from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
+from polygraphy.application.diagnose.half import (
+    HalfPrecision,
+    convert_command,
+    try_half_precision,
+)
+from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.tensors.datatype import DataType
+from tests.support.examples import scaled
+from tests.support.models import make, value
+
+SIZE = 16
+
+Step = tuple[str, str, float | None]
+PLANTED: dict[str, Sequence[Step]] = {
+    "overflow": [("Mul", "large", 1e6), ("Mul", "back", 1e-6)],
+    "underflow": [("Mul", "small", 1e-6), ("Mul", "smaller", 1e-4), ("Mul", "back", 1e10)],
+    "epsilon": [
+        ("Mul", "zero", 0.0), ("Add", "safe", 1e-9), ("Sqrt", "root", None),
+        ("Reciprocal", "turned", None), ("Mul", "back", 3e-5),
+    ],
+    "rounding": [("Add", "far", 3e4), ("Sub", "near", 3e4)],
+}  # fmt: skip
+BLAMED = {"overflow": "large", "underflow": "small", "epsilon": "safe", "rounding": "near"}
+
+
+def network(kind: str | None, at: int = 1, layers: int = 4, seed: int = 0) -> onnx.ModelProto:
+    """Return layers of a residual network, between two of which something is planted."""
+    random = np.random.RandomState(seed)
+    nodes, weights = [], {}
+    last = "x"
+
+    def add(op: str, name: str, *reads: str) -> str:
+        nodes.append(helper.make_node(op, reads, [f"{name}_out"], name=name))
+        return f"{name}_out"
+
+    for layer in range(layers):
+        weights[f"w{layer}"] = (random.randn(SIZE, SIZE) / SIZE).astype(np.float32)
+        made = add("Relu", f"relu{layer}", add("MatMul", f"matmul{layer}", last, f"w{layer}"))
+        last = add("Add", f"add{layer}", last, made)
+        for op, name, constant in PLANTED.get(kind or "", ()) if layer == at else ():
+            reads = [last]
+            if constant is not None:
+                weights[f"{name}_w"] = np.array([constant], np.float32)
+                reads.append(f"{name}_w")
+            last = add(op, name, *reads)
+    nodes.append(helper.make_node("Identity", [last], ["y"], name="end"))
+    return make("net", nodes, [value("x", [2, SIZE])], [value("y", [2, SIZE])], weights=weights)
+
+
+def error_with(model: onnx.ModelProto, keep: Sequence[str]) -> float:
+    """Return how far half precision is off, on other data than the search had."""
+    opened = OnnxNarrowModels().open(model, DataType.FLOAT16)
+    feed = {"x": np.random.RandomState(99).uniform(-1, 1, (2, SIZE)).astype(np.float32)}
+    exact, made = opened.measure(feed)[0]["y"], opened.run(feed, keep)["y"]
+    return float(np.abs(made - exact).max() / np.abs(exact).max())
+
+
+def test_a_healthy_model_works() -> None:
+    for dtype in ("fp16", "bf16"):
+        found = try_half_precision(network(None), dtype)
+        assert found
+        assert found.verdict == "agree"
+        assert (found.kept, found.culprits, found.checks) == ((), (), 1)
+        assert 0 < found.before.excess < 1
+        assert found.feeds == 3
+
+
+@settings(deadline=None, max_examples=scaled(40))
+@given(st.sampled_from(sorted(PLANTED)), st.integers(0, 3), st.integers(0, 1000))
+def test_a_planted_fault_is_named_and_mended(kind: str, at: int, seed: int) -> None:
+    model = network(kind, at, seed=seed)
+    found = try_half_precision(model)
+    assert (found.verdict, bool(found)) == ("fault", False)
+    culprit = found.culprits[0]
+    assert BLAMED[kind] in culprit.nodes
+    assert culprit.fault.cause == kind
+    planted = {name for _, name, _ in PLANTED[kind]}
+    assert {name for each in found.culprits for name in each.nodes} <= planted
+    assert found.after.is_tolerable
+    assert error_with(model, found.kept) < 0.02
+    assert not error_with(model, ()) < 0.02
+
+
+def test_two_faults_are_told_apart() -> None:
+    first = network("overflow", 0)
+    second = onnx.compose.add_prefix(network("epsilon", 2), "b_")
+    for node in second.graph.node:
+        node.input[:] = ["y" if name == "b_x" else name for name in node.input]
+    model = make(
+        "both",
+        [*first.graph.node, *second.graph.node],
+        first.graph.input,
+        second.graph.output,
+        weights={
+            each.name: numpy_helper.to_array(each)
+            for each in (*first.graph.initializer, *second.graph.initializer)
+        },
+    )
+    found = try_half_precision(model)
+    assert [(each.nodes, each.fault.cause) for each in found.culprits] == [
+        (["large"], "overflow"),
+        (["b_safe"], "epsilon"),
+    ]
+
+
+def test_a_model_that_keeps_no_answer_is_ill_conditioned() -> None:
+    weights = {"w": np.array([1e5], np.float32)}
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["t"], name="much"),
+        helper.make_node("Sin", ["t"], ["y"], name="turn"),
+    ]
+    model = make("wild", nodes, [value("x", [4])], [value("y", [4])], weights=weights)
+    found = try_half_precision(model, "bf16")
+    assert (found.verdict, found.culprits, found.kept) == ("ill-conditioned", (), ())
+
+
+def test_what_is_nan_in_float32_is_said_first() -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["t"], name="turned"),
+        helper.make_node("Log", ["t"], ["u"], name="logarithm"),
+        helper.make_node("Relu", ["u"], ["y"], name="after"),
+    ]
+    found = try_half_precision(make("nan", nodes, [value("x", [4])], [value("y", [4])]))
+    assert found.verdict == "fault"
+    [culprit] = found.culprits
+    assert (culprit.nodes, culprit.fault.cause) == (["logarithm"], "nan")
+
+
+def test_a_tolerance_can_be_given() -> None:
+    model = network(None)
+    assert try_half_precision(model, rtol=0.1)
+    strict: HalfPrecision = try_half_precision(model, rtol=0, atol=1e-9)
+    assert strict.verdict != "agree"
+
+
+def test_data_can_be_given() -> None:
+    large = [{"x": np.full((2, SIZE), 1e5, np.float32)}]
+    found = try_half_precision(network(None), data_loader=large)
+    assert (found.verdict, found.feeds) == ("fault", 1)
+    assert {each.fault.cause for each in found.culprits} == {"overflow"}
+    assert found.culprits[0].fault.tensor == "x"
+
+
+def test_other_types_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="fp8"):
+        try_half_precision(network(None), "fp8")
+
+
+def test_the_command_is_one_for_a_shell() -> None:
+    said = convert_command("my models/a.onnx", "fp16", ["n 1", "m"])
+    assert said == (
+        "polygraphy convert 'my models/a.onnx' --fp-to-fp16 --cast-keep-nodes 'n 1' m"
+        " -o a_fp16.onnx"
+    )
+    assert (
+        convert_command("a.onnx", "bf16", [])
+        == "polygraphy convert a.onnx --to-bf16 -o a_bf16.onnx"
+    )
