@@ -60,6 +60,7 @@ _ADAPTERS: dict[str, str] = {
     "Progress": "polygraphy.adapters.console.progress:TerminalProgress",
     "Questions": "polygraphy.adapters.console.questions:TerminalQuestions",
     "Quantizer": "polygraphy.adapters.onnxruntime.quantizer:OnnxrtQuantizer",
+    "ReportPages": "polygraphy.adapters.web.report_page:HtmlReportPages",
     "ReplayFolders": "polygraphy.adapters.files.small.replays:DiskReplayFolders",
     "ResultStore": "polygraphy.adapters.files.store.store:FileResultStore",
     "ShardHintFiles": "polygraphy.adapters.files.small.shard_hints:JsonShardHintFiles",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model import Model
     from polygraphy.domain.model.drawing import GraphDrawing
     from polygraphy.domain.model.statistics import ModelStatistics
+    from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.device_times import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
@@ -244,6 +245,19 @@ class Plots(Protocol):
 
         Raises:
             FileError: the plot cannot be saved.
+        """
+
+
+class ReportPages(Protocol):
+    """Makes pages of verdict documents."""
+
+    def page(self, document: Document, model: Model | None) -> str:
+        """Return a page as HTML that needs nothing but itself.
+
+        Args:
+            document: what is shown.
+            model: the model that it is about, read with layers and attributes; None where there is
+                none.
         """
 
 

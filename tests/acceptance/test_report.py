@@ -202,6 +202,16 @@ def test_text_and_markdown(two: Path, polygraphy: Run) -> None:
     assert "| ❌ | y |" in text and "polygraphy run bad.onnx" in text
 
 
+def test_the_page_holds_the_document_and_names_as_text(two: Path, polygraphy: Run) -> None:
+    done = failing(polygraphy, "--mark-all --report r.html --format json")
+    page = Path("r.html").read_text(encoding="utf-8")
+    text = page.partition('id="document">')[2].partition("</script>")[0]
+    assert document_of(text) == document_of(done.out)
+    assert "FAILED: polygraphy run bad.onnx" in page.partition("</title>")[0]
+    assert page.count("<svg") >= 3 and "http:" not in page and "https:" not in page
+    assert "--rtol auto --atol auto</code>" in page
+
+
 def test_github_actions_show_errors_and_a_summary(two: Path, polygraphy: Run) -> None:
     actions = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(two / "summary.md")}
     done = failing(polygraphy, "--format json", env=actions)

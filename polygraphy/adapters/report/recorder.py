@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from statistics import fmean, median
 from typing import Any
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, PairTally
+from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRows
+from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.report.document import (
     Comparison,
     DataFacts,
-    OutputRow,
     Party,
     TensorFacts,
     Times,
 )
 from polygraphy.domain.report.plain import plain
-from polygraphy.domain.report.rows import Rows, rows_of
+from polygraphy.domain.report.rows import WorstMetrics, document_row
 from polygraphy.domain.results.device_times import DeviceTimes
 from polygraphy.domain.results.runner_names import label_of_runner, short_names
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.precision import Rounding
 
-Detail = Callable[[PairResult, str], Mapping[str, Any] | None]
-"""Returns what is known besides about an output of a pair that failed."""
+Detail = Callable[[CompareResult], "Mapping[str, Any] | None"]
+"""Returns what is known besides about an output that failed."""
 
-_Pair = tuple[str, tuple[int, int], tuple[str, str]]
-"""Which comparison: its function, positions and names of both runs."""
+_FIRST = 12
+"""Outputs that failed first, in the order of the model, of which details are kept."""
+
+_Pair = tuple[str, tuple[int, int]]
+"""Which comparison: its function, and the positions of both runs."""
 
 
 class Recorder:
@@ -50,7 +57,10 @@ class Recorder:
         self.verdict: str | None = None
         self.culprits: list[Mapping[str, Any]] = []
         self._parties: dict[str, dict[str, Any]] = {}
-        self._rows: dict[_Pair, Rows] = {}
+        self._table = AccuracyTable()
+        self._metrics: dict[_Pair, WorstMetrics] = {}
+        self._noise: dict[_Pair, dict[str, Rounding | None]] = {}
+        self._details: dict[_Pair, dict[str, tuple[float, Mapping[str, Any]]]] = {}
         self._validation: dict[tuple[str, str], dict[str, Any]] = {}
         self._detail = detail
 
@@ -152,41 +162,70 @@ class Recorder:
 
     def iteration_compared(self, pair: PairResult) -> None:
         """The outputs of one iteration of two runs were compared."""
-        key = (pair.label, pair.positions, pair.runners)
-        rows = self._rows.setdefault(key, Rows())
-        for name in rows.add(pair.iteration, pair.results):
-            detail = None if self._detail is None else self._detail(pair, name)
-            if detail is not None:
-                rows.detail(name, detail)
+        key = (pair.label, pair.positions)
+        self._table.add(pair)
+        self._metrics.setdefault(key, WorstMetrics()).add(pair.results)
+        if self._detail is not None:
+            self._details_of(pair, self._details.setdefault(key, {}), self._detail)
+            noise = self._noise.setdefault(key, {})
+            for name, answer in pair.results.items():
+                if isinstance(answer, OutputCompareResult) and name not in noise:
+                    noise[name] = answer.rounding
+
+    def _details_of(
+        self, pair: PairResult, known: dict[str, tuple[float, Mapping[str, Any]]], look: Detail
+    ) -> None:
+        """Look closer at what failed worse than before: at the first outputs, and the worst."""
+        for name, answer in pair.results.items():
+            if answer or not isinstance(answer, CompareResult):
+                continue
+            excess = inf if answer.excess is None else answer.excess
+            if name in known:
+                is_wanted = excess > known[name][0]
+            else:
+                is_wanted = len(known) < _FIRST or excess > max(each for each, _ in known.values())
+            found = look(answer) if is_wanted else None
+            if found is not None:
+                known[name] = excess, found
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         """All iterations of all pairs of runs were compared."""
         for name in (name for pair in result.keys() for name in pair):  # noqa: SIM118
             self._party(name)
-        followed = [key for key in self._rows if key[0] == result.label]
-        for position, tally in enumerate(result.tallies()):
-            names = tally.runners
-            rows: list[OutputRow]
-            if result.is_average:
-                rows = rows_of([result.average_results(position)])
-            elif position < len(followed) and followed[position][2] == names:
-                rows = self._rows[followed[position]].rows()
-            else:  # They were loaded.
-                rows = rows_of(result.judged(position))
-            self.comparisons.append(
-                Comparison(
-                    function=result.label,
-                    parties=(self._short(names[0]), self._short(names[1])),
-                    passed=tally.passed,
-                    matched=tally.matched,
-                    total=tally.total,
-                    average=result.is_average,
-                    outputs=rows,
-                    left_out=list(result.left_out_at.get(position, ())),
+        tables = self._table.tables(result)
+        if len(tables) != len(result):  # They were loaded.
+            tables = AccuracyTable.of(result)
+        for position, (table, tally) in enumerate(zip(tables, result.tallies())):
+            self.comparisons.append(self._comparison(position, table, tally, result))
+
+    def _comparison(
+        self, position: int, table: OutputRows, tally: PairTally, result: AccuracyResult
+    ) -> Comparison:
+        key = (result.label, table.positions)
+        metrics = self._metrics.get(key)
+        if metrics is None or result.is_average:
+            metrics = WorstMetrics()
+            for answers in result.judged(position):
+                metrics.add(answers)
+        details, noise = self._details.get(key, {}), self._noise.get(key, {})
+        return Comparison(
+            function=result.label,
+            parties=(self._short(tally.runners[0]), self._short(tally.runners[1])),
+            passed=tally.passed,
+            matched=tally.matched,
+            total=tally.total,
+            average=result.is_average,
+            outputs=[
+                document_row(
+                    row,
+                    metrics.of(row.name),
+                    details.get(row.name, (0, None))[1],
+                    noise.get(row.name),
                 )
-            )
-        for key in followed:
-            del self._rows[key]
+                for row in table.rows()
+            ],
+            left_out=list(result.left_out_at.get(position, ())),
+        )
 
     # Validating.
 

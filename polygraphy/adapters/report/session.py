@@ -8,26 +8,29 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from pathlib import PurePath
 from typing import Any, TextIO, cast
 
+from polygraphy.adapters.report.detail import detail_of
 from polygraphy.adapters.report.everyone import Everyone
 from polygraphy.adapters.report.github import annotate
 from polygraphy.adapters.report.junit import junit_of
 from polygraphy.adapters.report.markdown import markdown_of
 from polygraphy.adapters.report.recorder import Recorder
 from polygraphy.adapters.report.reports_recorder import ReportsRecorder
-from polygraphy.adapters.report.surroundings import environment, file_facts
+from polygraphy.adapters.report.surroundings import environment, file_facts, first_model
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 from polygraphy.domain.errors import UsageError
+from polygraphy.domain.model import Model
 from polygraphy.domain.report.document import VERDICTS, Document, Problem
+from polygraphy.domain.report.rows import with_nodes
 from polygraphy.domain.report.summary import summary_of
 from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.models import ModelReports
-from polygraphy.ports.reporting import BuildReports, Console, Findings, Reports
+from polygraphy.ports.reporting import BuildReports, Console, Findings, ReportPages, Reports
 from polygraphy.ports.storage import TextFiles
 
 
@@ -59,7 +62,8 @@ class Session:
         self._code: int | None = None
         self._start = time.perf_counter()
         self._started = datetime.now(timezone.utc)
-        self._recorder = Recorder()
+        is_looked_at = format == "json" or any(format_of_report(p) in _DETAILED for p in paths)
+        self._recorder = Recorder(detail_of if is_looked_at else None)
         self._bound = ExitStack()
         self._stdout = _take_standard_output() if format == "json" else None
         self._bind(shows_reports=format == "text")
@@ -85,14 +89,15 @@ class Session:
             FileError: one cannot be written.
         """
         self._bound.close()
-        document = self._document(code)
+        model = first_model(self._sources) if self._recorder.comparisons else None
+        document = self._document(code, model)
         if self._stdout is not None:
             _print(self._stdout, json_of(document))
         annotate(document)
         for path in self._paths:
-            resolve(TextFiles).write(path, _WRITERS[format_of_report(path) or ""](document))
+            resolve(TextFiles).write(path, _written(document, model, format_of_report(path)))
 
-    def _document(self, code: int) -> Document:
+    def _document(self, code: int, model: Model | None) -> Document:
         recorder = self._recorder
         meant = code if self._code is None else self._code
         verdict = recorder.verdict or VERDICTS.get(meant, "error")
@@ -107,7 +112,7 @@ class Session:
             files=file_facts(self._sources),
             data=recorder.data,
             parties=recorder.parties(),
-            comparisons=recorder.comparisons,
+            comparisons=[with_nodes(each, model) for each in recorder.comparisons],
             validation=recorder.validation,
             results=recorder.results,
             culprits=recorder.culprits,
@@ -116,6 +121,8 @@ class Session:
         )
 
 
+_DETAILED = ("json", "html")
+"""Formats in which there is room for details of outputs that failed."""
 _CONTROLS = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 """What JSON need not escape, but may do something to a terminal."""
 
@@ -133,11 +140,12 @@ def json_of(document: Document) -> str:
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
-_WRITERS: dict[str, Callable[[Document], str]] = {
-    "json": json_of,
-    "markdown": markdown_of,
-    "junit": junit_of,
-}
+def _written(document: Document, model: Model | None, format: str | None) -> str:
+    """Return the text of a report."""
+    if format == "html":
+        return resolve(ReportPages).page(document, model)
+    writers = {"json": json_of, "markdown": markdown_of, "junit": junit_of}
+    return writers[format or ""](document)
 
 
 def _command(words: Sequence[str]) -> str:

@@ -6,10 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.environment import Environment
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.domain.report.document import FileFacts
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.models import ModelReader
 
 _BLOCK = 1 << 20
 _SOURCES = ("packages", "machine")
@@ -38,3 +42,16 @@ def _facts_of(path: str) -> FileFacts:
     except OSError:
         return FileFacts(path)
     return FileFacts(path, size, digest.hexdigest())
+
+
+def first_model(paths: Sequence[str]) -> Model | None:
+    """Describe the first ONNX model among some files; None where there is none that can be read."""
+    for path in paths:
+        if format_named(path) == "onnx" and Path(path).is_file():
+            source = ModelSource(path, ignore_external_data=True)
+            try:
+                found = resolve(ModelReader, "onnx").read(source, Detail(layers=True, attrs=True))
+            except PolygraphyException:  # The report is about more than the model.
+                return None
+            return found if isinstance(found, Model) else None
+    return None

@@ -22,7 +22,7 @@ from polygraphy.domain.model import Model
 from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
 
-_VIEWER = Path(__file__).parent / "viewer"
+VIEWER = Path(__file__).parent / "viewer"
 _SCRIPTS = ("placement.js", "painting.js", "panel.js", "viewer.js")
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 
@@ -39,11 +39,11 @@ class HtmlModelPages:
         script = f'(() => {{\n"use strict";\n{script}}})();\n'
         style = _asset("viewer.css")
         environment = Environment(
-            loader=FileSystemLoader(_VIEWER), autoescape=True, undefined=StrictUndefined
+            loader=FileSystemLoader(VIEWER), autoescape=True, undefined=StrictUndefined
         )
         return environment.get_template("page.html.j2").render(
-            title=_displayable(shown["title"]),
-            policy=_policy(script, style),
+            title=displayable(shown["title"]),
+            policy=policy_of(script, style),
             style=style,
             script=script,
             document=embedded(shown),
@@ -61,15 +61,15 @@ def embedded(value: Any) -> str:
 
 
 def _asset(name: str) -> str:
-    return (_VIEWER / name).read_text(encoding="utf-8")
+    return (VIEWER / name).read_text(encoding="utf-8")
 
 
-def _displayable(text: str) -> str:
+def displayable(text: str) -> str:
     """Return a text that can be encoded: a lone surrogate, which a file name may hold, cannot."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _policy(script: str, style: str) -> str:
+def policy_of(script: str, style: str) -> str:
     """Return a content security policy: this script and this style, and nothing from anywhere."""
     return "; ".join(
         (

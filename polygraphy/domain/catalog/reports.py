@@ -7,6 +7,8 @@ FORMATS = ("text", "json")
 
 REPORTS = {
     ".json": "json",
+    ".html": "html",
+    ".htm": "html",
     ".md": "markdown",
     ".xml": "junit",
 }

@@ -127,15 +127,19 @@ class OutputRow:
         shape: its shape, in the first iteration.
         metrics: the worst value of each metric over the iterations.
         tolerance: what it was held to, with the reason.
+        kept: which tolerances every iteration keeps, of ``abs`` and ``rel``, of what passed; each
+            element is within one of them.
         worst_iteration: the iteration that exceeds the tolerance the most.
         excess: how many times the tolerance is needed there; at most 1 where it passed.
         mismatched: how many elements exceed the tolerance there; None where that is not known.
         size: out of how many.
         worst: the worst of these.
+        non_finite: how many elements are NaN and infinite, of both parties; None where all
+            differences are finite.
         rounding: what rounding explains of the difference; None where that is not known.
         is_rounding: whether that explains all of it.
         reason: why it could not be compared; None where it was.
-        node: the node of the model that computes it.
+        node: the node of the model that computes it; of one without a name, its first output.
         op: its operator.
         detail: how its elements are distributed, and what is around the worst; for pages.
     """
@@ -148,11 +152,13 @@ class OutputRow:
     shape: Sequence[int] | None = None
     metrics: Mapping[str, float | None] = Factory(dict)
     tolerance: Mapping[str, Any] | None = None
+    kept: Sequence[str] | None = None
     worst_iteration: int | None = None
     excess: float | None = None
     mismatched: int | None = None
     size: int | None = None
     worst: Element | None = None
+    non_finite: Sequence[Mapping[str, int]] | None = None
     rounding: Mapping[str, Any] | None = None
     is_rounding: bool | None = None
     reason: str | None = None

@@ -1,138 +1,114 @@
-"""Sums up the answers about the outputs of two runs, a row per output, without holding arrays."""
+"""Rows of documents, from those of outputs over all iterations and the worst of every metric."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from math import inf, isnan
+from collections.abc import Mapping
+from math import isnan
 from typing import Any
 
-from polygraphy.domain.compare.differences import OutputCompareResult
+from attrs import evolve
+
+from polygraphy.domain.accuracy import output_rows
 from polygraphy.domain.compare.metric import MetricResult
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.report.document import Element, OutputRow
+from polygraphy.domain.compare.result import CompareResult
+from polygraphy.domain.model import Model, Node
+from polygraphy.domain.report.document import Comparison, Element, OutputRow
 from polygraphy.domain.report.plain import plain
+from polygraphy.domain.tensors.precision import Rounding
 
 
-class Rows:
-    """Takes one iteration after the other."""
+class WorstMetrics:
+    """Keeps the worst value of each metric of each output, over the iterations."""
 
     def __init__(self) -> None:
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, dict[str, float]] = {}
 
-    def add(self, iteration: int, answers: Mapping[str, Any]) -> list[str]:
-        """Take the answers about an iteration; return the outputs that exceed their tolerance more
-        than they did before, and more than is allowed.
-        """
-        worse = []
+    def add(self, answers: Mapping[str, Any]) -> None:
+        """Take the answers about the outputs of an iteration."""
         for name, answer in answers.items():
-            found = self._found.get(name)
-            if found is None:
-                found = self._found[name] = _Found()
-            if found.add(iteration, answer):
-                worse.append(name)
-        return worse
-
-    def detail(self, name: str, detail: Mapping[str, Any]) -> None:
-        """Keep what is known besides about the worst iteration of an output."""
-        self._found[name].detail = detail
-
-    def rows(self) -> list[OutputRow]:
-        """Return the rows, in the order in which the outputs were first seen."""
-        return [found.row(name) for name, found in self._found.items()]
-
-
-def rows_of(iterations: Iterable[Mapping[str, Any]]) -> list[OutputRow]:
-    """Sum up answers that are all there already."""
-    rows = Rows()
-    for index, answers in enumerate(iterations):
-        rows.add(index, answers)
-    return rows.rows()
-
-
-class _Found:
-    """What was found about one output so far."""
-
-    def __init__(self) -> None:
-        self.count = self.passed = 0
-        self.metrics: dict[str, float | None] = {}
-        self.worst: tuple[float, int, Any] = (-1.0, 0, None)
-        self.facts: dict[str, Any] = {}
-        self.detail: Mapping[str, Any] | None = None
-
-    def add(self, iteration: int, answer: Any) -> bool:
-        """Take an answer; return whether it is the worst of those that failed so far."""
-        passed = bool(answer)
-        self.count += 1
-        self.passed += passed
-        if not isinstance(answer, CompareResult):
-            return False
-        worse = _worse_of(answer)
-        for field, value in answer.metric_values().items():
-            known = self.metrics.get(field)
-            self.metrics[field] = value if known is None else worse(known, value)
-        excess = answer.excess
-        size = (0.0 if passed else inf) if excess is None else excess
-        if isinstance(answer, UncomparedResult):
-            size = inf
-        if size <= self.worst[0]:
-            return False
-        self.worst = (size, iteration, excess)
-        self.facts = _facts(answer)
-        self.detail = None
-        return not passed
-
-    def row(self, name: str) -> OutputRow:
-        facts = self.facts
-        return OutputRow(
-            name=name,
-            passed=self.passed == self.count,
-            passed_iterations=self.passed,
-            iterations=self.count,
-            metrics={field: value for field, value in self.metrics.items() if value is not None},
-            worst_iteration=self.worst[1] if facts else None,
-            excess=self.worst[2] if facts else None,
-            detail=self.detail,
-            **facts,
-        )
-
-
-def _facts(answer: CompareResult) -> dict[str, Any]:
-    """Return what is said of the worst iteration."""
-    facts: dict[str, Any] = {"tolerance": _tolerance(answer.thresholds)}
-    if answer.tensor0 is not None and answer.tensor0.dtype != "?":
-        facts.update(dtype=answer.tensor0.dtype, shape=answer.tensor0.shape)
-    if isinstance(answer, UncomparedResult):
-        facts["reason"] = answer.reason
-    if isinstance(answer, OutputCompareResult) and not answer:
-        mismatches, rounding = answer.mismatches, answer.rounding
-        if mismatches is not None:
-            facts.update(mismatched=mismatches.count, size=mismatches.size)
-            if mismatches.worst is not None:
-                worst = mismatches.worst
-                facts["worst"] = Element(
-                    tuple(map(int, worst.index)), plain(worst.value), plain(worst.reference)
+            if isinstance(answer, CompareResult):
+                found = self._found.setdefault(name, {})
+                is_less_better = not isinstance(answer, MetricResult) or bool(
+                    answer.metric.lower_is_better
                 )
-        if rounding is not None:
-            facts["rounding"] = plain(rounding)
-            facts["is_rounding"] = answer.is_rounding
-    return facts
+                for metric, value in answer.metric_values().items():
+                    if value is not None and _is_worse(value, found.get(metric), is_less_better):
+                        found[metric] = value
+
+    def of(self, name: str) -> dict[str, float]:
+        """Return the metrics of an output by name."""
+        return self._found.get(name, {})
 
 
-def _tolerance(thresholds: Any) -> Mapping[str, Any] | None:
-    return None if thresholds is None else plain(thresholds)
+def _is_worse(value: float, known: float | None, is_less_better: bool) -> bool:
+    """Return whether a value is worse than one that is known; NaN is the worst."""
+    if known is None or isnan(value):
+        return True
+    return not isnan(known) and (value > known if is_less_better else value < known)
 
 
-def _worse_of(answer: CompareResult) -> Callable[[float | None, float | None], float | None]:
-    """Return what chooses the worse one of two values of a metric; NaN is the worst."""
-    is_small_better = not isinstance(answer, MetricResult) or answer.metric.lower_is_better
-    sign = 1.0 if is_small_better else -1.0
+def document_row(
+    row: output_rows.OutputRow,
+    metrics: Mapping[str, float],
+    detail: Mapping[str, Any] | None = None,
+    noise: Rounding | None = None,
+) -> OutputRow:
+    """Return a row as documents have it.
 
-    def key(value: float) -> tuple[bool, float]:
-        return isnan(value), sign * value
+    Args:
+        row: what was found about an output.
+        metrics: the worst value of each metric.
+        detail: what is known besides about the worst iteration.
+        noise: what rounding explains in the first iteration, for outputs that passed.
+    """
+    tensor = next((one for one in row.tensors if one is not None and one.dtype != "?"), None)
+    worst = row.worst
+    element = worst.element
+    return OutputRow(
+        name=row.name,
+        passed=row.passed,
+        passed_iterations=row.matched,
+        iterations=row.total,
+        dtype=tensor.dtype if tensor else None,
+        shape=tensor.shape if tensor else None,
+        metrics=dict(metrics),
+        tolerance=None if row.limit is None else plain(row.limit),
+        kept=sorted(row.kept) if row.passed and row.metric == "simple" else None,
+        worst_iteration=worst.iteration,
+        excess=worst.excess,
+        mismatched=worst.mismatched,
+        size=worst.size,
+        worst=(
+            None
+            if element is None
+            else Element(
+                tuple(map(int, element.index)), plain(element.value), plain(element.reference)
+            )
+        ),
+        non_finite=(
+            None
+            if worst.non_finite is None
+            else [{"nan": nan, "inf": inf} for nan, inf in worst.non_finite]
+        ),
+        rounding=plain(worst.rounding or noise),
+        is_rounding=worst.is_rounding if worst.rounding is not None else None,
+        reason=worst.reason or None,
+        detail=detail,
+    )
 
-    def worse(one: float | None, other: float | None) -> float | None:
-        if one is None or other is None:
-            return other if one is None else one
-        return max(one, other, key=key)
 
-    return worse
+def with_nodes(comparison: Comparison, model: Model | None) -> Comparison:
+    """Return a comparison whose rows name the nodes of a model."""
+    if model is None:
+        return comparison
+    makers = {name: node for node in model.graph.nodes for name in node.outputs if name}
+    rows = []
+    for row in comparison.outputs:
+        node = makers.get(row.name)
+        rows.append(row if node is None else evolve(row, node=label_of_node(node), op=node.op))
+    return evolve(comparison, outputs=rows)
+
+
+def label_of_node(node: Node) -> str:
+    """Return the name of a node; of one without, its first output."""
+    return node.name or next(filter(None, node.outputs), "")

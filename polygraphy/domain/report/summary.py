@@ -59,8 +59,8 @@ def row_in_words(row: OutputRow) -> str:
     if row.reason is not None:
         return f"{where}: {row.reason.rstrip('.')}"
     if row.worst is not None:
-        where += f" at {list(row.worst.index)}: {brief(row.worst.found)}, expected"
-        where += f" {brief(row.worst.expected)}"
+        found, expected = brief_pair(row.worst.found, row.worst.expected)
+        where += f" at {list(row.worst.index)}: {found}, expected {expected}"
     if row.iterations > 1 and row.worst_iteration is not None:
         where += f" (iteration {row.worst_iteration})"
     if row.excess is not None and 1 < row.excess < inf:
@@ -85,3 +85,14 @@ def _passed(comparisons: Sequence[Comparison]) -> str:
 def brief(value: Any) -> str:
     """Return a value as a sentence has it."""
     return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
+
+
+def brief_pair(one: Any, other: Any) -> tuple[str, str]:
+    """Return two values as a sentence has them, with as many digits as tell them apart."""
+    for digits in range(_BRIEF, 18):
+        pair = tuple(
+            f"{each:.{digits}g}" if isinstance(each, float) else str(each) for each in (one, other)
+        )
+        if pair[0] != pair[1] or one == other:
+            break
+    return pair[0], pair[1]

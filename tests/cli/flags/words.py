@@ -234,7 +234,7 @@ _RUN_FLAGS = {
         "show_error_metrics_plot": "--show-error-metrics-plot",
     },
     "ScriptOptions": {"gen_script": "--gen-script p.py"},
-    "ReportOptions": {"format": "--format json", "report": "--report r.md --report r.xml"},
+    "ReportOptions": {"format": "--format json", "report": "--report r.html --report r.xml"},
     "LogOptions": {
         "verbose": "-vv",
         "quiet": "-q",

@@ -1,0 +1,249 @@
+"""Pictures of a report as SVG. Colours are classes, so that they follow the page's style: dark,
+printed, and told apart by shape as well as by colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import ceil, floor, isfinite, log10
+from typing import Any
+
+from attrs import frozen
+from markupsafe import Markup
+
+from polygraphy.domain.report.document import OutputRow
+from polygraphy.domain.report.summary import brief
+
+_WIDTH, _HEIGHT = 960, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
+_MOST_TITLES = 3000
+_ROOM = 46
+"""Letters of a label; what is longer is cut off in the middle."""
+
+
+@frozen
+class Measure:
+    """What a chart of errors shows: its title, the metric, and the field of the tolerance."""
+
+    title: str
+    metric: str
+    limit: str
+
+
+MEASURES = (
+    Measure("Largest absolute difference", "max_absdiff", "atol"),
+    Measure("Largest relative difference", "max_reldiff", "rtol"),
+)
+
+
+class _Scale:
+    """A logarithmic axis from the bottom of a chart to its top, for most of some values."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        sizes = sorted(value for value in values if isfinite(value) and value > 0) or [1e-9, 1.0]
+        # A few that are far below the others would take the room of those: they are at the bottom.
+        self.low = floor(log10(sizes[len(sizes) // 50]))
+        self.high = max(ceil(log10(sizes[-1])), self.low + 1)
+
+    def __call__(self, value: float) -> float:
+        """Return where a value is; what is 0 at the bottom, what is not finite at the top."""
+        if not isfinite(value):
+            return _TOP
+        if value <= 0:
+            return _HEIGHT - _BOTTOM
+        share = (log10(value) - self.low) / (self.high - self.low)
+        return _HEIGHT - _BOTTOM - min(max(share, 0.0), 1.0) * (_HEIGHT - _TOP - _BOTTOM)
+
+    def ticks(self) -> Iterator[tuple[float, str]]:
+        """Yield powers of ten that leave room for their labels."""
+        step = max(1, (self.high - self.low) // 7)
+        for exponent in range(self.low, self.high + 1, step):
+            yield self(10.0**exponent), f"1e{exponent}"
+
+
+def depth_chart(
+    rows: Sequence[OutputRow], measure: Measure, anchor: Callable[[int], str]
+) -> Markup | None:
+    """Draw the errors of tensors in the order in which the model computes them, with what rounding
+    explains and the tolerance; None where there are too few.
+
+    Args:
+        rows: of a comparison.
+        measure: which errors.
+        anchor: returns the id of the row with a number in the page.
+    """
+    points = [
+        (number, row, float(row.metrics[measure.metric]))  # type: ignore[arg-type]
+        for number, row in enumerate(rows)
+        if row.metrics.get(measure.metric) is not None
+    ]
+    if len(points) < 3:
+        return None
+    limits = [(number, _number(row.tolerance, measure.limit)) for number, row, _ in points]
+    noise = [(number, _number(row.rounding, measure.limit)) for number, row, _ in points]
+    known = [value for _, value in (*limits, *noise) if value is not None]
+    scale = _Scale([*(value for *_, value in points), *known])
+
+    def x(number: int) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (number + 0.5) / len(rows)
+
+    parts = [_axes(scale, len(rows), measure.title)]
+    band = [(x(number), scale(value)) for number, value in noise if value is not None]
+    if len(band) > 1:
+        bottom = _HEIGHT - _BOTTOM
+        outline = [(band[0][0], bottom), *band, (band[-1][0], bottom)]
+        parts.append(Markup('<path class="band" d="{}Z"/>').format(_path(outline)))
+    line = [(x(number), scale(value)) for number, value in limits if value is not None]
+    if line:
+        parts.append(Markup('<path class="limit" d="{}"/>').format(_path(_levels(line))))
+    parts.append(
+        Markup('<path class="trace" d="{}"/>').format(
+            _path([(x(number), scale(value)) for number, _, value in points])
+        )
+    )
+    titled = len(points) <= _MOST_TITLES
+    for number, row, value in points:
+        parts.append(_point(x(number), scale(value), row, value, anchor(number), titled=titled))
+    parts += _labels([(x(number), scale(value), row) for number, row, value in points])
+    return svg(_WIDTH, _HEIGHT, f"{measure.title} by depth", parts)
+
+
+def _number(facts: Mapping[str, Any] | None, field: str) -> float | None:
+    value = None if facts is None else facts.get(field)
+    return value if isinstance(value, float) and isfinite(value) and value > 0 else None
+
+
+def _axes(scale: _Scale, count: int, title: str) -> Markup:
+    lines = [
+        Markup(
+            '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
+            '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
+        ).format(_LEFT, _WIDTH - _RIGHT, y, y, _LEFT - 8, y + 4, label)
+        for y, label in scale.ticks()
+    ]
+    base = _HEIGHT - _BOTTOM
+    lines.append(
+        Markup(
+            '<line class="axis" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
+            '<text class="tick" x="{0}" y="{3}">first tensor</text>'
+            '<text class="tick" x="{1}" y="{3}" text-anchor="end">last of {4}</text>'
+            '<text class="tick" x="{0}" y="14">{5}</text>'
+        ).format(_LEFT, _WIDTH - _RIGHT, base, base + 18, count, title)
+    )
+    return Markup("").join(lines)
+
+
+def _point(
+    x: float, y: float, row: OutputRow, value: float, anchor: str, *, titled: bool
+) -> Markup:
+    if row.passed:
+        shape = Markup('<circle class="pass" cx="{:.1f}" cy="{:.1f}" r="3.2"/>').format(x, y)
+    else:
+        corners = f"{x:.1f},{y - 5:.1f} {x - 4.6:.1f},{y + 3.4:.1f} {x + 4.6:.1f},{y + 3.4:.1f}"
+        shape = Markup('<polygon class="fail" points="{}"/>').format(corners)
+    if not titled:
+        return shape
+    about = f"{row.op or ''} {row.name}: {brief(value)}{'' if row.passed else ', failed'}".strip()
+    return Markup('<a href="#{}"><title>{}</title>{}</a>').format(anchor, about, shape)
+
+
+def _labels(points: Sequence[tuple[float, float, OutputRow]]) -> Iterator[Markup]:
+    """Name the first that failed."""
+    first = next((point for point in points if not point[2].passed), None)
+    if first is None:
+        return
+    x, y, row = first
+    is_right = x < _WIDTH * 0.6
+    yield Markup(
+        '<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="{1:.1f}" y2="{2}"/>'
+        '<text class="mark-text" x="{3:.1f}" y="{4}" text-anchor="{5}">{6}</text>'
+    ).format(
+        x, y, _HEIGHT - _BOTTOM, x + (6 if is_right else -6), _HEIGHT - _BOTTOM - 6,
+        "start" if is_right else "end", f"first to fail: {shortened(row.name, _ROOM)}",
+    )  # fmt: skip
+
+
+def _levels(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the corners of a line that runs level between its points."""
+    left, right = _LEFT, _WIDTH - _RIGHT
+    corners = [(float(left), points[0][1])]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if y0 != y1:
+            middle = (x0 + x1) / 2
+            corners += [(middle, y0), (middle, y1)]
+    return [*corners, (float(right), points[-1][1])]
+
+
+def histogram_chart(detail: Mapping[str, Any], names: Sequence[str]) -> Markup:
+    """Draw how the elements of both sides are distributed."""
+    low, high = detail["range"]
+    return _bars(
+        [("found", detail["found"], names[0]), ("expected", detail["expected"], names[1])],
+        (brief(float(low)), brief(float(high))),
+        "Values",
+    )
+
+
+def difference_chart(detail: Mapping[str, Any]) -> Markup:
+    """Draw how the sizes of the differences are distributed, by powers of ten."""
+    difference = detail["difference"]
+    low, high = difference["decades"]
+    title = "Sizes of the differences"
+    apart = [
+        f"{difference[field]:,} {what}"
+        for field, what in (("equal", "equal"), ("not_finite", "not finite"))
+        if difference[field]
+    ]
+    title += f" ({', '.join(apart)})" if apart else ""
+    ends = f"{10.0**low:.1g}", f"{10.0**high:.1g}"
+    return _bars([("sizes", difference["counts"], "")], ends, title)
+
+
+def _bars(series: Sequence[tuple[str, Sequence[int], str]], ends: Any, title: str) -> Markup:
+    width, height, left, base = 460, 170, 10, 140
+    most = max((max(counts, default=0) for _, counts, _ in series), default=0) or 1
+    parts = []
+    for position, (kind, counts, name) in enumerate(series):
+        step = (width - 2 * left) / max(len(counts), 1)
+        corners = [(float(left), float(base))]
+        for index, count in enumerate(counts):
+            y = base - 104 * (count / most) ** 0.5
+            corners += [(left + index * step, y), (left + (index + 1) * step, y)]
+        corners.append((float(width - left), float(base)))
+        parts.append(Markup('<path class="bars {}" d="{}"/>').format(kind, _path(corners)))
+        if name:
+            parts.append(
+                Markup(
+                    '<rect class="bars {}" x="{}" y="20" width="14" height="9"/>'
+                    '<text class="tick" x="{}" y="29">{}</text>'
+                ).format(kind, left + position * 210, left + 20 + position * 210, name[:26])
+            )
+    parts.append(
+        Markup(
+            '<text class="tick" x="{0}" y="12">{1}</text>'
+            '<line class="axis" x1="{0}" x2="{2}" y1="{3}" y2="{3}"/>'
+            '<text class="tick" x="{0}" y="{4}">{5}</text>'
+            '<text class="tick" x="{2}" y="{4}" text-anchor="end">{6}</text>'
+        ).format(left, title, width - left, base, base + 18, *ends)
+    )
+    return svg(width, height, f"{title}; heights are square roots of counts", parts)
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def svg(width: float, height: float, title: str, parts: Sequence[Markup]) -> Markup:
+    """Return a picture of a size, with a title for those who cannot see it."""
+    return Markup('<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">{}</svg>').format(
+        width, height, title, Markup("\n").join(parts)
+    )
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text without its middle where it is too long: names differ at their ends."""
+    if len(text) <= most:
+        return text
+    head = most // 2
+    return f"{text[:head]}\N{HORIZONTAL ELLIPSIS}{text[-(most - head - 1) :]}"

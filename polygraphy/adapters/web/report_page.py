@@ -1,0 +1,201 @@
+"""The page of a verdict document: one file that needs nothing but itself.
+
+Names in it may look like markup, because models are made by anybody: what is written goes through
+an environment that escapes it, and a content security policy has the browser run the page's own
+script and nothing else. The document is in the page, compressed where it is large.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from polygraphy.adapters.web.charts import (
+    MEASURES,
+    depth_chart,
+    difference_chart,
+    histogram_chart,
+    shortened,
+)
+from polygraphy.adapters.web.page import VIEWER, displayable, embedded, policy_of
+from polygraphy.adapters.web.region import region_of
+from polygraphy.domain.model import Model
+from polygraphy.domain.report.advice import advice_for
+from polygraphy.domain.report.checks import PASSED, checks_of
+from polygraphy.domain.report.document import Comparison, Document, OutputRow
+from polygraphy.domain.report.summary import brief, brief_pair, row_in_words, worst_row
+
+_FOLDER = VIEWER.parent / "report"
+_LARGE = 200_000
+"""Letters of a document that is compressed."""
+_MOST_ROWS = 3000
+_MOST_LETTERS = 20_000
+
+
+@frozen
+class _Table:
+    """A comparison with its pictures, and the ids of its rows."""
+
+    comparison: Comparison
+    number: int
+    charts: Sequence[tuple[str, Markup]]
+
+    def anchor(self, index: int) -> str:
+        """Return the id of a row."""
+        return f"r{self.number}-{index}"
+
+    @property
+    def rows(self) -> list[tuple[str, OutputRow]]:
+        """The rows that are shown with their ids: all, or of very many those that failed first."""
+        indexed = list(enumerate(self.comparison.outputs))
+        if len(indexed) > _MOST_ROWS:
+            indexed = sorted(indexed, key=lambda pair: pair[1].passed)[:_MOST_ROWS]
+            indexed.sort(key=lambda pair: pair[0])
+        return [(self.anchor(index), row) for index, row in indexed]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that have a column."""
+        names = dict.fromkeys(name for row in self.comparison.outputs for name in row.metrics)
+        chosen = [measure.metric for measure in MEASURES if measure.metric in names]
+        return chosen or list(names)
+
+
+class HtmlReportPages:
+    """Implements the port `ReportPages`."""
+
+    def page(self, document: Document, model: Model | None) -> str:
+        """Return the page."""
+        tables = [_table(each, number) for number, each in enumerate(document.comparisons)]
+        script = (_FOLDER / "report.js").read_text(encoding="utf-8")
+        style = (_FOLDER / "report.css").read_text(encoding="utf-8")
+        environment = Environment(
+            loader=FileSystemLoader(_FOLDER),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.filters.update(
+            brief=_brief, shape=_shape, words=_words, short=partial(shortened, most=60)
+        )
+        page = environment.get_template("report.html.j2").render(
+            document=document,
+            title=f"{document.verdict.upper()}: {document.command}",
+            policy=policy_of(script, style),
+            style=style,
+            script=script,
+            embedded=Markup(_embedded(document)),
+            advice=advice_for(document),
+            tables=tables,
+            region=None if model is None else _region(document, model, tables),
+            details=list(_details(tables)),
+            checks=_other_checks(document),
+            results=[(str(each["kind"]), _text(each)) for each in document.results],
+        )
+        return displayable(page)
+
+
+def _table(comparison: Comparison, number: int) -> _Table:
+    table = _Table(comparison, number, ())
+    charts = [
+        (measure.title, depth_chart(comparison.outputs, measure, table.anchor))
+        for measure in MEASURES
+    ]
+    drawn = [(title, chart) for title, chart in charts if chart is not None]
+    return _Table(comparison, number, drawn)
+
+
+def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Markup | None:
+    """Draw the graph around what is to blame, else around what failed first and what is worst."""
+    centres = [str(node) for culprit in document.culprits for node in culprit.get("nodes") or ()]
+    rows: dict[str, OutputRow] = {}
+    anchors: dict[str, str] = {}
+    for table in tables:
+        for index, row in enumerate(table.comparison.outputs):
+            if row.name not in rows or rows[row.name].passed:
+                rows[row.name], anchors[row.name] = row, table.anchor(index)
+    failed = [row for row in rows.values() if not row.passed and row.node]
+    worst = worst_row(document.comparisons)
+    centres += [str(row.node) for row in failed[:1]]
+    centres += [worst[1].node] if worst and worst[1].node else []
+    return region_of(model, rows, centres, anchors.get)
+
+
+def _details(tables: Sequence[_Table]) -> Iterator[Mapping[str, Any]]:
+    """Yield what is shown about outputs that were looked at."""
+    for table in tables:
+        for index, row in enumerate(table.comparison.outputs):
+            if row.detail is not None:
+                names = table.comparison.parties
+                yield {
+                    "anchor": table.anchor(index),
+                    "row": row,
+                    "names": names,
+                    "words": row_in_words(row),
+                    "values": histogram_chart(row.detail, names),
+                    "sizes": difference_chart(row.detail),
+                    "around": _around(row),
+                }
+
+
+def _around(row: OutputRow) -> Mapping[str, Any] | None:
+    """Return the elements around the worst as cells: both texts, and whether it is the worst."""
+    around = None if row.detail is None else row.detail.get("around")
+    if around is None or row.worst is None:
+        return None
+    start, index = around["start"], list(row.worst.index)
+    lines = []
+    for line, (found, expected) in enumerate(zip(around["found"], around["expected"])):
+        cells = []
+        for column, pair in enumerate(zip(found, expected)):
+            offset = [line, column] if len(index) > 1 else [column]
+            place = [
+                *start[: -len(offset)],
+                *(a + b for a, b in zip(start[-len(offset) :], offset)),
+            ]
+            cells.append((*brief_pair(*pair), place == index, pair[0] != pair[1]))
+        lines.append(cells)
+    return {"start": start, "lines": lines}
+
+
+def _other_checks(document: Document) -> list[Any]:
+    """Return the checks that no table of outputs shows, those that did not pass first."""
+    shown = {f"{' vs. '.join(each.parties)} ({each.function})" for each in document.comparisons}
+    checks = [check for check in checks_of(document) if check.group not in shown]
+    return sorted(checks, key=lambda check: check.outcome == PASSED)
+
+
+def _embedded(document: Document) -> str:
+    """Return the element that holds the document."""
+    text = embedded(document.as_json())
+    if len(text) <= _LARGE:
+        return f'<script type="application/json" id="document">{text}</script>'
+    packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    return f'<script type="text/plain" id="document" data-encoding="gzip">{packed}</script>'
+
+
+def _text(value: Any) -> str:
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    more = len(text) - _MOST_LETTERS
+    return text if more <= 0 else f"{text[:_MOST_LETTERS]}\n... {more:,} more characters"
+
+
+def _brief(value: Any) -> str:
+    return "" if value is None else brief(value)
+
+
+def _shape(shape: Sequence[Any] | None) -> str:
+    return "" if shape is None else "\N{MULTIPLICATION SIGN}".join(map(str, shape)) or "scalar"
+
+
+def _words(name: str) -> str:
+    return {"max_absdiff": "max abs", "max_reldiff": "max rel"}.get(name, name.replace("_", " "))

@@ -1,0 +1,71 @@
+"""What to do about what a document says: sentences, some with a command to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isnan
+
+from attrs import frozen
+
+from polygraphy.domain.report.document import Document, OutputRow
+
+
+@frozen
+class Advice:
+    """A sentence, and the command that does it; empty where there is none."""
+
+    text: str
+    command: str = ""
+
+
+def advice_for(document: Document) -> list[Advice]:
+    """Return what would help, the most certain first; nothing where everything passed."""
+    return [*_remedies(document), *_of_outputs(document)]
+
+
+def _remedies(document: Document) -> Iterator[Advice]:
+    for culprit in document.culprits:
+        remedy = culprit.get("remedy") or {}
+        if remedy.get("command"):
+            proof = "Tried: this makes it agree." if remedy.get("proven") else "This may help."
+            yield Advice(proof, str(remedy["command"]))
+
+
+def _of_outputs(document: Document) -> Iterator[Advice]:
+    failed = [row for each in document.comparisons for row in each.outputs if not row.passed]
+    if not failed:
+        return
+    runs = document.command.startswith("polygraphy run ")
+    if any(_is_nan(row) for row in failed):
+        command = _with(document.command, "--validate", "--mark-all") if runs else ""
+        yield Advice("No tolerance can pass. Find the first NaN.", command)
+        return
+    if all(row.is_rounding for row in failed):
+        command = _with(document.command, "--rtol auto", "--atol auto") if runs else ""
+        yield Advice(
+            "Rounding alone explains every difference: hold the outputs to what it explains.",
+            command,
+        )
+        return
+    layered = "--mark-all" in document.command
+    if runs and layered and "auto" not in document.command:
+        yield Advice(
+            "Hold each layer to what rounding and its inputs explain: what fails then is wrong by"
+            " itself.",
+            _with(document.command, "--rtol auto", "--atol auto"),
+        )
+    if runs and not layered and document.files:
+        yield Advice(
+            "Find the first layer that differs.",
+            _with(document.command, "--mark-all", "--report layers.html"),
+        )
+
+
+def _is_nan(row: OutputRow) -> bool:
+    return any(value is not None and isnan(value) for value in row.metrics.values())
+
+
+def _with(command: str, *options: str) -> str:
+    """Return a command line with options that it does not have yet."""
+    added = [option for option in options if option.split()[0] not in command.split()]
+    return " ".join([command, *added])

@@ -1,0 +1,114 @@
+"""The page of a verdict document in a browser: sorting, filtering, saving, by mouse and keyboard."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.web.report_page import HtmlReportPages
+from tests.adapters.web.test_report_page import chain, document, rows
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    with sync_api.sync_playwright() as playwright:
+        try:
+            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        except sync_api.Error as error:
+            pytest.skip(f"No Chromium can be started: {error}")
+        yield started
+        started.close()
+
+
+@pytest.fixture(params=[(1600, "light"), (400, "dark")], ids=str)
+def tab(browser: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A page with 600 rows, whose document is compressed."""
+    path = tmp_path / "report.html"
+    path.write_text(HtmlReportPages().page(document(rows(600, 580)), chain(600)), encoding="utf-8")
+    width, scheme = request.param
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    requests: list[str] = []
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.goto(path.as_uri())
+    yield tab
+    assert complaints == []
+    assert requests[:1] == [path.as_uri()]
+    assert all(each.startswith("blob:") for each in requests[1:])
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    tab.close()
+
+
+def names(tab: Any) -> list[str]:
+    found: list[str] = tab.eval_on_selector_all(
+        "table.outputs tbody tr:not([hidden])",
+        "rows => rows.map((row) => row.cells[1].textContent)",
+    )
+    return [name.removeprefix("\u2717 ") for name in found]
+
+
+def test_rows_are_sorted_and_filtered(tab: Any) -> None:
+    assert names(tab)[:2] == ["t0", "t1"]
+    tab.click("table.outputs th:nth-child(5) button")
+    assert names(tab)[0] == "t599"  # The largest first.
+    assert tab.get_attribute("table.outputs th:nth-child(5)", "aria-sort") == "descending"
+    tab.click("table.outputs th:nth-child(5) button")
+    assert names(tab)[0] == "t0"
+    tab.check(".only-failed")
+    assert len(names(tab)) == 20
+    assert "20 of 600" in tab.inner_text(".tools")
+    tab.keyboard.press("Escape")
+    tab.evaluate("document.activeElement.blur()")
+    tab.keyboard.press("/")
+    tab.keyboard.type("t59")
+    assert names(tab) == [f"t{index}" for index in range(590, 600)]
+
+
+def test_a_point_of_the_chart_leads_to_its_row(tab: Any) -> None:
+    tab.fill(".filter", "t1")
+    tab.evaluate("location.hash = '#r0-599'")
+    tab.wait_for_function("!document.getElementById('r0-599').hidden")
+    tab.check("#m0-2")
+    assert tab.is_visible(".chart-2") and not tab.is_visible(".chart-1")
+
+
+def test_the_document_is_saved(tab: Any, tmp_path: Path) -> None:
+    with tab.expect_download() as download:
+        tab.click("#save")
+    download.value.save_as(tmp_path / "saved.json")
+    saved = json.loads((tmp_path / "saved.json").read_text(encoding="utf-8"))
+    assert saved["schema"] == 1 and len(saved["comparisons"][0]["outputs"]) == 600
+    with tab.expect_download() as download:
+        tab.click(".csv")
+    download.value.save_as(tmp_path / "saved.csv")
+    assert len((tmp_path / "saved.csv").read_text(encoding="utf-8").splitlines()) == 601
+
+
+def test_it_is_printed_without_what_only_a_screen_needs(tab: Any) -> None:
+    tab.emulate_media(media="print")
+    assert not tab.is_visible("nav") and not tab.is_visible(".tools")
+    assert tab.is_visible("table.outputs")
+    tab.emulate_media(media="screen")
+
+
+def test_nothing_is_lost_without_a_script(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(HtmlReportPages().page(document(rows(9, 5)), chain(9)), encoding="utf-8")
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(path.as_uri())
+    assert tab.is_visible("table.outputs") and tab.is_visible(".chart-1")
+    assert not tab.is_visible("#save") and not tab.is_visible(".copy")
+    context.close()

@@ -1,0 +1,160 @@
+"""Pages of verdict documents, as text."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import evolve
+
+from polygraphy.adapters.report.detail import detail_of
+from polygraphy.adapters.web.charts import MEASURES, depth_chart, shortened
+from polygraphy.adapters.web.region import region_of
+from polygraphy.adapters.web.report_page import HtmlReportPages
+from polygraphy.domain.compare import SimpleCompareFunc
+from polygraphy.domain.environment import Environment, Section
+from polygraphy.domain.model.description import Graph, Model, Node
+from polygraphy.domain.report.document import Comparison, Document, Element, OutputRow
+from polygraphy.domain.results.results import IterationResult
+
+MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
+
+
+def rows(count: int, failing_from: int) -> list[OutputRow]:
+    return [
+        OutputRow(
+            name=f"t{index}",
+            passed=index < failing_from,
+            passed_iterations=int(index < failing_from),
+            iterations=1,
+            dtype="float32",
+            shape=(1, 4),
+            metrics={"max_absdiff": 1e-7 * 2.0**index, "max_reldiff": 1e-6},
+            tolerance={"atol": 1e-5, "rtol": 1e-5, "reason": "the default"},
+            excess=2.0**index / 100,
+            rounding={"dtype": "float32", "atol": 1e-6, "rtol": 2e-6, "origin": "known"},
+            node=f"n{index}",
+            op="Relu",
+        )
+        for index in range(count)
+    ]
+
+
+def document(outputs: list[OutputRow], **settings: Any) -> Document:
+    comparison = Comparison("simple", ("a", "b"), False, 0, 1, False, outputs)
+    return Document(
+        command="polygraphy run m.onnx --onnxrt --onnx",
+        started="2026-01-01T00:00:00+00:00",
+        seconds=1.0,
+        verdict="failed",
+        exit_code=1,
+        summary="It failed.",
+        environment=Environment((Section("Versions", (("Python", "3"),)),)),
+        comparisons=[comparison],
+        **settings,
+    )
+
+
+def chain(count: int) -> Model:
+    nodes = tuple(
+        Node(f"n{index}", "Relu", inputs=(f"t{index - 1}",), outputs=(f"t{index}",))
+        for index in range(count)
+    )
+    return Model("m.onnx", Graph(nodes=nodes, node_count=count))
+
+
+def test_names_are_text_wherever_they_stand() -> None:
+    outputs = [evolve(row, name=f"{MARKUP}{row.name}", node=MARKUP) for row in rows(5, 2)]
+    node = Node(MARKUP, MARKUP, inputs=(MARKUP,), outputs=(outputs[2].name,))
+    page = HtmlReportPages().page(
+        document(outputs, notes=[MARKUP], results=[{"kind": "x", "text": MARKUP}]),
+        Model(MARKUP, Graph(nodes=(node,), node_count=1)),
+    )
+    page.encode("utf-8")
+    assert "<img" not in page
+    assert page.count("</script>") == 2  # The document's and the script's own.
+
+
+def test_a_large_document_is_compressed() -> None:
+    outputs = rows(600, 500)
+    page = HtmlReportPages().page(document(outputs), chain(600))
+    packed = re.search(r'data-encoding="gzip">([^<]*)<', page)
+    assert packed
+    text = gzip.decompress(base64.b64decode(packed[1])).decode()
+    assert len(text) > 200_000 > len(packed[1])
+    assert len(json.loads(text)["comparisons"][0]["outputs"]) == 600
+
+
+def test_what_a_residual_network_takes() -> None:
+    page = HtmlReportPages().page(document(rows(178, 100)), chain(178))
+    assert len(page) < 400_000
+
+
+def test_points_differ_in_shape_as_well_as_in_colour() -> None:
+    chart = depth_chart(rows(10, 7), MEASURES[0], lambda index: f"r{index}")
+    assert chart is not None
+    assert (chart.count('class="pass"'), chart.count('class="fail"')) == (7, 3)
+    assert "first to fail: t7" in chart and 'href="#r7"' in chart
+    assert 'class="limit"' in chart and 'class="band"' in chart
+    assert depth_chart(rows(2, 1), MEASURES[0], str) is None
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf"), 1e-300, 1e300])
+def test_any_error_has_a_place(value: float) -> None:
+    outputs = rows(4, 2)
+    outputs[3] = evolve(outputs[3], metrics={"max_absdiff": value}, excess=value)
+    chart = depth_chart(outputs, MEASURES[0], str)
+    assert chart is not None and "nan" not in re.sub("<title>.*?</title>", "", chart)
+    assert HtmlReportPages().page(document(outputs), chain(4))
+
+
+def test_the_graph_is_drawn_around_what_is_to_blame() -> None:
+    found = {row.name: row for row in rows(100, 60)}
+    region = region_of(chain(100), found, ["n60"], lambda name: f"row-{name}")
+    assert region is not None
+    assert region.count("<rect") == 36
+    assert ">n60<" in region and ">n10<" not in region
+    assert region.count(" centre") == 1 and 'href="#row-t60"' in region
+    assert region_of(chain(3), found, ["elsewhere"], lambda name: None) is None
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3), (2, 8, 8, 8), (0, 2)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.bool_])
+def test_elements_of_any_shape_are_looked_at(shape: tuple[int, ...], dtype: Any) -> None:
+    found, expected = np.ones(shape, dtype), np.zeros(shape, dtype)
+    answer = SimpleCompareFunc()(IterationResult({"y": found}), IterationResult({"y": expected}))[
+        "y"
+    ]
+    detail = detail_of(answer)
+    if not found.size:
+        assert detail is None
+        return
+    assert detail is not None
+    assert sum(detail["found"]) == found.size and sum(detail["expected"]) == found.size
+    element = answer.mismatches.worst
+    row = evolve(
+        rows(1, 0)[0], detail=detail, worst=Element(element.index, 1.0, 0.0), excess=float("inf")
+    )
+    page = HtmlReportPages().page(document([row]), None)
+    assert ('class="worst"' in page) is bool(shape)
+
+
+def test_what_is_not_finite_is_counted() -> None:
+    found = np.array([np.nan, np.inf, 1, 2], np.float32)
+    answer = SimpleCompareFunc()(
+        IterationResult({"y": found}), IterationResult({"y": np.ones(4, np.float32)})
+    )["y"]
+    detail = detail_of(answer)
+    assert detail is not None
+    assert (detail["difference"]["not_finite"], detail["difference"]["equal"]) == (2, 1)
+    assert detail["range"] == [1.0, 2.0]
+
+
+def test_long_names_keep_both_ends() -> None:
+    assert shortened("a" * 50 + "b" * 50, 11) == "aaaaa\N{HORIZONTAL ELLIPSIS}bbbbb"
+    assert shortened("short", 11) == "short"
