@@ -111,6 +111,7 @@ _WORDS = frozenset(
         "model",
         "models",
         "original",
+        "parties",
         "reduction.bad",
         "reduction.good",
         "results",

@@ -214,6 +214,11 @@ SIGNATURES = {
         "polygraphy.backend.onnx",
         {"path": ..., "external_data_dir": None, "ignore_external_data": None, "map_weights": None},
     ),
+    "OnnxParty": Signature("polygraphy.backend.onnx", {}),
+    "OnnxrtParty": Signature(
+        "polygraphy.backend.onnxrt",
+        {"providers": None, "graph_optimization_level": None, "threads": None},
+    ),
     "PluginRefRunner": Signature(
         "polygraphy.backend.pluginref", {"graph": ..., "name": None, "references": None}
     ),
@@ -342,6 +347,9 @@ SIGNATURES = {
             "only_nodes": (),
             "cast_io": None,
         },
+    ),
+    "diagnose": Signature(
+        "polygraphy.diagnose", {"model": ..., "parties": ..., "data_loader": None}
     ),
     "doctor": Signature("polygraphy.doctor", {}),
     "draw_model": Signature(

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
     from polygraphy.domain.diagnosis.headroom import NodeLoss
+    from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.tensors.datatype import DataTypeEntry
+    from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
+
+
+Compute = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Runs a model that is loaded: from input data to outputs, both by name. BackendError where it
+fails."""
 
 
 class NarrowModel(Protocol):
@@ -65,3 +73,107 @@ class NarrowModels(Protocol):
         Raises:
             ModelError: the model cannot be cast to that type.
         """
+
+
+class SuspectedParty(Protocol):
+    """A backend that may be at fault.
+
+    Attributes:
+        name: its flag without the dashes.
+        passes: the names of its rewrites that can be switched off one by one; none where it
+            rewrites nothing, or does not say.
+        rewrites: whether it may run another graph than it is given.
+    """
+
+    name: str
+    passes: Sequence[str]
+    rewrites: bool
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
+        """Load a model as a user would.
+
+        Args:
+            model: an ``onnx.ModelProto``, or its path.
+            plain: whether nothing is rewritten, as far as that can be switched off.
+            without: the names of rewrites that are switched off.
+
+        Raises:
+            BackendError: it refuses the model.
+        """
+
+    def executed(self, model: Any, *, without: Collection[str] = ()) -> Any | None:
+        """Return the graph that it really runs, as an ``onnx.ModelProto`` in which tensors keep
+        their names; None where it does not show that.
+
+        Raises:
+            BackendError: it refuses the model.
+        """
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        """Return the command line that runs a model so."""
+
+
+class DissectedModel(Protocol):
+    """A model whose parts can be run alone.
+
+    Attributes:
+        proto: the ``onnx.ModelProto``.
+        nodes: its nodes, in order.
+        inputs: what it asks for.
+        outputs: the names of its outputs.
+        constants: the names of its weights.
+    """
+
+    proto: Any
+    nodes: Sequence[GraphNode]
+    inputs: TensorMetadata
+    outputs: Sequence[str]
+    constants: Collection[str]
+
+    def facts(self) -> Facts:
+        """Return what the model tells without being run."""
+
+    def marked(self) -> Any:
+        """Return the model with every tensor as an output that backends can hand out."""
+
+    def cut(self, values: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+        """Return a model in which every node computes from given values alone, not from what other
+        nodes made of theirs.
+
+        Args:
+            values: by tensor, an array of its type. Each becomes an input of the model in place of
+                what its node makes, which becomes an output.
+
+        Returns:
+            The model, and by tensor the name of that output.
+        """
+
+    def part(self, nodes: Sequence[int], values: Mapping[str, Any]) -> Any:
+        """Return a model of some of the nodes.
+
+        Args:
+            nodes: their positions.
+            values: by tensor an array of its type.
+        """
+
+
+class DissectedModels(Protocol):
+    """Opens ONNX models to take them apart."""
+
+    def open(self, model: Any) -> DissectedModel:
+        """Read a model: a path, an ``onnx.ModelProto``, or a loader that makes one.
+
+        Raises:
+            FileError: there is no such file.
+            ModelError: it is no ONNX model.
+        """
+
+
+class DiagnosisReports(Protocol):
+    """Shows how a diagnosis goes."""
+
+    def attempted(self, attempt: Attempt) -> None:
+        """A step was done."""
+
+    def concluded(self, result: DiagnosisResult) -> None:
+        """All steps were done."""

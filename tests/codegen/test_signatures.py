@@ -34,6 +34,7 @@ PUBLISHED = (
     "polygraphy.comparator",
     "polygraphy.data",
     "polygraphy.debug",
+    "polygraphy.diagnose",
     "polygraphy.doctor",
     "polygraphy.inspect",
     "polygraphy.multi_device",

@@ -42,6 +42,7 @@ PUBLISHED: dict[str, list[str]] = {
         "OnnxFromBytes",
         "OnnxFromPath",
         "OnnxFromTfGraph",
+        "OnnxParty",
         "OnnxReferenceRunner",
         "SaveOnnx",
         "SetUpperBound",
@@ -80,6 +81,7 @@ PUBLISHED: dict[str, list[str]] = {
         "unmark_outputs",
     ],
     "polygraphy.backend.onnxrt": [
+        "OnnxrtParty",
         "OnnxrtRunner",
         "SessionFromOnnx",
         "session_from_onnx",
@@ -366,6 +368,7 @@ PUBLISHED: dict[str, list[str]] = {
         "from_datatype",
         "from_torch",
     ],
+    "polygraphy.diagnose": ["diagnose"],
     "polygraphy.debug": [
         "AskUser",
         "CheckCommand",

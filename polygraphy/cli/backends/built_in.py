@@ -28,6 +28,7 @@ class BuiltIn(Backend):
         modules: what it imports that a process which forks later may have imported.
         call: returns the call that makes its runner, from the options and the model; None where a
             partial among the templates writes it.
+        party: returns the call that makes a party of a diagnosis; None where it cannot be one.
     """
 
     name: str
@@ -38,6 +39,7 @@ class BuiltIn(Backend):
     marks_outputs: bool = False
     modules: tuple[str, ...] = ()
     call: Callable[[Values, RunnerModel], Call] | None = None
+    party: Callable[[Values], Call] | None = None
 
     @property
     def flag(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
 
 BACKENDS = (
@@ -15,6 +16,7 @@ BACKENDS = (
         ),
         model_types=formats_of("onnx", "tensorflow"),
         runs_parts=True,
+        party=lambda values: Call("OnnxParty"),
         modules=("onnx", "polygraphy.backend.onnx"),
     ),
 )

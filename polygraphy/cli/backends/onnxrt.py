@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Integer, Provider, Providers, Text
 from polygraphy.cli.declare.option import Options, option
+from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
 
 
@@ -42,14 +45,17 @@ class OnnxrtOptions(Options):
             " with their options."
         ),
         otherwise="cpu",
-        feeds="check_lint.providers",
+        feeds=("check_lint.providers", "OnnxrtParty.providers"),
     )
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",
         kind=_OptimizationLevel(),
         help="How much ONNX Runtime optimises the model.",
         otherwise="as ONNX Runtime decides",
-        feeds="check_lint.graph_optimization_level",
+        feeds=(
+            "check_lint.graph_optimization_level",
+            "OnnxrtParty.graph_optimization_level",
+        ),
     )
 
 
@@ -61,8 +67,13 @@ class OnnxrtThreadOptions(Options):
         "--intra-op-threads",
         kind=Integer(minimum=1),
         help="How many threads compute an operator of the model.",
+        feeds="OnnxrtParty.threads",
         otherwise="as many as the process may use cores",
     )
+
+
+def _party(values: Values) -> Call:
+    return call_of("OnnxrtParty", values)
 
 
 BACKENDS = (
@@ -74,6 +85,7 @@ BACKENDS = (
         model_types=formats_of("onnx", "tensorflow"),
         idle="nothing runs in ONNX Runtime: see --onnxrt",
         runs_parts=True,
+        party=_party,
         modules=("onnxruntime", "polygraphy.backend.onnxrt"),
     ),
 )

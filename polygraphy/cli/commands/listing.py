@@ -161,6 +161,10 @@ COMMANDS = {
         "polygraphy.cli.commands.surgeon.surgeon:SurgeonWeightStripCommand",
         "Take the weights out of an ONNX model.",
     ),
+    "diagnose": (
+        "polygraphy.cli.commands.diagnose:DiagnoseCommand",
+        "Find out why the outputs of a model are wrong.",
+    ),
     "doctor": (
         "polygraphy.cli.commands.doctor:DoctorCommand",
         "Show which backends, devices and settings there are.",

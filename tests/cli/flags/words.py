@@ -61,6 +61,7 @@ BASES = {
     "surgeon sanitize": "m.onnx -o n.onnx",
     "surgeon weight-reconstruct": "m.onnx -o n.onnx",
     "surgeon weight-strip": "m.onnx -o n.onnx",
+    "diagnose": "m.onnx --onnxrt",
     "doctor": "",
     "debug build": "m.onnx --until 3 --check true",
     "debug precision": "m.onnx --check true",
@@ -622,6 +623,8 @@ WORDS: dict[str, dict[str, str]] = {
     **_INSPECTING_FLAGS,
     **_EDITING_FLAGS,
     **_DEBUGGING_FLAGS,
+    "PartyOptions": {"parties": "--onnxrt > --onnx"},
+    "DiagnosedOptions": {"path": "m.onnx > n.onnx", "input_shapes": "--input-shapes x:[5,7]"},
 }
 """By group of options and by option."""
 

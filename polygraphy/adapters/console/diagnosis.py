@@ -1,0 +1,51 @@
+"""Shows a diagnosis on the console: a line per step, then who is to blame and what helps."""
+
+from __future__ import annotations
+
+from polygraphy.domain.diagnosis.culprit import AGREE, Attempt, Culprit, DiagnosisResult
+from polygraphy.domain.tensors.naming import one_line
+from polygraphy.logger import G_LOGGER
+
+_SHOWN = 4
+_NODES = 4
+_WIDTH = 200
+
+
+class LogDiagnosisReports:
+    """Implements the port `DiagnosisReports`."""
+
+    def attempted(self, attempt: Attempt) -> None:
+        """Show a step with its result and its time."""
+        G_LOGGER.info(f"{attempt.title:<28} {_short(attempt.result)}  ({attempt.seconds:.1f} s)")
+
+    def concluded(self, result: DiagnosisResult) -> None:
+        """Show the culprits."""
+        if not result.culprits:
+            said = "Nobody is to blame." if result.verdict == AGREE else ""
+            text = f"{said} {result.reason}".strip()
+            if text:
+                G_LOGGER.info(text)
+        for culprit in result.culprits[:_SHOWN]:
+            _show(culprit)
+        if len(result.culprits) > _SHOWN:
+            G_LOGGER.info(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
+
+
+def _show(culprit: Culprit) -> None:
+    names = ", ".join(map(repr, culprit.nodes[:_NODES]))
+    if len(culprit.nodes) > _NODES:
+        names += f" and {len(culprit.nodes) - _NODES} more"
+    by = f" by {culprit.rewrite}" if culprit.rewrite else ""
+    G_LOGGER.warning(
+        _short(f"CULPRIT  {culprit.op} {names}: {culprit.cause}{by} ({culprit.party})")
+    )
+    for sentence in culprit.evidence:
+        G_LOGGER.info(f"    {_short(sentence)}")
+    if culprit.remedy.command:
+        word = "FIX" if culprit.remedy.proven else "TRY"
+        G_LOGGER.info(f"{word}      {one_line(culprit.remedy.command)}")
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."

@@ -1,0 +1,163 @@
+"""Takes ONNX models apart to run their nodes alone: implements the port `DissectedModels`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
+from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
+from polygraphy.adapters.onnx.run.subgraph import copy_frame, extract_nodes, tensors_read
+from polygraphy.adapters.onnx.storage.model import OnnxFromPath
+from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import fits
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, ValueInfoProto
+
+
+onnx = mod.lazy_import("onnx")
+
+_HANDED_OUT = frozenset((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13))
+"""Data types, by their numbers in ONNX, that every release of every backend hands out: bfloat16 and
+narrower ones are none."""
+_MADE = "//made"
+_IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
+_ROUNDED = frozenset((1, 10, 11, 16))
+
+
+class OnnxDissectedModels:
+    """Opens ONNX models."""
+
+    def open(self, model: Any) -> OnnxDissectedModel:
+        """Read a model; see the port."""
+        if isinstance(model, (str, Path)):
+            return OnnxDissectedModel(OnnxFromPath(str(model)).call_impl())
+        return OnnxDissectedModel(evaluate(model))
+
+
+class OnnxDissectedModel:
+    """An ONNX model that is taken apart; see the port `DissectedModel`."""
+
+    def __init__(self, proto: ModelProto) -> None:
+        self.proto = proto
+        graph = proto.graph
+        self.constants = {tensor.name for tensor in graph.initializer}
+        self.constants |= {sparse.values.name for sparse in graph.sparse_initializer}
+        self.constants |= {
+            name for node in graph.node if node.op_type == "Constant" for name in node.output
+        }
+        self.nodes = [_node(node) for node in graph.node]
+        self.inputs: TensorMetadata = input_metadata(proto)
+        self.outputs = [value.name for value in graph.output]
+        self._known: dict[str, ValueInfoProto] | None = None
+
+    def facts(self) -> Facts:
+        """Return what the model tells without being run."""
+        return OnnxFactFinder().find(self.proto)
+
+    def _types(self) -> dict[str, ValueInfoProto]:
+        if self._known is None:
+            self._known = {**inferred_value_infos(self.proto), **value_infos(self.proto)}
+        return self._known
+
+    def marked(self) -> ModelProto:
+        """Return the model with every tensor as an output that can be one."""
+        made: ModelProto = onnx.ModelProto()
+        made.CopyFrom(self.proto)
+        given = {value.name for value in made.graph.output}
+        types = self._types()
+        for node in made.graph.node:
+            for name in node.output:
+                if name and name not in given and name not in self.constants:
+                    given.add(name)
+                    if _can_be_handed_out(types.get(name)):
+                        made.graph.output.add().name = name
+        return made
+
+    def cut(self, values: Mapping[str, Any]) -> tuple[ModelProto, dict[str, str]]:
+        """Return a model whose nodes compute from given values alone; see the port."""
+        made: ModelProto = onnx.ModelProto()
+        copy_frame(self.proto, made)
+        made.ir_version = max(made.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
+        graph = made.graph
+        graph.name = self.proto.graph.name
+        graph.node.extend(self.proto.graph.node)
+        graph.initializer.extend(self.proto.graph.initializer)
+        graph.sparse_initializer.extend(self.proto.graph.sparse_initializer)
+        read = {name for node in self.nodes for name in node.reads}
+        names: dict[str, str] = {}
+        for node in graph.node:
+            for position, name in enumerate(node.output):
+                if name in values and self._takes(name, values[name]):
+                    names[name] = f"{name}{_MADE}"
+                    node.output[position] = names[name]
+        asked = [name for name in self.inputs if name in read]
+        cut = [name for name in names if name in read]
+        graph.input.extend(_described(name, values[name]) for name in (*asked, *cut))
+        for name in names.values():
+            graph.output.add().name = name
+        return made, names
+
+    def _takes(self, name: str, array: Any) -> bool:
+        """Return whether an array can stand for a tensor: other graphs keep names of tensors of
+        which they changed the data type or the layout.
+        """
+        if name in self.constants:
+            return False
+        known = described(self._types().get(name))
+        meta = TensorMetadata.from_feed_dict({name: array})[name]
+        return known.dtype in (None, meta.dtype) and fits(array.shape, known.shape)
+
+    def part(self, nodes: Sequence[int], values: Mapping[str, Any]) -> ModelProto:
+        """Return a model of some of the nodes; see the port."""
+        made = extract_nodes(self.proto, nodes)
+        made.ir_version = max(made.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
+        del made.graph.value_info[:]
+        for value in made.graph.input:
+            if value.name in values:
+                value.CopyFrom(_described(value.name, values[value.name]))
+        names = [value.name for value in made.graph.output]
+        del made.graph.output[:]
+        for name in names:
+            if _can_be_handed_out(self._types().get(name)) or len(names) == 1:
+                made.graph.output.add().name = name
+        return made
+
+
+def _node(node: NodeProto) -> GraphNode:
+    domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
+    settings = sorted(
+        attribute.SerializeToString(deterministic=True) for attribute in node.attribute
+    )
+    cast_to = next((entry.i for entry in node.attribute if entry.name == "to"), 1)
+    return GraphNode(
+        name=node.name or next((name for name in node.output if name), ""),
+        op=f"{domain}{node.op_type}",
+        reads=list(dict.fromkeys(tensors_read(node))),
+        makes=[name for name in node.output if name],
+        settings=b"|".join(settings).hex(),
+        jumps=node.op_type in DISCONTINUOUS
+        or (node.op_type == "Cast" and cast_to not in _ROUNDED)
+        or node.op_type.startswith("QLinear"),
+    )
+
+
+def _can_be_handed_out(value: ValueInfoProto | None) -> bool:
+    if value is None or value.type.WhichOneof("value") is None:
+        return True
+    if value.type.WhichOneof("value") != "tensor_type":
+        return False
+    return value.type.tensor_type.elem_type in (0, *_HANDED_OUT)
+
+
+def _described(name: str, array: Any) -> ValueInfoProto:
+    metadata = TensorMetadata.from_feed_dict({name: array})
+    made: ValueInfoProto = value_info(name, metadata[name])
+    return made

@@ -1,0 +1,37 @@
+"""The reference evaluator as a party of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
+from polygraphy.adapters.onnx.storage.model import OnnxFromPath
+
+
+@mod.export()
+class OnnxParty:
+    """The reference evaluator of the onnx package; implements the port `SuspectedParty`."""
+
+    name = "onnx"
+    passes = ()
+    rewrites = False
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Look up the implementations of a model's nodes; see the port."""
+        runner = OnnxReferenceRunner(OnnxFromPath(model) if isinstance(model, str) else model)
+        runner.activate()
+
+        def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
+            return runner.infer(feed, check_inputs=False)
+
+        return compute
+
+    def executed(self, model: Any, *, without: Collection[str] = ()) -> Any | None:
+        """Return the model itself: nothing is rewritten."""
+        return model
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        """Return the command line that runs a model here."""
+        return f"polygraphy run {path} --onnx"

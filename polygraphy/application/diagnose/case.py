@@ -1,0 +1,113 @@
+"""What all steps of a diagnosis share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from polygraphy.domain.diagnosis.culprit import Attempt
+from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.tensors.precision import coarsest
+from polygraphy.ports.diagnosing import Compute, DiagnosisReports, DissectedModel, SuspectedParty
+
+Feed = Mapping[str, Any]
+Values = Mapping[str, Any]
+
+_MOVES = (11, 12)
+"""Seeds of what is moved to see what rounding does."""
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+class Case:
+    """A model that is diagnosed, with those who run it.
+
+    Attributes:
+        model: the model, taken apart.
+        path: where it is, for command lines.
+        parties: who may be at fault.
+        attempts: what was tried so far.
+    """
+
+    def __init__(
+        self,
+        model: DissectedModel,
+        path: str,
+        parties: Sequence[SuspectedParty],
+        reports: DiagnosisReports,
+    ) -> None:
+        self.model = model
+        self.path = path
+        self.parties = list(parties)
+        self.attempts: list[Attempt] = []
+        self._reports = reports
+        self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
+        self._epsilons: dict[str, float | None] | None = None
+
+    @contextmanager
+    def attempt(self, title: str) -> Iterator[list[str]]:
+        """Do a step; what is put into the list is what came of it."""
+        result: list[str] = []
+        start = time.perf_counter()
+        yield result
+        made = Attempt(title, " ".join(result), time.perf_counter() - start)
+        self.attempts.append(made)
+        self._reports.attempted(made)
+
+    def loaded(
+        self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
+    ) -> Compute:
+        """Return the model as a party loads it, once.
+
+        Raises:
+            BackendError: it refuses it.
+        """
+        key = (self.parties.index(party) if party in self.parties else -1, plain, tuple(without))
+        if key not in self._loaded:
+            self._loaded[key] = party.load(self.model.proto, plain=plain, without=without)
+        return self._loaded[key]
+
+    def epsilon(self, output: str) -> float | None:
+        """Return the epsilon of the coarsest type of floats in which an output is computed."""
+        if self._epsilons is None:
+            dtypes = self.model.facts().compute_dtypes
+            self._epsilons = {}
+            for name in ("", *self.model.outputs):
+                named = [dtype for dtype in (dtypes.get(name, ""),) if dtype in _FLOATS]
+                known = coarsest(named)
+                self._epsilons[name] = None if known is None else known.epsilon
+        own = self._epsilons.get(output)
+        return own if own is not None else self._epsilons.get("")
+
+    def differing(
+        self, values: Values, expected: Values, noise: Mapping[str, Any] | None = None
+    ) -> dict[str, Deviation]:
+        """Return which outputs differ by more than rounding explains, and how."""
+        found = {}
+        for name in self.model.outputs:
+            if name in values and name in expected:
+                held = (noise or {}).get(name, 0.0)
+                made = deviation(values[name], expected[name], held)
+                if made:
+                    found[name] = made
+        return found
+
+
+def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
+    """Return per tensor what moving the inputs by about an ulp does to it; nothing is known where
+    that cannot be run.
+    """
+    try:
+        made = [
+            compute({name: moved(array, seed + i) for i, (name, array) in enumerate(feed.items())})
+            for seed in _MOVES
+        ]
+    except BackendError:
+        return {}
+    return {
+        name: spread([each[name] for each in made if name in each], value)
+        for name, value in values.items()
+        if not isinstance(value, list)
+    }

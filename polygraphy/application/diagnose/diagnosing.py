@@ -1,0 +1,417 @@
+"""Finds out which nodes make the outputs of a model wrong, who is at fault, why, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.data import feeds_of
+from polygraphy.application.diagnose.locating import (
+    Place,
+    Trace,
+    trace,
+    wrong_nodes,
+    wrong_regions,
+)
+from polygraphy.application.diagnose.numbers import first_non_finite
+from polygraphy.application.diagnose.refusing import refused
+from polygraphy.application.diagnose.rewriting import guilty_passes
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    ILL_CONDITIONED,
+    INCONCLUSIVE,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.judging import Deviation, deviation
+from polygraphy.domain.diagnosis.regions import producers
+from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels, SuspectedParty
+from polygraphy.ports.reporting import Findings
+
+_THIRD = "onnx"
+"""Who computes what is right where only others take part."""
+_LARGE = 1e-3
+"""What a well-behaved network does not make of rounding, relative to the size of its outputs."""
+_MANY = 64
+"""Epsilons of the type in which it computes."""
+_STEPS = 0.1
+"""The same for one that rounds to few steps."""
+
+
+def diagnose(model: Any, parties: Sequence[SuspectedParty], data_loader: Any = None) -> bool:
+    """Run a model in one or more backends, and if something is wrong, say why.
+
+    Args:
+        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
+        parties: the backends.
+        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
+
+    Returns:
+        Whether nothing is wrong.
+
+    Raises:
+        UsageError: there are no backends.
+        InconclusiveError: it could not be found out.
+    """
+    if not parties:
+        raise UsageError("There is no backend to run the model.", hint="Give one, as --onnxrt.")
+    reports = resolve(DiagnosisReports)
+    dissected = resolve(DissectedModels).open(model)
+    path = model if isinstance(model, str) else "MODEL"
+    case = Case(dissected, path, parties, reports)
+    result = evolve(_Diagnosis(case, data_loader).result(), attempts=case.attempts)
+    reports.concluded(result)
+    resolve(Findings).conclude(result.verdict, result.facts())
+    if result.verdict == INCONCLUSIVE:
+        raise InconclusiveError(result.reason)
+    return bool(result)
+
+
+class _Diagnosis:
+    """One diagnosis."""
+
+    def __init__(self, case: Case, data_loader: Any) -> None:
+        self._case = case
+        self._feeds = feeds_of(case.model, data_loader)
+        self._refusals: dict[int, BackendError] = {}
+        self._outputs: dict[int, list[Values]] = {}
+        self._third = next(
+            (party for party in case.parties if party.name == _THIRD), None
+        ) or resolve(SuspectedParty, _THIRD)
+
+    def result(self) -> DiagnosisResult:
+        """Go through all steps."""
+        self._run()
+        if self._refusals:
+            return self._of_refusals()
+        if (found := self._unsteady()) is not None:
+            return found
+        worst = self._worst()
+        if worst is None:
+            numbers = self._of_numbers()
+            return DiagnosisResult(AGREE) if numbers is None else numbers
+        return self._of_difference(worst)
+
+    def _run(self) -> None:
+        """Run the model in every backend, on all data."""
+        case = self._case
+        with case.attempt("outputs") as result:
+            for index, party in enumerate(case.parties):
+                if not self._runs(index):
+                    result.append(f"{party.name} refuses the model.")
+            result.append(self._said())
+
+    def _runs(self, index: int) -> bool:
+        """Return whether a backend runs the model, and keep its outputs, or why it does not."""
+        try:
+            compute = self._case.loaded(self._case.parties[index])
+            self._outputs[index] = [compute(feed) for feed in self._feeds]
+        except BackendError as error:
+            self._refusals[index] = error
+            return False
+        return True
+
+    def _said(self) -> str:
+        worst = self._worst()
+        if len(self._outputs) < 2:
+            return f"{len(self._feeds)} runs."
+        if worst is None:
+            return f"All outputs match on {len(self._feeds)} sets of data."
+        _, found, _ = worst
+        name, made = max(found.items(), key=lambda item: item[1].excess)
+        size = "" if not np.isfinite(made.relative) else f", {made.relative:.2g} of its rms"
+        return (
+            f"{len(found)} of {len(self._case.model.outputs)} differ, worst {name!r}:"
+            f" {made.largest:.3g}{size}."
+        )
+
+    def _worst(self) -> tuple[int, dict[str, Deviation], tuple[int, int]] | None:
+        """Return the data on which outputs differ the most, how, and between whom."""
+        worst: tuple[int, dict[str, Deviation], tuple[int, int]] | None = None
+        most = 0.0
+        known = list(self._outputs)
+        for other in known[1:]:
+            for number in range(len(self._feeds)):
+                one = self._outputs[known[0]][number]
+                found = self._case.differing(one, self._outputs[other][number])
+                size = max((each.relative for each in found.values()), default=0.0)
+                if found and (worst is None or size > most):
+                    worst, most = (number, found, (known[0], other)), size
+        return worst
+
+    def _unsteady(self) -> DiagnosisResult | None:
+        """Return the parties whose outputs differ from one run to the next."""
+        case, feed = self._case, self._feeds[0]
+        for index, party in enumerate(case.parties):
+            if index not in self._outputs:
+                continue
+            if party.name == _THIRD and len(case.parties) > 1:
+                continue  # Plain arithmetic, and slow.
+            again = case.loaded(party)(feed)
+            found = case.differing(again, self._outputs[index][0])
+            if found:
+                name = next(iter(found))
+                nodes = case.model.nodes
+                makers = _random(nodes) or [producers(nodes).get(name, len(nodes) - 1)]
+                culprit = Culprit(
+                    [nodes[i].name for i in makers],
+                    name,
+                    party.name,
+                    "nondeterminism",
+                    evidence=[
+                        f"Two runs of {party.name} on the same data differ: {name!r}"
+                        f" {found[name].in_words()} in the first run."
+                    ],
+                    op=nodes[makers[-1]].op,
+                )
+                return DiagnosisResult(FAULT, [culprit])
+        return None
+
+    def _trace(self, feed: Feed) -> Trace | None:
+        """Compute all tensors in the reference, or where it cannot, in a backend."""
+        case = self._case
+        with case.attempt("all tensors") as result:
+            for party in (self._third, *case.parties):
+                try:
+                    known = trace(case, party, feed)
+                except BackendError as error:
+                    result.append(f"{party.name} cannot: {error}")
+                    continue
+                result.append(f"{len(known.values)} tensors, by {party.name}.")
+                return known
+        return None
+
+    def _of_refusals(self) -> DiagnosisResult:
+        """Find out which nodes are refused."""
+        case = self._case
+        able = [self._third, *(p for i, p in enumerate(case.parties) if i in self._outputs)]
+        known = None
+        for party in able:
+            if any(case.parties[i] is party for i in self._refusals):
+                continue
+            try:
+                known = trace(case, party, self._feeds[0])
+                break
+            except BackendError:
+                continue
+        messages = [str(error) for error in self._refusals.values()]
+        if known is None:
+            return DiagnosisResult(
+                INCONCLUSIVE, reason=f"Nobody could run the model: {' '.join(messages)}"
+            )
+        culprits = []
+        with case.attempt("refusal") as result:
+            for index, error in self._refusals.items():
+                found = refused(case, case.parties[index], known, str(error))
+                if found is not None:
+                    culprits.append(found)
+                    result.append(f"{len(found.nodes)} of {len(case.model.nodes)} nodes.")
+        if not culprits:
+            return DiagnosisResult(
+                INCONCLUSIVE,
+                reason=f"No part of the model is refused alone: {' '.join(messages)}",
+            )
+        return DiagnosisResult(FAULT, culprits)
+
+    def _of_numbers(self) -> DiagnosisResult | None:
+        """Find where the first NaN comes from, if outputs have any."""
+        for number, feed in enumerate(self._feeds):
+            for index in self._outputs:
+                values = self._outputs[index][number]
+                if any(_has_nan(values.get(name)) for name in self._case.model.outputs):
+                    known = self._trace(feed)
+                    culprit = None if known is None else first_non_finite(self._case, known)
+                    if culprit is not None:
+                        return DiagnosisResult(FAULT, [culprit])
+        return None
+
+    def _of_difference(
+        self, worst: tuple[int, dict[str, Deviation], tuple[int, int]]
+    ) -> DiagnosisResult:
+        """Find out where outputs begin to differ."""
+        case = self._case
+        number, found, _ = worst
+        feed = self._feeds[number]
+        known = self._trace(feed)
+        if known is None:
+            return DiagnosisResult(INCONCLUSIVE, reason="Nobody could compute all tensors.")
+        culprits: list[Culprit] = []
+        for party in case.parties:
+            if party is known.party:
+                continue
+            places = self._places(party, known)
+            culprits += [self._culprit(party, place, known) for place in places]
+        if culprits:
+            return DiagnosisResult(FAULT, self._proven(culprits, feed))
+        return self._of_rounding(number, found, known)
+
+    def _places(self, party: SuspectedParty, known: Trace) -> list[Place]:
+        """Return where a party computes something else."""
+        case = self._case
+        single: list[Place] = []
+        with case.attempt(f"node by node, {party.name}") as result:
+            try:
+                single = wrong_nodes(case, party, known)
+                result.append(f"{len(single)} of {len(case.model.nodes)} nodes differ.")
+            except BackendError as error:
+                result.append(f"It cannot run them alone: {error}")
+        wrong = {index for place in single for index in place.region}
+        if not party.rewrites:
+            return single
+        with case.attempt(f"rewritten graph, {party.name}") as result:
+            try:
+                fused = wrong_regions(case, party, known)
+                result.append(f"{len(fused)} regions differ.")
+            except BackendError as error:
+                fused = []
+                result.append(f"It cannot run its own graph in parts: {error}")
+        return [*single, *(place for place in fused if not wrong & {*place.region})]
+
+    def _culprit(self, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
+        """Return what is known of a place."""
+        nodes = self._case.model.nodes
+        names = [nodes[index].name for index in place.region]
+        op = nodes[place.region[-1]].op
+        measured = f"{place.tensor!r} {place.deviation.in_words()}"
+        share = f"{place.deviation.count} of {_size(known.values[place.tensor])} elements"
+        if not place.fused:
+            return Culprit(
+                names, place.tensor, party.name, "kernel",
+                evidence=[
+                    f"Alone, on the inputs that {known.party.name} computed, {measured} ({share}).",
+                    "With nothing rewritten.",
+                ],
+                op=op,
+            )  # fmt: skip
+        with self._case.attempt(f"rewrites, {party.name}") as result:
+            passes = guilty_passes(self._case, party, place, known)
+            result.append(" and ".join(passes) or "None can be named.")
+        evidence = [
+            f"In the graph that {party.name} runs, {measured} ({share}).",
+            f"Each of {_listed(names)} alone is right.",
+        ]
+        if place.explained:
+            evidence.append("Rounding otherwise between them does the same.")
+        return Culprit(
+            names,
+            place.tensor,
+            party.name,
+            "rounding" if place.explained else "rewrite",
+            "+".join(passes) or None,
+            evidence,
+            op=op,
+        )
+
+    def _proven(self, culprits: list[Culprit], feed: Feed) -> list[Culprit]:
+        """Apply the remedies, and see whether all outputs match then."""
+        case = self._case
+        expected = case.loaded(self._third)(feed)
+        made = []
+        with case.attempt("remedy") as result:
+            for party in case.parties:
+                own = [one for one in culprits if one.party == party.name]
+                passes = list(
+                    dict.fromkeys(n for one in own if one.rewrite for n in one.rewrite.split("+"))
+                )
+                proven: dict[tuple[bool, tuple[str, ...]], bool] = {}
+                for plain, without in ((False, tuple(passes)), (True, ())):
+                    if own and party.rewrites and (plain or without):
+                        matches = self._matches(party, feed, expected, plain=plain, without=without)
+                        proven[plain, without] = matches
+                best = next((how for how, works in proven.items() if works), None)
+                for one in own:
+                    remedy = Remedy()
+                    evidence = [*one.evidence]
+                    if best is not None:
+                        plain, without = best
+                        remedy = Remedy(party.remedy(case.path, plain=plain, without=without), True)
+                        what = " and ".join(without) or "all rewrites"
+                        evidence.append(f"With only {what} switched off, all outputs match.")
+                        result.append(evidence[-1])
+                    made.append(evolve(one, remedy=remedy, evidence=evidence))
+        return made
+
+    def _matches(self, party: SuspectedParty, feed: Feed, expected: Values, **how: Any) -> bool:
+        try:
+            compute = self._case.loaded(party, **how)
+            values = compute(feed)
+            noise = noise_of(compute, feed, values)
+        except BackendError:
+            return False
+        found = self._case.differing(values, expected, noise)
+        return all(each.relative <= _LARGE or each.share < 0.01 for each in found.values())
+
+    def _of_rounding(
+        self, number: int, found: dict[str, Deviation], known: Trace
+    ) -> DiagnosisResult:
+        """Nobody computes anything wrong: what differs has come of rounding."""
+        case = self._case
+        steps = any(node.jumps for node in case.model.nodes)
+        limit = _STEPS if steps else max(_LARGE, _MANY * (case.epsilon("") or 0.0))
+        worst = max(each.relative for each in found.values())
+        if worst <= limit:
+            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+        culprit = self._amplifier(known)
+        return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
+
+    def _amplifier(self, known: Trace) -> Culprit | None:
+        """Return the node that makes the most of rounding."""
+        case = self._case
+        party = next((one for one in case.parties if one is not known.party), known.party)
+        try:
+            values = party.load(case.model.marked(), plain=True)(known.feed)
+        except BackendError:
+            return None
+        nodes = case.model.nodes
+        errors = {
+            name: deviation(value, known.values[name]).relative
+            for name, value in values.items()
+            if name in known.values
+        }
+        best, culprit = 0.0, None
+        for index, node in enumerate(nodes):
+            before = max((errors.get(name, 0.0) for name in node.reads), default=0.0)
+            after = max((errors.get(name, 0.0) for name in node.makes), default=0.0)
+            gain = after / max(before, 1e-7)
+            if np.isfinite(gain) and gain > best:
+                best, culprit = gain, index
+        if culprit is None:
+            return None
+        node = nodes[culprit]
+        return Culprit(
+            [node.name], next(iter(node.makes), None), "model", ILL_CONDITIONED,
+            evidence=[
+                f"Every node alone agrees; {node.op} {node.name!r} makes errors {best:.3g} times"
+                " as large, in every backend.",
+            ],
+            op=node.op,
+        )  # fmt: skip
+
+
+def _random(nodes: Sequence[Any]) -> list[int]:
+    return [
+        index
+        for index, node in enumerate(nodes)
+        if node.op.startswith("Random") or node.op in {"Bernoulli", "Multinomial"}
+    ]
+
+
+def _has_nan(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and bool(np.isnan(value).any())
+
+
+def _size(value: Any) -> int:
+    return int(np.size(value))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:4]))
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

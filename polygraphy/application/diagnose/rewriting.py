@@ -1,0 +1,144 @@
+"""Which rewrite of a backend is to blame for a wrong region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.locating import Place, Trace
+from polygraphy.domain.diagnosis.judging import deviation
+from polygraphy.domain.diagnosis.passes import healing_alone, healing_passes
+from polygraphy.domain.diagnosis.regions import around
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import DissectedModels, SuspectedParty
+
+_HOPS = (1, 2, 4, 8)
+"""How many nodes around a region are taken with it: what is rewritten may depend on them."""
+_SMALL = 60
+"""Nodes of a part in which every rewrite is tried alone."""
+_HEALED = 0.1
+
+Wrong = Callable[[Sequence[str]], float]
+"""Returns how wrong a part is without some rewrites, in multiples of what rounding explains;
+infinite where it is refused."""
+
+
+@frozen
+class Experiment:
+    """A part of a model, or the whole, which is wrong as it is run.
+
+    Attributes:
+        wrong: how wrong it is without some rewrites.
+        nodes: how many nodes it has.
+        before: how wrong it is with all.
+    """
+
+    wrong: Wrong
+    nodes: int
+    before: float
+
+    def heals(self, without: Sequence[str]) -> bool:
+        """Return whether it is right without some rewrites."""
+        after = self.wrong(without)
+        return after <= 1 or after <= min(_HEALED * self.before, 10.0)
+
+
+def guilty_passes(case: Case, party: SuspectedParty, place: Place, known: Trace) -> list[str]:
+    """Return the fewest rewrites of a party without which a region is right; none where they cannot
+    be switched off.
+
+    They are searched in the part around the region, and in the whole model where that is right.
+    """
+    experiment = _smallest(case, party, place, known)
+    if experiment is None:
+        return []
+    if experiment.nodes <= _SMALL and (alone := healing_alone(party.passes, experiment.heals)):
+        return [min(alone, key=lambda name: _size_without(case, party, name))]
+    return healing_passes(party.passes, experiment.heals)
+
+
+def refusal_passes(party: SuspectedParty, part: Any, feed: Values) -> list[str]:
+    """Return the fewest rewrites without which a part is not refused."""
+
+    def heals(without: Sequence[str]) -> bool:
+        try:
+            party.load(part, without=without)(feed)
+        except PolygraphyException:
+            return False
+        return True
+
+    alone = healing_alone(party.passes, heals)
+    return alone[:1] or healing_passes(party.passes, heals)
+
+
+def _size_without(case: Case, party: SuspectedParty, name: str) -> int:
+    """Return how many nodes are left without a rewrite: the fewer, the less is undone."""
+    try:
+        executed = party.executed(case.model.proto, without=[name])
+    except PolygraphyException:
+        executed = None
+    return len(executed.graph.node) if executed is not None else len(case.model.nodes)
+
+
+def _smallest(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Experiment | None:
+    """Return the smallest part around a region that is wrong as it is run."""
+    held = {**known.values, **known.feed}
+    nodes = case.model.nodes
+    size = 0
+    for hops in _HOPS:
+        chosen = around(nodes, place.region, hops)
+        if len(chosen) in (size, len(nodes)):
+            continue
+        size = len(chosen)
+        try:
+            part = case.model.part(chosen, held)
+        except PolygraphyException:
+            continue
+        if any(value.name not in held for value in part.graph.input):
+            continue
+        made = _experiment(party, part, held, known.values, size)
+        if made is not None:
+            return made
+    return _experiment(party, case.model.proto, held, known.values, len(nodes))
+
+
+def _experiment(
+    party: SuspectedParty, part: Any, held: Mapping[str, Any], expected: Values, nodes: int
+) -> Experiment | None:
+    constants = {tensor.name for tensor in part.graph.initializer}
+    feed = {v.name: held[v.name] for v in part.graph.input if v.name not in constants}
+    known = resolve(DissectedModels).open(part)
+    noise: dict[str, Any] = {}
+    try:
+        plain = party.load(part, plain=True)(feed)
+        noise = {
+            name: abs(value.astype("float64") - expected[name].astype("float64")) / 16
+            for name, value in plain.items()
+            if name in expected
+            and value.dtype.kind == "f" == expected[name].dtype.kind
+            and value.shape == expected[name].shape
+            and not deviation(value, expected[name]).excess > 100
+        }
+    except PolygraphyException:
+        pass
+
+    def wrong(without: Sequence[str]) -> float:
+        try:
+            values = party.load(part, without=without)(feed)
+        except PolygraphyException:
+            return float("inf")
+        return max(
+            (
+                deviation(values[name], expected[name], noise.get(name, 0.0)).excess
+                for name in known.outputs
+                if name in values and name in expected
+            ),
+            default=0.0,
+        )
+
+    before = wrong(())
+    return Experiment(wrong, nodes, before) if before > 1 else None

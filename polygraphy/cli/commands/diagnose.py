@@ -1,0 +1,80 @@
+"""The command `diagnose`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.cli.commands.diagnose_options import (
+    PARTIES,
+    DiagnosedOptions,
+    PartyOptions,
+    party_of,
+)
+from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.report import ReportOptions
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
+
+
+class DiagnoseCommand(Command):
+    """Finds out why outputs are wrong."""
+
+    name = "diagnose"
+    description = (
+        "Find out why the outputs of an ONNX model are wrong: which node, whose fault it is, why,"
+        " and what helps, which is tried on the whole model. Exits with 0 when all agree, with 1"
+        " when something is wrong, and with 4 when that could not be found out."
+    )
+    groups = (
+        PartyOptions,
+        DiagnosedOptions,
+        *(group for each in PARTIES.values() for group in each.groups),
+        DataOptions,
+        ScriptOptions,
+        ReportOptions,
+        LogOptions,
+    )
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the program that diagnoses the model."""
+        usage = f"polygraphy {self.name}"
+        path = values[DiagnosedOptions].path
+        if not path:
+            raise CommandLineError("no model is given. Name its path.", usage)
+        parties = values[PartyOptions].parties
+        if not parties:
+            flags = " or ".join(each.flag for each in PARTIES.values())
+            raise CommandLineError(f"no backend is given. Choose {flags}, or both.", usage)
+        _warn_of_unused(values)
+        check_paths(
+            [("MODEL", path), *(("--load-inputs", one) for one in values[DataOptions].load_inputs)],
+            [("--log-file", values[LogOptions].log_file)],
+            usage,
+        )
+        loader = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes, usage).loader
+        return render(
+            "diagnose.py.j2",
+            f"Find out why the outputs of {quoted(path)} are wrong.",
+            words,
+            model=path,
+            parties=[party_of(name, values) for name in parties],
+            diagnose=call_of("diagnose", values, data_loader=loader),
+            log=log_of(values),
+        )
+
+
+def _warn_of_unused(values: Values) -> None:
+    """Say which options are about backends that take no part."""
+    for name, each in PARTIES.items():
+        unused = flags_given(values, each.groups)
+        if unused and name not in values[PartyOptions].parties:
+            warn(f"{', '.join(unused)}: without effect, because {each.flag} is not given.")

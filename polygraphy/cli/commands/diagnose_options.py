@@ -1,0 +1,51 @@
+"""What `diagnose` compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from polygraphy.cli.backends.registry import built_in
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.codegen.call import Call
+
+PARTIES = {name: each for name, each in built_in().items() if each.party is not None}
+"""The backends that can be diagnosed, by name."""
+
+
+def party_of(name: str, values: Values) -> Call:
+    """Return the call that makes a party."""
+    make = PARTIES[name].party
+    assert make is not None
+    return make(values)
+
+
+@frozen
+class PartyOptions(Options):
+    """Backends: who runs the model; a flag may repeat."""
+
+    parties: tuple[str, ...] = option(
+        *(each.flag for each in PARTIES.values()),
+        kind=Ordered(
+            {each.flag: name for name, each in PARTIES.items()},
+            {each.flag: each.help for each in PARTIES.values()},
+        ),
+        default=(),
+        help="The backends that run the model.",
+    )
+
+
+@frozen
+class DiagnosedOptions(Options):
+    """Model: the model that is diagnosed."""
+
+    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="Path of the model.")
+    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
+        "--input-shapes",
+        "--inputs",
+        kind=Shapes(),
+        help="Shapes of inputs for generated data, as in --input-shapes image:[1,3,224,224].",
+    )

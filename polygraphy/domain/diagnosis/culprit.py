@@ -1,0 +1,97 @@
+"""What a diagnosis comes to: who is to blame for what, why, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import Factory, frozen
+
+AGREE, FAULT = "agree", "fault"
+ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
+MODEL = "model"
+"""The party at fault where the model itself differs from what it is compared with."""
+NO_FAULT = frozenset({"data", "nondeterminism", ILL_CONDITIONED})
+"""Causes for which nobody is at fault."""
+
+
+@frozen
+class Remedy:
+    """What helps.
+
+    Attributes:
+        command: a command line, or what else to do; None where nothing is known.
+        proven: whether it was tried on the whole model, and all outputs matched.
+    """
+
+    command: str | None = None
+    proven: bool = False
+
+
+@frozen
+class Culprit:
+    """Some nodes, and what is wrong with them.
+
+    Attributes:
+        nodes: their names in the model; one without a name goes by its first output.
+        tensor: where the fault shows first.
+        party: who is at fault: the flag of a backend without its dashes, or `MODEL`.
+        cause: a word, such as ``rewrite``, ``kernel``, ``weight`` or ``nan``.
+        rewrite: the name of the pass that is at fault, if one is; several are joined by ``+``.
+        evidence: what was measured, in sentences.
+        remedy: what helps.
+        op: the operator of the last node.
+    """
+
+    nodes: Sequence[str]
+    tensor: str | None
+    party: str
+    cause: str
+    rewrite: str | None = None
+    evidence: Sequence[str] = ()
+    remedy: Remedy = Factory(Remedy)
+    op: str = ""
+
+
+@frozen
+class Attempt:
+    """A step of a diagnosis: what was done, what came of it, and how many seconds it took."""
+
+    title: str
+    result: str
+    seconds: float
+
+
+@frozen
+class DiagnosisResult:
+    """What a diagnosis comes to. True where nothing is wrong.
+
+    Attributes:
+        verdict: `AGREE`, `FAULT`, `ILL_CONDITIONED` or `INCONCLUSIVE`.
+        culprits: who is to blame; in the order of the model.
+        attempts: what was tried.
+        reason: why nothing was found, or why nobody is to blame; a sentence.
+    """
+
+    verdict: str
+    culprits: Sequence[Culprit] = ()
+    attempts: Sequence[Attempt] = ()
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.verdict == AGREE
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Return the culprits as documents have them."""
+        return [
+            {
+                "nodes": list(one.nodes),
+                "tensor": one.tensor,
+                "party": one.party,
+                "cause": one.cause,
+                "rewrite": one.rewrite,
+                "evidence": list(one.evidence),
+                "remedy": {"command": one.remedy.command, "proven": one.remedy.proven},
+            }
+            for one in self.culprits
+        ]

@@ -1,0 +1,177 @@
+"""Whether two values of a tensor differ by more than rounding explains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.tensors.precision import GROWTH, precision_of
+
+Array = np.ndarray[Any, Any]
+
+NOISE = 64.0
+"""How many times what moving the inputs by an ulp does is still explained by rounding."""
+_MOVED = 2.0
+"""By how many epsilons numbers are moved, to be sure of another number."""
+
+
+@frozen
+class Deviation:
+    """How far a tensor is from its reference.
+
+    Attributes:
+        excess: the largest error, in multiples of what rounding explains; infinite where the shape
+            or the place of a NaN or an infinity differs.
+        share: the share of elements that rounding does not explain.
+        count: their number.
+        largest: the largest absolute error.
+        relative: the same, divided by the root mean square of the reference.
+        where: the index of the worst element.
+        value: what it is.
+        expected: what it is in the reference.
+    """
+
+    excess: float = 0.0
+    share: float = 0.0
+    count: int = 0
+    largest: float = 0.0
+    relative: float = 0.0
+    where: tuple[int, ...] = ()
+    value: Any = None
+    expected: Any = None
+
+    def __bool__(self) -> bool:
+        return self.excess > 1
+
+    def in_words(self) -> str:
+        """Return the worst element in words."""
+        if not self.where and self.value is None:
+            return "has another shape or data type"
+        at = f" at {list(self.where)}" if self.where else ""
+        return f"is {_number(self.value)}{at}, expected {_number(self.expected)}"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+def epsilon_of(dtype: Any) -> float:
+    """Return the epsilon of a data type; zero for integers, flags and text."""
+    known = precision_of(np.dtype(dtype).name)
+    return known.epsilon if known is not None and np.dtype(dtype).kind not in "iub" else 0.0
+
+
+def is_float(array: Any) -> bool:
+    """Return whether an array holds rounded numbers."""
+    return isinstance(array, np.ndarray) and epsilon_of(array.dtype) > 0
+
+
+def deviation(
+    value: Any,
+    reference: Any,
+    noise: Array | float = 0.0,
+    epsilon: float | None = None,
+    share_of_rms: float = 1.0,
+) -> Deviation:
+    """Compare two values of a tensor.
+
+    Args:
+        value: what is judged.
+        reference: what it should be.
+        noise: per element, what rounding was seen to do to it.
+        epsilon: of the data type in which it was computed (default: its own).
+        share_of_rms: how much of the root mean square counts beside an element's own magnitude.
+    """
+    if not isinstance(value, np.ndarray) or not isinstance(reference, np.ndarray):
+        same = type(value) is type(reference) and _equal_lists(value, reference)
+        return Deviation() if same else Deviation(np.inf, 1.0, 1, np.inf, np.inf)
+    if value.shape != reference.shape or _kind(value) != _kind(reference):
+        return Deviation(np.inf, 1.0, max(value.size, 1), np.inf, np.inf)
+    if not value.size:
+        return Deviation()
+    if not is_float(reference):
+        return _exact(value, reference)
+    eps = max(epsilon or 0.0, epsilon_of(reference.dtype), epsilon_of(value.dtype))
+    one, other = np.asarray(value, np.float64), np.asarray(reference, np.float64)
+    finite = np.isfinite(other)
+    held = np.where(finite, other, 0.0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        rms = float(np.sqrt(np.mean(np.square(held))))
+        tolerance = GROWTH * eps * (np.abs(held) + share_of_rms * rms) + NOISE * np.asarray(noise)
+        error = np.abs(np.where(finite & np.isfinite(one), one - held, 0.0))
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        broken = ~same & ~(finite & np.isfinite(one)) & np.isfinite(tolerance)
+        ratio = np.where(error > 0, error / np.maximum(tolerance, np.finfo(np.float64).tiny), 0.0)
+    ratio = np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf))
+    place = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    count = int(np.count_nonzero(ratio > 1))
+    largest = float(error.max())
+    return Deviation(
+        float(ratio[place]),
+        count / ratio.size,
+        count,
+        np.inf if broken.any() else largest,
+        np.inf if broken.any() else largest / rms if rms else (np.inf if largest else 0.0),
+        tuple(int(index) for index in place),
+        value[place],
+        reference[place],
+    )
+
+
+def _kind(array: Array) -> str:
+    return "f" if is_float(array) else "s" if array.dtype.kind in "OUS" else array.dtype.kind
+
+
+def _exact(value: Array, reference: Array) -> Deviation:
+    differs = np.asarray(value != reference)
+    count = int(np.count_nonzero(differs))
+    if not count:
+        return Deviation()
+    place = np.unravel_index(int(np.argmax(differs)), differs.shape)
+    largest = 1.0
+    if reference.dtype.kind in "iu" and value.dtype.kind in "iu":
+        gaps = np.abs(value.astype(np.float64) - reference.astype(np.float64))
+        place = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
+        largest = float(gaps.max())
+    where = tuple(int(index) for index in place)
+    share = count / reference.size
+    return Deviation(np.inf, share, count, largest, largest, where, value[place], reference[place])
+
+
+def _equal_lists(one: Any, other: Any) -> bool:
+    if isinstance(one, list):
+        return len(one) == len(other) and not any(deviation(a, b) for a, b in zip(one, other))
+    return bool(one == other)
+
+
+def moved(array: Any, seed: int) -> Any:
+    """Return an array whose numbers are moved by about an ulp, up or down; others as they are."""
+    if not is_float(array):
+        return array
+    rng = np.random.default_rng(seed)
+    signs = rng.choice(np.array([-1.0, 1.0]), size=array.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = np.asarray(array, np.float64)
+        made = wide * (1 + _MOVED * epsilon_of(array.dtype) * signs)
+    return np.where(np.isfinite(made), made, wide).astype(array.dtype)
+
+
+def spread(values: Sequence[Array], reference: Array) -> Array | float:
+    """Return per element how far some values are from the reference at most; infinite where one of
+    them is not finite and the reference is, or the reverse.
+    """
+    if not is_float(reference):
+        return 0.0
+    center = np.asarray(reference, np.float64)
+    widest = np.zeros(center.shape)
+    for value in values:
+        if not isinstance(value, np.ndarray) or value.shape != center.shape:
+            continue
+        with np.errstate(invalid="ignore", over="ignore"):
+            gap = np.abs(np.asarray(value, np.float64) - center)
+        same = (value == reference) | (np.isnan(value) & np.isnan(center))
+        widest = np.maximum(widest, np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap)))
+    return widest

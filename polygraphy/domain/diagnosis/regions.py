@@ -1,0 +1,121 @@
+"""Which nodes of a model a fused node of the graph that is really run stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from attrs import frozen
+
+DISCONTINUOUS = frozenset(
+    {
+        "ArgMax", "ArgMin", "Ceil", "DynamicQuantizeLinear", "Equal", "Floor", "Greater",
+        "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "NonMaxSuppression", "QuantizeLinear",
+        "Round", "Sign", "TopK", "Unique",
+    }
+)  # fmt: skip
+"""Operators whose result jumps where their input moves by a little."""
+
+
+@frozen
+class GraphNode:
+    """A node of a graph.
+
+    Attributes:
+        name: its name, or its first output where it has none.
+        op: its operator, with the domain in front where that is not the standard one.
+        reads: the tensors that it reads, also inside the graphs that it holds.
+        makes: the tensors that it makes.
+        settings: its attributes in words, the same for the same attributes.
+        jumps: whether its result jumps where its input moves by a little.
+    """
+
+    name: str
+    op: str
+    reads: Sequence[str]
+    makes: Sequence[str]
+    settings: str = ""
+    jumps: bool = False
+
+
+def producers(nodes: Iterable[GraphNode]) -> dict[str, int]:
+    """Return by tensor the position of the node that makes it."""
+    return {name: index for index, node in enumerate(nodes) for name in node.makes}
+
+
+def consumers(nodes: Iterable[GraphNode]) -> dict[str, list[int]]:
+    """Return by tensor the positions of the nodes that read it."""
+    found: dict[str, list[int]] = {}
+    for index, node in enumerate(nodes):
+        for name in dict.fromkeys(node.reads):
+            found.setdefault(name, []).append(index)
+    return found
+
+
+def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> list[int]:
+    """Return the nodes that make a tensor of others that survive, in order."""
+    makers = producers(nodes)
+    found: set[int] = set()
+    pending = [tensor]
+    while pending:
+        index = makers.get(pending.pop())
+        if index is None or index in found:
+            continue
+        found.add(index)
+        pending += [name for name in nodes[index].reads if name not in surviving]
+    return sorted(found)
+
+
+def replaced_nodes(
+    nodes: Sequence[GraphNode], region: Sequence[int], executed: Sequence[GraphNode], tensor: str
+) -> list[int]:
+    """Return the nodes of a region that the graph that is run does not have: where the last of them
+    is still there and only reads something else, it did not take part.
+    """
+    makers = producers(executed)
+    if len(region) < 2 or tensor not in makers:
+        return list(region)
+    last = producers(nodes)[tensor]
+    kept, own = executed[makers[tensor]], nodes[last]
+    if kept.op == own.op and kept.settings == own.settings and len(kept.reads) == len(own.reads):
+        return [index for index in region if index != last]
+    return list(region)
+
+
+def around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -> list[int]:
+    """Return a region with the nodes that are so many steps before and after it."""
+    makers, readers = producers(nodes), consumers(nodes)
+    found = set(region)
+    edge = set(found)
+    for _ in range(hops):
+        near = {makers[name] for i in edge for name in nodes[i].reads if name in makers}
+        near |= {j for i in edge for name in nodes[i].makes for j in readers.get(name, ())}
+        edge = near - found
+        found |= near
+    return sorted(_closed(nodes, found))
+
+
+def _closed(nodes: Sequence[GraphNode], chosen: Collection[int]) -> set[int]:
+    """Return some nodes with those that lie on the way from one of them to another: what is cut out
+    of a graph must not feed itself from the outside.
+    """
+    makers = producers(nodes)
+    first = min(chosen, default=0)
+    after: set[int] = set()
+    for index in range(first, len(nodes)):
+        before = (makers.get(name) for name in nodes[index].reads)
+        if index in chosen or any(one in after for one in before if one is not None):
+            after.add(index)
+    pending = list(chosen)
+    seen: set[int] = set()
+    before_any: set[int] = set()
+    while pending:
+        index = pending.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        for name in nodes[index].reads:
+            one = makers.get(name)
+            if one is not None and one in after:
+                before_any.add(one)
+                pending.append(one)
+    return set(chosen) | before_any

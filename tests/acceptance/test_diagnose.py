@@ -1,0 +1,167 @@
+"""`polygraphy diagnose` on faults that released versions of ONNX Runtime have, as users run it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.support import models
+
+Run = Callable[..., Any]
+FLOAT = TensorProto.FLOAT
+
+
+def network(
+    middle: list[onnx.NodeProto], weights: dict[str, Any], *, opset: int = 13
+) -> onnx.ModelProto:
+    """A small network: what is in the middle makes ``after`` of ``before``, float32[2,8]."""
+    rng = np.random.default_rng(5)
+    own = {
+        "w1": rng.normal(size=(8, 8)).astype(np.float32),
+        "b1": rng.normal(size=8).astype(np.float32),
+        "w2": rng.normal(size=(8, 4)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["product"], "first"),
+        helper.make_node("Add", ["product", "b1"], ["sum"], "bias"),
+        helper.make_node("Tanh", ["sum"], ["before"], "tanh"),
+        *middle,
+        helper.make_node("MatMul", ["after", "w2"], ["scores"], "last"),
+        helper.make_node("Relu", ["scores"], ["y"], "relu"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", FLOAT, [2, 8])],
+        [helper.make_tensor_value_info("y", FLOAT, [2, 4])],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in {**own, **weights}.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    model.ir_version = 8
+    return model
+
+
+def quantised_twice() -> onnx.ModelProto:
+    """Two pairs with other scales, of which ONNX Runtime drops one."""
+    weights = {
+        "fine": np.float32(0.02),
+        "coarse": np.float32(0.05),
+        "zero": np.uint8(128),
+    }
+    middle = [
+        helper.make_node("QuantizeLinear", ["before", "fine", "zero"], ["q1"], "quantize1"),
+        helper.make_node("DequantizeLinear", ["q1", "fine", "zero"], ["d1"], "dequantize1"),
+        helper.make_node("QuantizeLinear", ["d1", "coarse", "zero"], ["q2"], "quantize2"),
+        helper.make_node("DequantizeLinear", ["q2", "coarse", "zero"], ["after"], "dequantize2"),
+    ]
+    return network(middle, weights)
+
+
+def tiny_quotient() -> onnx.ModelProto:
+    """1 / tiny * tiny: infinite where it is not rewritten."""
+    middle = [
+        helper.make_node("Mul", ["before", "tiny"], ["low"], "lower"),
+        helper.make_node("Div", ["one", "low"], ["quotient"], "divide"),
+        helper.make_node("Mul", ["quotient", "low"], ["ratio"], "multiply"),
+        helper.make_node("Min", ["ratio", "two"], ["low2"], "limit"),
+        helper.make_node("Add", ["before", "low2"], ["after"], "join"),
+    ]
+    weights = {"tiny": np.float32(1e-39), "one": np.float32(1), "two": np.float32(2)}
+    return network(middle, weights)
+
+
+def healthy() -> onnx.ModelProto:
+    middle = [helper.make_node("Sigmoid", ["before"], ["after"], "sigmoid")]
+    return network(middle, {})
+
+
+def ill_conditioned() -> onnx.ModelProto:
+    """What is left of nearly equal numbers is made large."""
+    middle = [
+        helper.make_node("Mul", ["before", "small"], ["moved"], "shrink"),
+        helper.make_node("Add", ["moved", "seven"], ["flat"], "flatten"),
+        helper.make_node("ReduceMean", ["flat"], ["mean"], "mean", axes=[-1]),
+        helper.make_node("Sub", ["flat", "mean"], ["centred"], "centre"),
+        helper.make_node("Mul", ["centred", "large"], ["after"], "enlarge"),
+    ]
+    weights = {"small": np.float32(3e-6), "seven": np.float32(7), "large": np.float32(1e6)}
+    return network(middle, weights)
+
+
+def diagnosed(polygraphy: Run, words: str, code: int) -> dict[str, Any]:
+    done = polygraphy(f"polygraphy diagnose {words} --format json")
+    assert done.code == code, done.out + done.err
+    document: dict[str, Any] = json.loads(done.out)
+    assert document["schema"] == 1
+    return document
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "nodes", "rewrite"),
+    [
+        (
+            quantised_twice,
+            {"quantize1", "dequantize1", "quantize2", "dequantize2"},
+            "DoubleQDQPairsRemover",
+        ),
+        (tiny_quotient, {"divide", "multiply"}, "DivMulFusion"),
+    ],
+)
+def test_a_rewrite_is_named_with_its_nodes_and_its_pass(
+    make: Callable[[], onnx.ModelProto], nodes: set[str], rewrite: str, polygraphy: Run
+) -> None:
+    models.save(make(), Path("model.onnx"))
+    document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx", 1)
+    assert document["verdict"] == "fault"
+    found = document["culprits"]
+    assert {name for one in found for name in one["nodes"]} <= nodes
+    assert {(one["party"], one["cause"], one["rewrite"]) for one in found} == {
+        ("onnxrt", "rewrite", rewrite)
+    }
+    assert all(one["remedy"]["proven"] and rewrite in one["remedy"]["command"] for one in found)
+
+
+def test_nobody_is_blamed_where_all_agree(polygraphy: Run) -> None:
+    models.save(healthy(), Path("model.onnx"))
+    document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx", 0)
+    assert (document["verdict"], document["culprits"]) == ("agree", [])
+
+
+def test_nobody_is_blamed_for_a_network_that_is_ill_conditioned(polygraphy: Run) -> None:
+    models.save(ill_conditioned(), Path("model.onnx"))
+    done = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx --format json")
+    document = json.loads(done.out)
+    assert document["verdict"] in {"agree", "ill-conditioned"}
+    assert all(one["cause"] == "ill-conditioned" for one in document["culprits"])
+
+
+def test_the_console_says_it_in_a_few_lines(polygraphy: Run) -> None:
+    models.save(quantised_twice(), Path("model.onnx"))
+    done = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx")
+    assert done.code == 1
+    assert "CULPRIT" in done.out and "DoubleQDQPairsRemover" in done.out and "FIX" in done.out
+    assert len(done.lines) <= 25
+
+
+def test_the_first_nan_is_named(polygraphy: Run) -> None:
+    middle = [
+        helper.make_node("Sub", ["before", "two"], ["negative"], "lower"),
+        helper.make_node("Log", ["negative"], ["after"], "log"),
+    ]
+    models.save(network(middle, {"two": np.float32(2)}), Path("model.onnx"))
+    document = diagnosed(polygraphy, "model.onnx --onnxrt", 1)
+    [culprit] = document["culprits"]
+    assert (culprit["nodes"], culprit["cause"], culprit["tensor"]) == (["log"], "nan", "after")
+    assert any("16 negative" in sentence for sentence in culprit["evidence"])
