@@ -288,3 +288,77 @@ def test_finding_41_sparsity_of_constants_is_checked(
     onnx.save(model, tmp_path / "m.onnx")
     inspect_sparsity(str(tmp_path / "m.onnx"))
     assert "w" in capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize("in_constants", [False, True])
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_finding_41_branches_use_the_weights_around_them(depth: int, in_constants: bool) -> None:
+    """A branch may read a weight of any graph around it, sliced or transposed on the way."""
+    random = np.random.default_rng(0)
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["t"]),
+        helper.make_node("MatMul", ["x", "t"], ["a"]),
+        helper.make_node("Slice", ["big", "start", "stop"], ["s"]),
+        helper.make_node("Add", ["a", "s"], ["y0"]),
+    ]
+    for level in range(depth):
+        inner = helper.make_graph(nodes, f"b{level}", [], [value(f"y{level}", 1, None)])
+        branch = {"then_branch": inner, "else_branch": inner}
+        nodes = [helper.make_node("If", ["is"], [f"y{level + 1}"], **branch)]
+    weights = {
+        "w": random.normal(size=(8, 8)).astype(np.float32),
+        "big": random.normal(size=(1024, 8)).astype(np.float32),
+        "start": np.array([0], np.int64),
+        "stop": np.array([8], np.int64),
+        "is": np.array(True),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value("x", 1, [8, 8])],
+        [value(f"y{depth}", 1, [8, 8])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = with_constants(model) if in_constants else model
+    assert strippable(model) == {"w", "big"}
+    stripped = strip_weights(copied(model))
+    assert len(stripped.SerializeToString()) < 0.1 * len(model.SerializeToString())
+    restored = restore_weights(stripped, model)
+    [[before], [after]] = ([*run(each, x=X).values()] for each in (model, restored))
+    np.testing.assert_array_equal(before, after)
+    assert run(reconstruct_weights(copied(stripped)), x=X)
+
+
+@pytest.mark.parametrize("in_constants", [False, True])
+@pytest.mark.parametrize(("variance", "is_kept"), [(9.8e7, True), (4.0, False)])
+def test_a_variance_that_float16_cannot_hold_stays(
+    variance: float, is_kept: bool, in_constants: bool
+) -> None:
+    weights = {
+        "scale": np.full(3, 2.0, np.float32),
+        "bias": np.ones(3, np.float32),
+        "mean": np.zeros(3, np.float32),
+        "var": np.full(3, variance, np.float32),
+    }
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [
+            helper.make_node("Relu", ["x"], ["r"], name="relu"),
+            helper.make_node("BatchNormalization", ["r", *weights], ["y"], name="norm"),
+        ],
+        "g",
+        [value("x", 1, [2, 3, 4])],
+        [value("y", 1, [2, 3, 4])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
+    model = with_constants(model) if in_constants else model
+    x = np.random.default_rng(0).normal(0, 9e3, (2, 3, 4)).astype(np.float32)
+    halved = convert_to_fp16(model)
+    [[before], [after]] = ([*run(each, x=x).values()] for each in (model, halved))
+    np.testing.assert_allclose(after, before, rtol=3e-3, atol=1e-3)
+    types = {t.data_type for t in halved.graph.initializer}
+    types |= {n.attribute[0].t.data_type for n in halved.graph.node if n.op_type == "Constant"}
+    assert types == {TensorProto.FLOAT if is_kept else TensorProto.FLOAT16}

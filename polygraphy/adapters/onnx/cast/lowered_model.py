@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from polygraphy.adapters.onnx.cast.cast_selection import CastSelection
+from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.lowering import Scope
-from polygraphy.adapters.onnx.cast.narrowed_weights import NarrowedWeights
+from polygraphy.adapters.onnx.cast.narrowed_weights import (
+    NarrowedWeights,
+    is_placeholder,
+    original,
+)
 from polygraphy.adapters.onnx.cast.node_forms import KEPT_OPERATORS, WIDE, Forms, Lowering
+from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of, graphs_of
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import external_files
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.narrowing import narrowed
+from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -54,6 +62,30 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
     selection.check(_all_nodes(model))
 
 
+def _with_wide_statistics(
+    model: ModelProto, dtype: DataTypeEntry, weights: Sequence[TensorProto]
+) -> set[str]:
+    """Return the normalisations that divide by numbers which the type cannot hold: a variance that
+    is set to the largest value changes all that the node makes, and what it makes has room.
+    """
+    kept: set[str] = set()
+    for graph in all_graphs(model.graph):
+        known = graph_weights(graph)
+        for node in graph.node:
+            if node.op_type != "BatchNormalization" or domain_of(node.domain):
+                continue
+            tensors = [known[name] for name in node.input[1:] if name in known]
+            tensors = [original(t, weights) if is_placeholder(t) else t for t in tensors]
+            if any(narrowed(elements(tensor), dtype)[1].clamped for tensor in tensors):
+                kept.update(names_of(node))
+    if kept:
+        G_LOGGER.info(
+            f"These stay in float32, because their statistics do not fit {dtype}:"
+            f" {', '.join(sorted(map(repr, kept)))}."
+        )
+    return kept
+
+
 def lower(
     model: ModelProto,
     dtype: DataTypeEntry,
@@ -82,7 +114,11 @@ def lower(
     types = inference.of_graph(model.graph)
     converted = NarrowedWeights(dtype, weights)
     versions = _versions(model.opset_import)
-    selection = evolve(selection, keep_ops=selection.keep_ops | KEPT_OPERATORS)
+    selection = evolve(
+        selection,
+        keep_ops=selection.keep_ops | KEPT_OPERATORS,
+        keep_nodes=selection.keep_nodes | _with_wide_statistics(model, dtype, weights),
+    )
     functions = _lowered_functions(model, inference, selection)
     if "" not in versions:  # Then there can be no Casts, and no node of the standard's domain.
         return {}

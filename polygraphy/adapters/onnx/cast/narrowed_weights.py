@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from onnx import TensorProto
 
 
+def is_placeholder(tensor: TensorProto) -> bool:
+    """Return whether a tensor stands for a weight that is at hand elsewhere."""
+    return is_external(tensor) and not is_stored(tensor)
+
+
 def original(tensor: TensorProto, weights: Sequence[TensorProto]) -> TensorProto:
     """Return the weight that a placeholder stands for: its file is named after the position."""
     [location] = [entry.value for entry in tensor.external_data if entry.key == "location"]
@@ -60,8 +65,7 @@ class NarrowedWeights:
             name: what messages call it.
             readers: the nodes that take it in the narrow type.
         """
-        is_placeholder = is_external(tensor) and not is_stored(tensor)
-        source = original(tensor, self._weights) if is_placeholder else tensor
+        source = original(tensor, self._weights) if is_placeholder(tensor) else tensor
         in_file = is_stored(source)
         array, loss = narrowed(elements(source), self._dtype)
         if made is not tensor:

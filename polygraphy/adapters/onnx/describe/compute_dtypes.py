@@ -6,10 +6,11 @@ counts is what nodes make of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.weights import inner_graphs
 from polygraphy.domain.tensors.precision import coarsest, precision_of
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class _Walk:
 
     def _node(self, node: NodeProto) -> None:
         passed = [self.coarsest[name] for name in node.input if name in self.coarsest]
-        for body in _bodies(node):
+        for body in inner_graphs(node):
             self.graph(body)
             passed += [self.coarsest[out.name] for out in body.output if out.name in self.coarsest]
         made = self._made_by(node)
@@ -110,10 +111,3 @@ def _name_of(elem_type: int) -> str:
 
 def _attribute(node: NodeProto, name: str) -> AttributeProto | None:
     return next((each for each in node.attribute if name and each.name == name), None)
-
-
-def _bodies(node: NodeProto) -> Iterator[GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
-from polygraphy.adapters.onnx.graph.graph import producers
-from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx.storage.weights import inner_graphs
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.sparsity import prunable_weights
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
 _OPERANDS = {
@@ -42,19 +41,25 @@ def prunable_axes(model: ModelProto) -> dict[str, int]:
 def strippable(model: ModelProto) -> set[str]:
     """Return the names of the weights that an engine can be refitted with."""
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
-    found: set[str] = set()
-    for graph in all_graphs(model.graph):
-        found.update(_in_graph(graph, versions))
-    return found
+    return set(_in_graph(model.graph, versions, {}, {}))
 
 
-def _in_graph(graph: GraphProto, versions: dict[str, int]) -> Iterator[str]:
-    weights = graph_weights(graph)
-    made_by = producers(graph)
-    nodes = list(graph.node)
-    for node in nodes:
+def _in_graph(
+    graph: GraphProto,
+    versions: dict[str, int],
+    outer_weights: Mapping[str, TensorProto],
+    outer_makers: Mapping[str, NodeProto],
+) -> Iterator[str]:
+    """Yield the weights that the nodes of a graph use, and those of the graphs inside it: they see
+    what is around them.
+    """
+    weights = {**outer_weights, **graph_weights(graph)}
+    makers = {**outer_makers, **{name: node for node in graph.node for name in node.output}}
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            yield from _in_graph(inner, versions, weights, makers)
         for operand in _weight_operands(node, versions):
-            name = _origin(operand, nodes, made_by)
+            name = _origin(operand, makers)
             tensor = weights.get(name)
             if tensor is None or tensor.data_type == _UINT8:
                 continue
@@ -62,10 +67,10 @@ def _in_graph(graph: GraphProto, versions: dict[str, int]) -> Iterator[str]:
                 yield name
 
 
-def _origin(name: str, nodes: Sequence[NodeProto], made_by: Mapping[str, int]) -> str:
+def _origin(name: str, makers: Mapping[str, NodeProto]) -> str:
     """Follow an operand back to what is only reordered or cast on the way."""
-    for _ in nodes:  # There may be a circle.
-        node = nodes[made_by[name]] if name in made_by else None
+    for _ in makers:  # There may be a circle.
+        node = makers.get(name)
         if node is None or node.op_type not in _PASSED_THROUGH or not node.input:
             break
         name = node.input[0]

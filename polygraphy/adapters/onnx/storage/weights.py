@@ -19,7 +19,7 @@ from polygraphy.adapters.onnx.storage.texts import check_texts
 from polygraphy.adapters.onnx.storage.wire import BYTES, FIXED, as_varint, field
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
 onnx = mod.lazy_import("onnx")
@@ -47,11 +47,16 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """Yield a graph and every graph inside its nodes, from the outside to the inside."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute[:]:
-            if attribute.HasField("g"):
-                yield from all_graphs(attribute.g)
-            for inner in attribute.graphs:
-                yield from all_graphs(inner)
+        for inner in inner_graphs(node):
+            yield from all_graphs(inner)
+
+
+def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
+    """Yield the graphs that a node holds, such as the branches of an If."""
+    for attribute in node.attribute[:]:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
