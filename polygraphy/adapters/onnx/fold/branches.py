@@ -2,58 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.element_types import domain_of
-from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
+from polygraphy.adapters.onnx.graph.graph import unused_name
 from polygraphy.adapters.onnx.graph.renaming import rename_uses
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import GraphProto
 
 
 onnx = mod.lazy_import("onnx")
 
 
-def inline_taken_branches(graph: GraphProto, condition: Callable[[str], bool | None]) -> int:
-    """Replace the If nodes of a graph whose branch is known.
+def open_branch(
+    graph: GraphProto, branch: GraphProto, outputs: Sequence[str], taken: set[str]
+) -> dict[str, str]:
+    """Add the nodes of a branch to those of the graph around its If node, under names that fit, and
+    take its weights over.
 
     Args:
-        graph: the graph, changed in place; its weights come to hold those of the branches.
-        condition: returns the value of a constant, None for what is none.
+        graph: the graph around.
+        branch: the branch, which is changed.
+        outputs: the tensors that the If node makes.
+        taken: the names that are taken in the graph; those of the branch are added.
 
     Returns:
-        How many were replaced.
-    """
-    taken: set[str] = set()
-    replaced: dict[int, list[NodeProto]] = {}
-    for index, node in enumerate(graph.node):
-        if node.op_type != "If" or domain_of(node.domain):
-            continue
-        chosen = condition(node.input[0])
-        if chosen is None:
-            continue
-        taken = taken or taken_names(graph)
-        wanted = "then_branch" if chosen else "else_branch"
-        branch = next(each.g for each in node.attribute if each.name == wanted)
-        replaced[index] = _opened(graph, branch, list(node.output), taken)
-    if replaced:
-        nodes = [
-            made for index, node in enumerate(graph.node) for made in replaced.get(index, [node])
-        ]
-        copies = [_copied(node) for node in nodes]
-        del graph.node[:]
-        graph.node.extend(copies)
-    return len(replaced)
-
-
-def _opened(
-    graph: GraphProto, branch: GraphProto, outputs: list[str], taken: set[str]
-) -> list[NodeProto]:
-    """Return the nodes of a branch under names that fit the graph around it, and take its weights
-    over.
+        The names of the tensors of the branch by those that they had there.
     """
     results = [value.name for value in branch.output]
     makers = {name for node in branch.node for name in node.output if name}
@@ -61,7 +37,7 @@ def _opened(
     for result, output in zip(results, outputs):
         if output and result in makers and result not in final:
             final[result] = output
-    names = {}
+    names: dict[str, str] = {}
     for name in makers:
         names[name] = final.get(name) or unused_name(f"{name}_inlined", taken)
     weights = [*branch.initializer, *(sparse.values for sparse in branch.sparse_initializer)]
@@ -89,10 +65,5 @@ def _opened(
         for result, output in zip(results, outputs)
         if output and names.get(result) != output
     ]
-    return [*branch.node, *passed]
-
-
-def _copied(node: NodeProto) -> NodeProto:
-    copied: NodeProto = onnx.NodeProto()
-    copied.CopyFrom(node)
-    return copied
+    graph.node.extend([*branch.node, *passed])
+    return names

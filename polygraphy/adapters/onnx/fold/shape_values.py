@@ -1,28 +1,37 @@
 """Evaluates the parts of a graph that compute shapes, as far as the shapes are known.
 
 ``Shape(x)[1:]`` is a constant when only the first dimension of x is dynamic. So the values of small
-integer tensors are followed through the graph element by element, some of them unknown.
+integer tensors are followed through the graph element by element: some are numbers, some are the
+names of dimensions, and some unknown. A name stands for the same number, which is not negative,
+wherever it occurs.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Union
 
 from attrs import frozen
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.graph.element_types import domain_of
+from polygraphy.adapters.onnx.storage.elements import elements
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import NodeProto
 
 
 numpy = mod.lazy_import("numpy")
 
-INT32, INT64 = 6, 7
-_LONGEST = 256
-_BOUNDS = {INT32: 1 << 31, INT64: 1 << 63}
+INT32, INT64, BOOL = 6, 7, 9
+LONGEST = 256
+_BOUNDS = {INT32: 1 << 31, INT64: 1 << 63, BOOL: 2}
+_DTYPES = {INT32: "int32", INT64: "int64", BOOL: "bool"}
+_TYPES = {"i8": INT64, "i4": INT32, "b1": BOOL}
+
+Element = Union[int, str, None]
+Shape = Sequence[Element]
 
 
 @frozen
@@ -30,82 +39,78 @@ class Elements:
     """A tensor of at most one dimension, some of whose elements are known.
 
     Attributes:
-        values: the elements, None for the unknown ones.
+        values: the elements: numbers, names of dimensions, or None for what is not known.
         is_scalar: whether the tensor has no dimension at all.
         elem_type: the number of its data type in the standard.
     """
 
-    values: tuple[int | None, ...]
+    values: tuple[Element, ...]
     is_scalar: bool = False
     elem_type: int = INT64
 
     @property
     def is_known(self) -> bool:
-        """Whether all elements are known."""
-        return None not in self.values
+        """Whether all elements are numbers."""
+        return all(isinstance(value, int) for value in self.values)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor."""
+        return () if self.is_scalar else (len(self.values),)
 
     def array(self) -> Any:
         """Return the tensor as an array."""
-        dtype = numpy.int64 if self.elem_type == INT64 else numpy.int32
-        return numpy.array(self.values[0] if self.is_scalar else self.values, dtype)
+        values = self.values[0] if self.is_scalar else self.values
+        return numpy.array(values, _DTYPES[self.elem_type])
 
     @staticmethod
     def of(array: Any) -> Elements | None:
         """Return what is known of a constant; None for one that is no shape."""
-        elem_type = {"i8": INT64, "i4": INT32}.get(array.dtype.str[1:])
-        if elem_type is None or array.ndim > 1 or array.size > _LONGEST:
+        elem_type = _TYPES.get(array.dtype.str[1:])
+        if elem_type is None or array.ndim > 1 or array.size > LONGEST:
             return None
-        return Elements(tuple(array.reshape(-1).tolist()), array.ndim == 0, elem_type)
+        return Elements(tuple(map(int, array.reshape(-1).tolist())), array.ndim == 0, elem_type)
 
 
-Shapes = Mapping[str, "Sequence[int | None] | None"]
-
-
-def shape_values(
-    graph: GraphProto, shapes: Shapes, constant: Callable[[str], Any]
-) -> dict[str, Elements]:
-    """Return what is known of the small integer tensors that nodes of a graph compute.
+def made_elements(
+    node: NodeProto,
+    shape: Callable[[str], Shape | None],
+    look_up: Callable[[str], Elements | None],
+) -> Elements | None:
+    """Return what is known of the small integer tensor that a node computes; None where it
+    computes another, or nothing is known.
 
     Args:
-        graph: the graph; nodes in an order in which they can be computed.
-        shapes: the shapes of its tensors, None for unknown dimensions.
-        constant: returns a small constant by name as an array, None for what is none.
+        node: the node.
+        shape: returns the shape of an operand, None where not even its rank is known.
+        look_up: returns what is known of an operand.
     """
-    found: dict[str, Elements] = {}
-    constants: dict[str, Elements | None] = {}
-
-    def look_up(name: str) -> Elements | None:
-        if name in found:
-            return found[name]
-        if name not in constants:
-            array = constant(name)
-            constants[name] = None if array is None else Elements.of(array)
-        return constants[name]
-
-    for node in graph.node:
-        rule = None if node.domain not in ("", "ai.onnx") else _RULES.get(node.op_type)
-        if rule is None or len(node.output) != 1:
-            continue
-        made = rule(_Call(node, shapes, look_up))
-        if made is not None and len(made.values) <= _LONGEST and _is_in_range(made):
-            found[node.output[0]] = made
-    return found
+    rule = _RULES.get(node.op_type)
+    if rule is None or domain_of(node.domain) or len(node.output) != 1:
+        return None
+    made = rule(_Call(node, shape, look_up))
+    if made is None or len(made.values) > LONGEST or not _is_in_range(made):
+        return None
+    return made
 
 
 def _is_in_range(made: Elements) -> bool:
     limit = _BOUNDS[made.elem_type]
-    return all(value is None or -limit <= value < limit for value in made.values)
+    return all(-limit <= value < limit for value in made.values if isinstance(value, int))
 
 
 class _Call:
     """A node, and what is known of its operands."""
 
     def __init__(
-        self, node: NodeProto, shapes: Shapes, look_up: Callable[[str], Elements | None]
+        self,
+        node: NodeProto,
+        shape: Callable[[str], Shape | None],
+        look_up: Callable[[str], Elements | None],
     ) -> None:
         self.node = node
         self.inputs = node.input[:]
-        self._shapes = shapes
+        self._shape = shape
         self._look_up = look_up
 
     def operand(self, index: int) -> Elements | None:
@@ -121,12 +126,12 @@ class _Call:
         made = self.operand(index)
         if made is None:
             return None
-        values = [value for value in made.values if value is not None]
+        values = [value for value in made.values if isinstance(value, int)]
         return tuple(values) if len(values) == len(made.values) else None
 
-    def shape(self, index: int) -> Sequence[int | None] | None:
+    def shape(self, index: int) -> Shape | None:
         """Return the shape of an operand; None where not even its rank is known."""
-        return self._shapes.get(self.inputs[index])
+        return self._shape(self.inputs[index]) if self.has(index) else None
 
     def attribute(self, name: str) -> Any:
         """Return the number, or the numbers, of an attribute; None where it is left out."""
@@ -150,9 +155,9 @@ def _size(call: _Call) -> Elements | None:
         return None
     if 0 in shape:
         return Elements((0,), is_scalar=True)
-    size: int | None = 1
+    size: Element = 1
     for dim in shape:
-        size = None if dim is None or size is None else size * dim
+        size = _times(size, dim)
     return Elements((size,), is_scalar=True)
 
 
@@ -164,7 +169,10 @@ def _cast(call: _Call) -> Elements | None:
     made, target = call.operand(0), call.attribute("to")
     if made is None or target not in _BOUNDS:
         return None
-    return Elements(made.values, made.is_scalar, target)
+    values = made.values
+    if target == BOOL:
+        values = tuple(int(value != 0) if isinstance(value, int) else None for value in values)
+    return Elements(values, made.is_scalar, target)
 
 
 def _gather(call: _Call) -> Elements | None:
@@ -199,18 +207,18 @@ def _slice(call: _Call) -> Elements | None:
 
 
 def _concat(call: _Call) -> Elements | None:
-    values: list[int | None] = []
+    values: list[Element] = []
     types = set()
     for index in range(len(call.inputs)):
         made, shape = call.operand(index), call.shape(index)
         if made is not None and not made.is_scalar:
             values += made.values
             types.add(made.elem_type)
-        elif made is None and shape is not None and len(shape) == 1 and shape[0] is not None:
-            values += [None] * min(shape[0], _LONGEST + 1)
+        elif made is None and shape is not None and len(shape) == 1 and isinstance(shape[0], int):
+            values += [None] * min(shape[0], LONGEST + 1)
         else:
             return None
-        if len(values) > _LONGEST:
+        if len(values) > LONGEST:
             return None
     return Elements(tuple(values), False, types.pop()) if len(types) == 1 else None
 
@@ -239,51 +247,162 @@ def _reshape(call: _Call) -> Elements | None:
     return Elements(made.values, False, made.elem_type)
 
 
-def _elementwise(compute: Callable[[int, int], int | None]) -> Callable[[_Call], Elements | None]:
+def _elementwise(
+    compute: Callable[[Any, Any], Element], elem_type: int | None = None
+) -> Callable[[_Call], Elements | None]:
     def rule(call: _Call) -> Elements | None:
         left, right = call.operand(0), call.operand(1)
         if left is None or right is None or len(call.inputs) != 2:
             return None
         if left.elem_type != right.elem_type:
             return None
-        length = max(len(left.values), len(right.values))
-        if 0 in (len(left.values), len(right.values)) or any(
-            len(each.values) not in (1, length) for each in (left, right)
-        ):
-            return None
-        pairs = zip(_stretched(left.values, length), _stretched(right.values, length))
-        values = tuple(None if a is None or b is None else compute(a, b) for a, b in pairs)
-        return Elements(values, left.is_scalar and right.is_scalar, left.elem_type)
+        return _broadcast(compute, [left, right], elem_type or left.elem_type)
 
     return rule
 
 
-def _stretched(values: tuple[int | None, ...], length: int) -> tuple[int | None, ...]:
-    return values if len(values) == length else values * length
+def _broadcast(
+    compute: Callable[..., Element], operands: Sequence[Elements], elem_type: int
+) -> Elements | None:
+    """Compute each element from those of the operands, which are stretched to the longest."""
+    lengths = {len(each.values) for each in operands}
+    length = max(lengths)
+    if 0 in lengths or not lengths <= {1, length}:
+        return None
+    columns = [each.values * (length // len(each.values)) for each in operands]
+    values = tuple(map(compute, *columns))
+    return Elements(values, all(each.is_scalar for each in operands), elem_type)
 
 
-def _divided(dividend: int, divisor: int) -> int | None:
-    if divisor == 0:
+def _on_numbers(compute: Callable[[int, int], int | None]) -> Callable[[Element, Element], Element]:
+    def rule(left: Element, right: Element) -> Element:
+        if isinstance(left, int) and isinstance(right, int):
+            return compute(left, right)
+        return None
+
+    return rule
+
+
+def _plus(left: Element, right: Element) -> Element:
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    return right if left == 0 else left if right == 0 else None
+
+
+def _minus(left: Element, right: Element) -> Element:
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right
+    if right == 0:
+        return left
+    return 0 if left == right and left is not None else None
+
+
+def _times(left: Element, right: Element) -> Element:
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    if left == 0 or right == 0:
+        return 0
+    return right if left == 1 else left if right == 1 else None
+
+
+def _divided(dividend: Element, divisor: Element) -> Element:
+    if divisor == 1:
+        return dividend
+    if not isinstance(dividend, int) or not isinstance(divisor, int) or divisor == 0:
         return None
     quotient = abs(dividend) // abs(divisor)  # Integers are divided towards zero.
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
 
+def _equal(left: Element, right: Element) -> Element:
+    if left is None or right is None:
+        return None
+    if left == right or (isinstance(left, int) and isinstance(right, int)):
+        return int(left == right)
+    # A dimension has some length, but none below 0.
+    return 0 if any(isinstance(each, int) and each < 0 for each in (left, right)) else None
+
+
+def _chosen(condition: Element, left: Element, right: Element) -> Element:
+    if condition is None:
+        return left if left == right else None
+    return left if condition else right
+
+
+def _where(call: _Call) -> Elements | None:
+    condition, left, right = (call.operand(index) for index in range(3))
+    if condition is None or left is None or right is None or left.elem_type != right.elem_type:
+        return None
+    return _broadcast(_chosen, [condition, left, right], left.elem_type)
+
+
+def _not(call: _Call) -> Elements | None:
+    made = call.operand(0)
+    if made is None:
+        return None
+    values = tuple(1 - value if isinstance(value, int) else None for value in made.values)
+    return Elements(values, made.is_scalar, BOOL)
+
+
+def _constant_of_shape(call: _Call) -> Elements | None:
+    lengths = call.known(0)
+    if lengths is None or len(lengths) > 1 or (lengths and not 0 <= lengths[0] <= LONGEST):
+        return None
+    value = next((each.t for each in call.node.attribute if each.name == "value"), None)
+    if value is None or value.data_type not in _BOUNDS or list(value.dims) != [1]:
+        return None
+    filler = int(elements(value)[0])
+    return Elements((filler,) * (lengths[0] if lengths else 1), not lengths, value.data_type)
+
+
+def _range(call: _Call) -> Elements | None:
+    limits = [call.known(index) for index in range(3)]
+    first = call.operand(0)
+    if first is None or any(limit is None or len(limit) != 1 for limit in limits):
+        return None
+    start, end, step = (limit[0] for limit in limits if limit)
+    if step == 0 or len(range(start, end, step)) > LONGEST:
+        return None
+    return Elements(tuple(range(start, end, step)), False, first.elem_type)
+
+
+def _product(call: _Call) -> Elements | None:
+    made = call.operand(0)
+    if made is None or made.is_scalar:
+        return None
+    axes = call.known(1) if call.has(1) else tuple(call.attribute("axes") or ())
+    if axes not in ((), (0,), (-1,)) or (axes == () and call.attribute("noop_with_empty_axes")):
+        return None
+    product: Element = 1
+    for value in made.values:
+        product = _times(product, value)
+    keeps = call.attribute("keepdims")
+    return Elements((product,), keeps == 0, made.elem_type)
+
+
 _RULES: dict[str, Callable[[_Call], Elements | None]] = {
-    "Add": _elementwise(operator.add),
+    "Add": _elementwise(_plus),
     "Cast": _cast,
     "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
     "Div": _elementwise(_divided),
+    "Equal": _elementwise(_equal, BOOL),
     "Gather": _gather,
+    "Greater": _elementwise(_on_numbers(operator.gt), BOOL),
     "Identity": _identity,
-    "Max": _elementwise(max),
-    "Min": _elementwise(min),
-    "Mul": _elementwise(operator.mul),
+    "Less": _elementwise(_on_numbers(operator.lt), BOOL),
+    "Max": _elementwise(_on_numbers(max)),
+    "Min": _elementwise(_on_numbers(min)),
+    "Mul": _elementwise(_times),
+    "Not": _not,
+    "Range": _range,
+    "ReduceProd": _product,
     "Reshape": _reshape,
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Sub": _elementwise(operator.sub),
+    "Sub": _elementwise(_minus),
     "Unsqueeze": _unsqueeze,
+    "Where": _where,
 }

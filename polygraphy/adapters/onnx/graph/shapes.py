@@ -79,9 +79,10 @@ class InferShapes(BaseLoader):
             save_to_disk_threshold_bytes: with weights of at least this many bytes, the large ones
                 are not handed to the inference, which would copy them (default: 32 MiB). Nothing
                 is saved for that.
-            allow_onnxruntime: whether ONNX Runtime's symbolic shape inference is tried, too, as it
-                is unless this is False, where the onnx package does not find out everything; it
-                takes `sympy`.
+            allow_onnxruntime: whether ONNX Runtime's symbolic shape inference is tried, too, which
+                takes `sympy` and seconds: True for wherever the onnx package does not find out
+                every dimension, False for never (default: where it does not find out the type or
+                the rank of a tensor; of dimensions it rarely misses any).
         """
         self._model = model
         self._error_ok = error_ok
@@ -127,13 +128,15 @@ def add_shapes(
     inferred = _inferred(
         without_large_weights(model) if is_large else model,
         error_ok=error_ok is not False,
-        allow_onnxruntime=allow_onnxruntime is not False,
+        allow_onnxruntime=allow_onnxruntime,
     )
     if inferred is not None:
         _take_over(_proven(inferred), model.graph)
 
 
-def _inferred(model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool) -> ModelProto | None:
+def _inferred(
+    model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool | None
+) -> ModelProto | None:
     """Return the model with shapes. ONNX Runtime infers them in Python, node by node, so it is only
     asked for what the onnx package does not find out.
     """
@@ -149,7 +152,8 @@ def _inferred(model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool) -> 
             made = _inferred_by_onnx(model, strict=not error_ok)
         except ModelError as error:
             problem = error
-    if allow_onnxruntime and (made is None or not _knows_all(made.graph)):
+    knows = _is_known if allow_onnxruntime else _has_rank
+    if allow_onnxruntime is not False and (made is None or not _knows_all(made.graph, knows)):
         try:
             return _with_symbolic(model, made)
         except MissingDependencyError as error:
@@ -163,26 +167,36 @@ def _inferred(model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool) -> 
     return made
 
 
-def _knows_all(graph: GraphProto) -> bool:
-    """Return whether every dimension of what the nodes of a graph make is a number, or a name that
-    the model itself has for one.
-    """
+def _knows_all(graph: GraphProto, is_known: Callable[[ValueInfoProto], bool]) -> bool:
+    """Return whether enough is known of everything that the nodes of a graph make."""
     known = {
         value.name
         for values in (graph.value_info, graph.output)
         for value in values
-        if _is_known(value)
+        if is_known(value)
     }
     return all(name in known for node in graph.node for name in node.output if name)
 
 
-def _is_known(value: ValueInfoProto) -> bool:
+def _has_rank(value: ValueInfoProto) -> bool:
+    """Return whether the type and the rank of a tensor are known; of no tensor there is none."""
+    if value.type.WhichOneof("value") not in (None, "tensor_type"):
+        return True
     tensor = value.type.tensor_type
-    if not tensor.elem_type or not tensor.HasField("shape"):
-        return False
-    return all(
-        dim.HasField("dim_value") or (dim.dim_param and not is_made_up(dim.dim_param))
-        for dim in tensor.shape.dim
+    return bool(tensor.elem_type) and tensor.HasField("shape")
+
+
+def _is_known(value: ValueInfoProto) -> bool:
+    """Return whether every dimension of a tensor is a number, or a name that the model itself has
+    for one.
+    """
+    return (
+        value.type.WhichOneof("value") == "tensor_type"
+        and _has_rank(value)
+        and all(
+            dim.HasField("dim_value") or (dim.dim_param and not is_made_up(dim.dim_param))
+            for dim in value.type.tensor_type.shape.dim
+        )
     )
 
 
@@ -191,7 +205,7 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
     with onnx_errors("The shapes of the model cannot be inferred"):
         inferred: ModelProto = onnx_shapes.infer_shapes(
-            model, strict_mode=strict, data_prop=not _has_endless_vectors(model)
+            model, strict_mode=strict, data_prop=not has_endless_vectors(model)
         )
     return inferred
 
@@ -242,7 +256,7 @@ def _inferred_leniently(model: ModelProto) -> dict[str, ValueInfoProto]:
         return {}
 
 
-def _has_endless_vectors(model: ModelProto) -> bool:
+def has_endless_vectors(model: ModelProto) -> bool:
     """Return whether a constant claims to be a vector of more elements than any shape has
     dimensions: the package would make a dimension of each, whether they are there or not.
     """

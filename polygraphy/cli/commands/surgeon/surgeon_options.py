@@ -122,7 +122,7 @@ class SanitizeShapeOptions(Options):
         kind=Flag(),
         help=(
             "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
-            " inference does, where it and sympy are installed."
+            " inference is asked for ranks that it does not find, where sympy is installed."
         ),
         as_=False,
         feeds=(

@@ -1,0 +1,175 @@
+"""Infers the shapes of what one node makes, from what its operands have become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Protocol
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.fold.shape_values import INT64, LONGEST, Element, Elements, Shape
+from polygraphy.adapters.onnx.graph.element_types import FLOAT, domain_of, graphs_of
+from polygraphy.adapters.onnx.graph.growth import check_expansion
+from polygraphy.adapters.onnx.graph.shapes import has_endless_vectors
+from polygraphy.adapters.onnx.storage.foreign import onnx_errors
+from polygraphy.domain.errors import ModelError
+from polygraphy.logger import G_LOGGER
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+
+onnx = mod.lazy_import("onnx")
+onnx_shapes = mod.lazy_import("onnx.shape_inference")
+
+_Key = tuple[str, str, str]
+
+
+class Operands(Protocol):
+    """What is known of the tensors that nodes take."""
+
+    def kind(self, name: str) -> str | None:
+        """Return the type of a tensor as the standard writes it; None where it is not known."""
+
+    def shape(self, name: str) -> Shape | None:
+        """Return the shape of a tensor; None where not even its rank is known."""
+
+    def known(self, name: str) -> Elements | None:
+        """Return what is known of the elements of a shape; None for another tensor."""
+
+    def tensor(self, name: str) -> TensorProto | None:
+        """Return a constant that is at hand; None for another tensor."""
+
+
+class NodeInference:
+    """The shape inference of the onnx package, asked for one node at a time.
+
+    The node is put into a model of its own, whose inputs are its operands. An operand that is known
+    is a weight there, and one that is known in part the shape of a further input.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        """Prepare for the nodes of a model.
+
+        Raises:
+            ModelError: the model has too many nodes when its functions are inlined.
+        """
+        check_expansion(model)
+        self._functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+        self._needed: dict[_Key, list[FunctionProto]] = {}
+        self._propagates = not has_endless_vectors(model)
+        self._versions = list(model.opset_import)
+        self._ir_version = max(model.ir_version, 4)
+
+    def infer(self, node: NodeProto, operands: Operands) -> dict[str, Shape]:
+        """Return the shapes of the tensors that a node without graphs inside makes, as far as they
+        can be known; a name in them is one of those in the shapes of its operands.
+        """
+        framed: ModelProto = onnx.ModelProto(ir_version=self._ir_version)
+        framed.opset_import.extend(self._versions)
+        framed.functions.extend(self._called(node))
+        graph = framed.graph
+        graph.name = "node"
+        names: set[Element] = set()
+        for name in dict.fromkeys(filter(None, node.input[:])):
+            _add_operand(graph, name, operands, names)
+        graph.node.append(node)
+        for name in filter(None, node.output[:]):
+            graph.output.add(name=name)
+        try:
+            with onnx_errors("The shapes that a node makes cannot be inferred"):
+                inferred = onnx_shapes.infer_shapes(framed, data_prop=self._propagates)
+        except ModelError as error:
+            G_LOGGER.ultra_verbose(str(error))
+            return {}
+        found: dict[str, Shape] = {}
+        for value in inferred.graph.output:
+            if value.type.tensor_type.HasField("shape"):
+                found[value.name] = [
+                    (
+                        dim.dim_value
+                        if dim.HasField("dim_value")
+                        else (dim.dim_param if dim.dim_param in names else None)
+                    )
+                    for dim in value.type.tensor_type.shape.dim
+                ]
+        return found
+
+    def _called(self, node: NodeProto) -> list[FunctionProto]:
+        """Return the functions that a node calls, and those that these call."""
+        key = (domain_of(node.domain), node.op_type, node.overload)
+        if key not in self._functions:
+            return []
+        if key not in self._needed:
+            found: dict[int, FunctionProto] = {}
+            pending = [self._functions[key]]
+            while pending:
+                function = pending.pop()
+                if id(function) not in found:
+                    found[id(function)] = function
+                    pending += _calls(function.node, self._functions)
+            self._needed[key] = list(found.values())
+        return self._needed[key]
+
+
+def _add_operand(graph: GraphProto, name: str, operands: Operands, names: set[Element]) -> None:
+    """Add an operand to the graph of a node, and the names of dimensions in it to `names`."""
+    known = operands.known(name)
+    if known is not None and known.is_known:
+        values = [int(value) for value in known.values if value is not None]
+        weight = graph.initializer.add(name=name, data_type=known.elem_type, dims=known.shape)
+        (weight.int64_data if known.elem_type == INT64 else weight.int32_data).extend(values)
+        return
+    if known is not None and not known.is_scalar and known.elem_type == INT64:
+        # Numbers below 0 among them are handed on as they are.
+        _describe(graph.input.add(name=f"{name}/of"), FLOAT, known.values)
+        graph.node.add(op_type="Shape", input=[f"{name}/of"], output=[name])
+        names.update(known.values)
+        return
+    tensor = operands.tensor(name)
+    if tensor is not None and not tensor.data_location and prod(tensor.dims) <= LONGEST:
+        weight = graph.initializer.add()
+        weight.CopyFrom(tensor)
+        weight.name = name
+        return
+    number, shape = _number(operands.kind(name)), operands.shape(name)
+    value = graph.input.add(name=name)
+    if number is not None:
+        _describe(value, number, shape)
+        names.update(shape or ())
+
+
+def _calls(
+    nodes: Iterable[NodeProto], functions: Mapping[_Key, FunctionProto]
+) -> list[FunctionProto]:
+    found: list[FunctionProto] = []
+    for node in nodes:
+        key = (domain_of(node.domain), node.op_type, node.overload)
+        if key in functions:
+            found.append(functions[key])
+        for graph in graphs_of(node):
+            found += _calls(graph.node, functions)
+    return found
+
+
+def _describe(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> None:
+    tensor = value.type.tensor_type
+    tensor.elem_type = elem_type
+    if shape is None:
+        return
+    tensor.shape.SetInParent()
+    for dim in shape:
+        made = tensor.shape.dim.add()
+        if isinstance(dim, int):
+            made.dim_value = dim
+        elif dim is not None:
+            made.dim_param = dim
+
+
+@cache
+def _number(kind: str | None) -> int | None:
+    """Return the number of the element type that a tensor's type names."""
+    if not kind or not kind.startswith("tensor("):
+        return None
+    return dict(onnx.TensorProto.DataType.items()).get(kind[len("tensor(") : -1].upper())

@@ -1,0 +1,418 @@
+"""One walk over the nodes of a model, in which shapes and constants are found out together.
+
+Each node is seen once, when everything is known of its operands that is going to be: so what is
+computed from the shape of a tensor is known before the shapes of whatever depends on it are asked
+for, however long that chain is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.fold.branches import open_branch
+from polygraphy.adapters.onnx.fold.constant_nodes import ConstantNodes
+from polygraphy.adapters.onnx.fold.known_shapes import both, common, is_short, stated_shapes
+from polygraphy.adapters.onnx.fold.node_inference import NodeInference
+from polygraphy.adapters.onnx.fold.shape_values import Elements, Shape, made_elements
+from polygraphy.adapters.onnx.fold.sizes import Room, Sizes, static
+from polygraphy.adapters.onnx.graph.constants import is_constant
+from polygraphy.adapters.onnx.graph.element_types import (
+    GraphTypes,
+    domain_of,
+    graphs_of,
+    signature_of,
+)
+from polygraphy.adapters.onnx.graph.graph import taken_names
+from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.search.halving import computed_by_halves
+from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.editing import ConstantEvaluator
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+
+onnx = mod.lazy_import("onnx")
+
+_QUANTISATION = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
+_ARRAY_TYPES = frozenset(
+    f"tensor({name})"
+    for name in (
+        "bool", "double", "float", "float16", "int8", "int16", "int32", "int64", "string", "uint8",
+        "uint16", "uint32", "uint64",
+    )
+)  # fmt: skip
+"""The types whose values backends hand over as arrays."""
+
+_SHAPES = frozenset({"Shape", "Size"})
+_SHAPED_BY_VALUES = frozenset(
+    {
+        "BlackmanWindow", "CenterCropPad", "ConstantOfShape", "Expand", "HammingWindow",
+        "HannWindow", "OneHot", "Pad", "Range", "ReduceMax", "ReduceMean", "ReduceMin",
+        "ReduceProd", "ReduceSum", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Tile", "TopK",
+        "Unsqueeze", "Upsample",
+    }
+)  # fmt: skip
+"""Operators whose results have shapes that follow from the elements of operands."""
+_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before what is carried.
+
+
+@define
+class Walk:
+    """What the graphs of a model share.
+
+    Attributes:
+        model: the model.
+        room: how much constants may come to take.
+        folds_shapes: whether shapes of tensors that are not constant are folded.
+        inference: infers shapes; None to make do with those that are known before.
+        graphs: the graphs that were walked over, from the outside to the inside.
+        has_opened: whether a branch has taken the place of its node.
+    """
+
+    model: ModelProto
+    room: Room
+    folds_shapes: bool
+    inference: NodeInference | None
+    versions: dict[str, int] = field(init=False)
+    graphs: list[GraphWalk] = field(factory=list)
+    has_opened: bool = False
+    _numbers: Iterator[int] = field(factory=count)
+
+    def __attrs_post_init__(self) -> None:
+        self.versions = {
+            domain_of(entry.domain): entry.version for entry in self.model.opset_import
+        }
+
+    def run(self, types: GraphTypes, shapes: Mapping[str, Shape | None]) -> None:
+        """Walk over all graphs. Branches that are known to be taken are put in the place of their
+        nodes; everything else stays.
+
+        Args:
+            types: the types of the tensors of the main graph.
+            shapes: their shapes, as far as they are known before.
+        """
+        GraphWalk(self, self.model.graph, types, shapes, None).run()
+
+    def new_name(self) -> str:
+        """Return a name for a dimension that is not known."""
+        return f"unk__fold_{next(self._numbers)}"
+
+
+class GraphWalk:
+    """The walk over the nodes of one graph, and what is known of its tensors.
+
+    Attributes:
+        nodes: those of them that compute constants.
+    """
+
+    def __init__(
+        self,
+        walk: Walk,
+        graph: GraphProto,
+        types: GraphTypes,
+        shapes: Mapping[str, Shape | None],
+        outer: GraphWalk | None,
+    ) -> None:
+        self._walk = walk
+        self._graph = graph
+        self._types = types
+        self._outer = outer
+        self._shapes = dict(shapes)
+        self._elements: dict[str, Elements | None] = {}
+        self._failed: set[str] = set()
+        self._taken: set[str] = set()
+        self.nodes: ConstantNodes = ConstantNodes(
+            walk.model, graph, None if outer is None else outer.nodes
+        )
+        self._sizes = Sizes(self.kind, self.shape, self.nodes.small, self._computed)
+        for value in graph.input:
+            self._note(value.name, None)
+
+    def run(self) -> None:
+        """Go through the nodes, and those of the graphs inside them."""
+        walk = self._walk
+        walk.graphs.append(self)
+        opens = walk.model.ir_version >= 4
+        pending = [
+            (place, node, self._types.inner(place)) for place, node in enumerate(self._graph.node)
+        ][::-1]
+        has_opened = False
+        while pending:
+            place, node, scopes = pending.pop()
+            if scopes and opens and (chosen := self._taken_branch(node)) is not None:
+                pending += self._opened(node, scopes, chosen)[::-1]
+                has_opened = True
+            else:
+                self._visit(place, node, scopes if opens else ())
+        if has_opened:
+            self.nodes.reorder()
+            walk.has_opened = True
+
+    # What is known of tensors, for `Operands`.
+
+    def kind(self, name: str) -> str | None:
+        """Return the type of a tensor as the standard writes it; None where it is not known."""
+        return self._types[name]
+
+    def shape(self, name: str) -> Shape | None:
+        """Return the shape of a tensor; None where not even its rank is known."""
+        known = self.nodes.shape(name)
+        if known is not None:
+            return known
+        if name in self._shapes or self._outer is None:
+            return self._shapes.get(name)
+        return self._outer.shape(name)
+
+    def known(self, name: str) -> Elements | None:
+        """Return what is known of the elements of a shape; None for another tensor."""
+        if name not in self._elements:
+            self._elements[name] = self._looked_up(name)
+        return self._elements[name]
+
+    def _looked_up(self, name: str) -> Elements | None:
+        shape = self.nodes.shape(name)
+        if shape is None:
+            return None if self._outer is None else self._outer.known(name)
+        if len(shape) > 1 or (self.kind(name) or "")[7:10] not in ("int", "boo"):
+            return None
+        array = self.nodes.small(name)
+        return None if array is None else Elements.of(array)
+
+    def tensor(self, name: str) -> TensorProto | None:
+        """Return a constant that the model holds; None for another tensor."""
+        return self.nodes.tensors.get(name)
+
+    # What nodes make.
+
+    def _visit(self, place: int, node: NodeProto, scopes: Sequence[GraphTypes]) -> None:
+        index = self.nodes.add(node, place)
+        outputs = [name for name in node.output[:] if name]
+        if is_constant(node) or not outputs:
+            return
+        made = None
+        if self._walk.folds_shapes or node.op_type not in _SHAPES:
+            made = made_elements(node, self.shape, self.known)
+        if made is not None:
+            self._elements[outputs[0]] = made
+            self._shapes[outputs[0]] = made.shape
+            if made.is_known:
+                self.nodes.values[outputs[0]] = made.array()
+                self.nodes.fold(index)
+                return
+        bodies = [
+            GraphWalk(self._walk, one, scope, stated_shapes(one), self)
+            for one, scope in zip(graphs_of(node) if scopes else (), scopes)
+        ]
+        for body in bodies:
+            body.run()
+        if made is None:
+            self._infer(node, outputs, bodies)
+        if self._can_fold(node, outputs):
+            self._fold_if_it_fits(index, node)
+
+    def _fold_if_it_fits(self, index: int, node: NodeProto) -> None:
+        if not all(map(self.nodes.is_constant, filter(None, node.input[:]))):
+            return
+        if self._walk.room.take(node, self._sizes.measure(node)):
+            self.nodes.fold(index)
+
+    def _can_fold(self, node: NodeProto, outputs: Sequence[str]) -> bool:
+        """Return whether the value of a node only depends on its operands, and can be had."""
+        domain = domain_of(node.domain)
+        op = node.op_type
+        if domain or op in _QUANTISATION or graphs_of(node):
+            return False
+        if op in _SHAPES and not self._walk.folds_shapes:
+            return False
+        if op == "Dropout" and len(node.input) > 2:
+            return False
+        signature = signature_of(op, domain, self._walk.versions.get(domain, 1))
+        if signature is None or not signature.is_deterministic:
+            return False
+        return all(self._types[name] in _ARRAY_TYPES for name in outputs)
+
+    def _infer(self, node: NodeProto, outputs: Sequence[str], bodies: Sequence[GraphWalk]) -> None:
+        """Note the shapes of what a node makes."""
+        inference = self._walk.inference
+        if all(static(self._shapes.get(name)) is not None for name in outputs):
+            return
+        found: dict[str, Shape] = {}
+        if bodies:
+            found = _made_by_bodies(node, self, bodies)
+        elif inference is not None and not graphs_of(node):
+            found = inference.infer(node, self)
+            if node.op_type in _SHAPED_BY_VALUES and self._has_computed(node, found, outputs):
+                found = inference.infer(node, self)
+        for name in outputs:
+            self._note(name, found.get(name))
+
+    def _has_computed(
+        self, node: NodeProto, found: Mapping[str, Shape], outputs: Sequence[str]
+    ) -> bool:
+        """Compute the operands from which the shapes of results follow, where they are constants
+        that were not needed before.
+        """
+        if all(static(found.get(name)) is not None for name in outputs):
+            return False
+        names = [
+            name
+            for name in filter(None, node.input[:])
+            if not self.nodes.is_at_hand(name)
+            and self.nodes.is_constant(name)
+            and is_short(self.shape(name))
+        ]
+        return bool(names) and self._compute(names)
+
+    def _note(self, name: str, found: Shape | None) -> None:
+        """Note the shape of a tensor, beside what is known of it before; a dimension that is not
+        known gets a name.
+        """
+        shape = both(self._shapes.get(name), found)
+        if shape is not None:
+            shape = [self._walk.new_name() if dim is None else dim for dim in shape]
+        self._shapes[name] = shape
+
+    # Computing what is asked for.
+
+    def _computed(self, name: str) -> Any:
+        self._compute([name])
+        return self.nodes.values.get(name)
+
+    def _compute(self, names: Sequence[str]) -> bool:
+        """Compute small constants, and what is small of that which they are computed from, so that
+        it need not be computed again. Return whether that went well.
+        """
+        if not self._failed.isdisjoint(names):
+            return False
+        found = dict.fromkeys(names)
+        found.update((name, None) for name in self.nodes.cone(names) if is_short(self.shape(name)))
+        try:
+            evaluator = resolve(ConstantEvaluator)
+            values = evaluator.evaluate(self.nodes.model_of(found), list(found))
+        except PolygraphyException as error:
+            G_LOGGER.verbose(f"{', '.join(names)} cannot be computed: {error}")
+            self._failed.update(names)
+            return False
+        self.nodes.values.update(values)
+        for name in values:
+            self._elements.pop(name, None)
+        return True
+
+    # Branches.
+
+    def _taken_branch(self, node: NodeProto) -> str | None:
+        """Return which branch of a node is taken; None where that is not known, or it has none."""
+        if node.op_type != "If" or domain_of(node.domain):
+            return None
+        name = node.input[0]
+        value = self.nodes.small(name)
+        if value is None and self.nodes.is_constant(name) and not self.nodes.is_at_hand(name):
+            value = self._computed(name)
+        if value is None or value.size != 1:
+            return None
+        return "then_branch" if value.reshape(-1)[0] else "else_branch"
+
+    def _opened(
+        self, node: NodeProto, scopes: Sequence[GraphTypes], chosen: str
+    ) -> list[tuple[int, NodeProto, list[GraphTypes]]]:
+        """Put the nodes of a branch behind all others, and return where they are, with the types
+        of the graphs inside them.
+        """
+        graph = self._graph
+        self._taken = self._taken or taken_names(graph)
+        names = [each.name for each in node.attribute if each.HasField("g")]
+        scope = scopes[names.index(chosen)]
+        branch = graphs_of(node)[names.index(chosen)]
+        first, weights = len(graph.node), len(graph.initializer)
+        renamed = open_branch(graph, branch, list(node.output), self._taken)
+        for before, after in renamed.items():
+            self._types.declare(after, scope[before])
+        for tensor in graph.initializer[weights:]:
+            self.nodes.tensors[tensor.name] = tensor
+        stated = stated_shapes(branch)
+        self._shapes.update((name, stated[name]) for name in renamed.values() if name in stated)
+        added = enumerate(graph.node[first:])
+        return [(first + index, one, scope.inner(index)) for index, one in added]
+
+    # Putting values in the place of nodes.
+
+    def fold(self, partitioning: str | None, size_threshold: int | None) -> int:
+        """Put the values of constants in the place of the nodes that compute them.
+
+        Args:
+            partitioning: see `FoldConstants`.
+            size_threshold: values of more bytes are not put into the model.
+
+        Returns:
+            How many nodes were removed.
+
+        Raises:
+            BackendError: a constant cannot be computed, and there is no partitioning.
+        """
+        nodes = self.nodes
+
+        def is_too_large(name: str) -> bool:
+            if size_threshold is None:
+                return False
+            nbytes = nodes.nbytes(name, static(self.shape(name)), self.kind(name))
+            return nbytes is not None and nbytes > size_threshold
+
+        while True:
+            names = nodes.wanted(is_too_large)
+            missing = [name for name in names if not nodes.is_at_hand(name)]
+            if not missing:
+                break
+            values, failed = computed_by_halves(missing, partial(self._together, partitioning))
+            nodes.values.update(values)
+            if failed:
+                nodes.keep(failed)
+                if partitioning == "basic":
+                    kept = set(nodes.wanted(is_too_large))
+                    names = [name for name in names if name in kept and nodes.is_at_hand(name)]
+                    break
+        return nodes.replace(names, self._declare)
+
+    def _together(self, partitioning: str | None, names: Sequence[str]) -> dict[str, Any] | None:
+        """Compute constants all at once; None where that fails and fewer are tried then."""
+        try:
+            return resolve(ConstantEvaluator).evaluate(self.nodes.model_of(names), names)
+        except PolygraphyException as error:
+            if partitioning is None:
+                raise BackendError(str(error)) from error
+            G_LOGGER.verbose(f"{len(names)} constants cannot be computed at once: {error}")
+            return None
+
+    def _declare(self, weight: TensorProto) -> None:
+        """List a weight among the inputs where the version of the format asks for that."""
+        if self._walk.model.ir_version < 4:
+            dims = list(weight.dims)
+            value = onnx.helper.make_tensor_value_info(weight.name, weight.data_type, dims)
+            self._graph.input.append(value)
+
+
+def _made_by_bodies(
+    node: NodeProto, walk: GraphWalk, bodies: Sequence[GraphWalk]
+) -> dict[str, Shape]:
+    """Return the shapes of what a node makes with the graphs inside it, as far as these tell."""
+    results = [[body.shape(value.name) for value in body.nodes.graph.output] for body in bodies]
+    made: list[Shape | None] = []
+    if node.op_type == "If" and len(results) == 2:
+        made = [common(*pair) for pair in zip(*results)]
+    elif node.op_type == "Loop":
+        carried = node.input[_INNER_LOOP_ARGUMENTS:]
+        inside = results[0][1:]  # Behind the condition.
+        # There may be no iteration at all.
+        made = [common(walk.shape(name), one) for name, one in zip(carried, inside)]
+        made += [
+            None if one is None else [None, *(dim if isinstance(dim, int) else None for dim in one)]
+            for one in inside[len(carried) :]
+        ]
+    return {name: shape for name, shape in zip(node.output, made) if name and shape is not None}
