@@ -96,6 +96,25 @@ def _recorded(main: Callable[[], Any], banner: bool, arguments: tuple[Any, ...])
     return code or written
 
 
+def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
+    """Write the reports of a command line that cannot be meant, so that there is no program.
+
+    Args:
+        message: what is wrong with it.
+        code: the exit code.
+        format: see `run`.
+        report: see `run`; each has one of its extensions.
+    """
+    from polygraphy.adapters.report.session import Session
+
+    def write() -> None:
+        session = Session(format, report)
+        session.problem("UsageError", message, code)
+        session.close(code)
+
+    exit_code(write)
+
+
 def _unheard(kind: str, message: str, code: int) -> None:
     """Nobody records the program."""
 

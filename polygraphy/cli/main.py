@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(words)
     except CommandLineError as error:
         sys.stderr.write(f"{error.usage}: error: {error}\n{error.usage} -h shows the options.\n")
+        if any(word.startswith(("--format", "--report")) for word in words):
+            _report_error(error, words)
         return error.exit_code
     except BrokenPipeError:
         return 0
@@ -38,6 +40,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
     except KeyboardInterrupt:
         return 130
+
+
+def _report_error(error: CommandLineError, words: Sequence[str]) -> None:
+    """Write the reports that a command line asks for that could not be parsed."""
+    from os.path import realpath
+
+    from polygraphy import program
+    from polygraphy.domain.catalog.reports import format_of_report
+
+    values: dict[str, list[str]] = {"--format": [], "--report": []}
+    for flag, following in zip(words, [*words[1:], ""]):
+        if flag == "--check":
+            break
+        name, equals, value = flag.partition("=")
+        if name in values:
+            values[name].append(value if equals else following)
+    named = [realpath(word.rpartition("=")[2]) for word in words]
+    report = [  # What something else names too may be what is wrong.
+        path
+        for path in values["--report"]
+        if format_of_report(path) is not None and named.count(realpath(path)) == 1
+    ]
+    format = "json" if values["--format"][-1:] == ["json"] else "text"
+    program.refuse(str(error), error.exit_code, format, report)
 
 
 def _dispatch(words: list[str]) -> int:

@@ -103,12 +103,18 @@ class Findings(Protocol):
             facts: about it: plain values, or attrs objects of them.
         """
 
-    def conclude(self, verdict: str, culprits: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Say what all of it comes to, where the exit code does not tell.
+    def conclude(
+        self,
+        verdict: str | None = None,
+        culprits: Sequence[Mapping[str, Any]] = (),
+        summary: str = "",
+    ) -> None:
+        """Say what all of it comes to.
 
         Args:
-            verdict: in a word, or a few with hyphens.
+            verdict: in a word, or a few with hyphens; None where the exit code tells.
             culprits: what is to blame, in plain values.
+            summary: the verdict in a sentence; empty where outputs and errors tell.
         """
 
 

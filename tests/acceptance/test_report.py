@@ -162,6 +162,8 @@ def test_a_saved_program_writes_the_same_report(
     [
         ("run gone.onnx --onnxrt", 2, "UsageError"),
         ("run good.onnx --onnxrt --input-shapes nothing:[1]", 2, None),
+        ("run good.onnx --onnxrt --rtol much", 2, "UsageError"),
+        ("run good.onnx --no-such-flag", 2, "UsageError"),
         ("inspect model damaged.onnx", 3, "ModelError"),
         ("check accuracy empty.json", 3, "FileError"),
     ],
@@ -231,14 +233,21 @@ def test_child_processes_do_not_write_into_the_document(two: Path, polygraphy: R
     )
     done = polygraphy(command)
     assert done.code == 0
-    assert document_of(done.out)["verdict"] == "passed"
+    document = document_of(done.out)
+    assert document["verdict"] == "passed"
+    assert [(each["kind"], each["outcome"]) for each in document["results"]] == [
+        ("iteration", "good")
+    ] * 2
     assert "Runtime" in done.err
 
 
 def test_a_report_does_not_overwrite_what_is_read(two: Path, polygraphy: Run) -> None:
     Path("in.json").write_text("{}")
-    done = polygraphy("polygraphy run good.onnx --onnxrt --load-inputs in.json --report in.json")
-    assert done.code == 2 and "--report would overwrite in.json" in done.err
+    command = "polygraphy run good.onnx --onnxrt --load-inputs in.json --report"
+    for path in ("in.json", "./in.json"):
+        done = polygraphy(f"{command} {path} --report r.json")
+        assert done.code == 2 and f"--report would overwrite {path}" in done.err
+        assert document_of(Path("r.json").read_text())["exit_code"] == 2
     assert Path("in.json").read_text() == "{}"
     done = polygraphy("polygraphy run good.onnx --onnxrt --report r.docx")
     assert done.code == 2 and ".docx" in done.err and ".xml" in done.err

@@ -45,6 +45,7 @@ class Recorder:
         comparisons: what was found about pairs of runs.
         results: what commands found besides.
         verdict: what all of it comes to, where the exit code does not tell.
+        summary: that in a sentence, where outputs and errors do not tell.
         culprits: what is to blame.
     """
 
@@ -55,6 +56,7 @@ class Recorder:
         self.comparisons: list[Comparison] = []
         self.results: list[Mapping[str, Any]] = []
         self.verdict: str | None = None
+        self.summary = ""
         self.culprits: list[Mapping[str, Any]] = []
         self._parties: dict[str, dict[str, Any]] = {}
         self._table = AccuracyTable()
@@ -89,10 +91,16 @@ class Recorder:
         """Something was found."""
         self.results.append({"kind": kind, **plain(facts)})
 
-    def conclude(self, verdict: str, culprits: Sequence[Mapping[str, Any]] = ()) -> None:
+    def conclude(
+        self,
+        verdict: str | None = None,
+        culprits: Sequence[Mapping[str, Any]] = (),
+        summary: str = "",
+    ) -> None:
         """Say what all of it comes to."""
         self.verdict = verdict
         self.culprits = [plain(culprit) for culprit in culprits]
+        self.summary = summary
 
     # Running.
 

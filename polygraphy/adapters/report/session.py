@@ -107,7 +107,7 @@ class Session:
             seconds=round(time.perf_counter() - self._start, 3),
             verdict=verdict,
             exit_code=code,
-            summary=summary_of(verdict, recorder.comparisons, self._problems),
+            summary=recorder.summary or summary_of(verdict, recorder.comparisons, self._problems),
             environment=environment(),
             files=file_facts(self._sources),
             data=recorder.data,

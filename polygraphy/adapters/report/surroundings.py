@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from attrs import evolve
+
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.errors import PolygraphyException
@@ -21,10 +23,13 @@ _SOURCES = ("packages", "machine")
 
 
 def environment() -> Environment:
-    """Return versions and facts about the machine."""
-    return Environment(
-        tuple(section for key in _SOURCES for section in resolve(Diagnosis, key).sections())
+    """Return versions and facts about the machine, without settings that are not set."""
+    found = (section for key in _SOURCES for section in resolve(Diagnosis, key).sections())
+    kept = (
+        evolve(section, facts=tuple(fact for fact in section.facts if fact[1] != "not set"))
+        for section in found
     )
+    return Environment(tuple(section for section in kept if section.facts))
 
 
 def file_facts(paths: Sequence[str]) -> list[FileFacts]:

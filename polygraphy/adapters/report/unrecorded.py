@@ -12,5 +12,10 @@ class Unrecorded:
     def found(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Forget what was found."""
 
-    def conclude(self, verdict: str, culprits: Sequence[Mapping[str, Any]] = ()) -> None:
+    def conclude(
+        self,
+        verdict: str | None = None,
+        culprits: Sequence[Mapping[str, Any]] = (),
+        summary: str = "",
+    ) -> None:
         """Forget what it comes to."""

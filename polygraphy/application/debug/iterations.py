@@ -20,6 +20,7 @@ from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import DebugReplays, TextFiles, WorkFiles
 
 _BESIDE = (".data", ".build.json")
@@ -161,7 +162,10 @@ class Iterations:
         self._note(self._replay, self._save)
         self.counts[outcome] += 1
         report = G_LOGGER.finish if outcome is Outcome.GOOD else G_LOGGER.error
-        report(f"{_TOLD[outcome]} | {title} | Duration {time.perf_counter() - start:.3f}s")
+        seconds = time.perf_counter() - start
+        report(f"{_TOLD[outcome]} | {title} | Duration {seconds:.3f}s")
+        found = {"name": key, "outcome": outcome, "seconds": seconds, "state": state or {}}
+        resolve(Findings).found("iteration", found)
         return outcome
 
     def hold_to_first_failure(self) -> None:

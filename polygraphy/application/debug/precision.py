@@ -16,6 +16,8 @@ from polygraphy.domain.search import (
     smallest_good_set,
 )
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import Findings
 
 _MODES = ("bisect", "linear", "minimal")
 _DIRECTIONS = ("forward", "reverse")
@@ -92,6 +94,11 @@ def _digest(names: Sequence[str]) -> str:
 
 
 def _tell(names: Sequence[str], total: int) -> None:
+    findings = resolve(Findings)
+    findings.found("precision", {"layers": names, "total": total})
+    findings.conclude(
+        summary=f"The check passes with {len(names)} of {total} layers in the higher precision."
+    )
     if not names:
         G_LOGGER.info("The check passes without any layer in the higher precision.")
         return

@@ -22,6 +22,7 @@ from polygraphy.domain.search.graph import members, reaches
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ModelReducer, ReducibleModel
+from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import ResultStore
 
 _SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
@@ -248,6 +249,10 @@ def _digest(part: _Part) -> str:
 def _tell(names: Sequence[str], total: int, *, may_be_smaller: bool) -> None:
     listed = ", ".join(map(repr, names[:_LISTED]))
     more = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    G_LOGGER.info(f"Reduced from {total} to {len(names)} node(s): {listed}{more}")
+    summary = f"Reduced from {total} to {len(names)} node(s): {listed}{more}"
+    G_LOGGER.info(summary)
+    findings = resolve(Findings)
+    findings.found("reduction", {"nodes": names, "total": total})
+    findings.conclude(summary=f"{summary}.")
     if may_be_smaller and len(names) > 1 and len(names) * _MANY >= total:
         G_LOGGER.info("--mode ddmin or --mode linear may find a smaller part, in more iterations.")

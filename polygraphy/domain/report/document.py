@@ -36,7 +36,7 @@ class FileFacts:
     Attributes:
         path: as it was given.
         bytes: its size; None of a folder, and of what could not be read.
-        sha256: of its content, in hexadecimal; likewise None.
+        sha256: of its content, in hexadecimal; None as `bytes` is.
     """
 
     path: str
