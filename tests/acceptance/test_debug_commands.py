@@ -219,3 +219,62 @@ def test_the_layers_that_need_more_precision_are_named(polygraphy: Run, folder: 
     assert done.code == 0, done.out + done.err
     assert "The check passes with 2 of 3 layer(s) in it" in done.out
     assert "Building with --fp16" in done.err
+
+
+def overflowing() -> onnx.ModelProto:
+    """Return a model in which `large` is too large for fp16, and `back` reads that."""
+    ops = [("Add", "before", 0.5), ("Mul", "large", 1e4), ("Mul", "larger", 1e4)]
+    ops += [("Mul", "back", 1e-8), ("Add", "after", 0.5)]
+    nodes, weights, last = [], {}, "x"
+    for op, name, constant in ops:
+        weights[f"{name}_w"] = np.array([constant], np.float32)
+        made = "y" if name == "after" else f"{name}_out"
+        nodes.append(helper.make_node(op, [last, f"{name}_w"], [made], name=name))
+        last = made
+    inputs, outputs = [models.value("x", (2, 4))], [models.value("y", (2, 4))]
+    return models.make("overflowing", nodes, inputs, outputs, weights=weights)
+
+
+def test_nodes_that_have_to_stay_in_fp32_are_found_without_tensorrt(
+    here: Run, folder: Path
+) -> None:
+    models.save(overflowing(), folder / "m.onnx")
+    done = here("polygraphy debug precision m.onnx --onnxrt")
+    assert done.code == 0
+    assert "overflow: Mul 'larger'" in done.out
+    command = "polygraphy convert m.onnx --fp-to-fp16 --cast-keep-nodes larger back -o m_fp16.onnx"
+    assert command in done.out
+    assert here(command).code == 0
+    compared = here("polygraphy run m_fp16.onnx --onnx --validate --val-range [-1,1]")
+    assert compared.code == 0
+    plain = "polygraphy convert m.onnx --fp-to-fp16 -o plain.onnx"
+    assert here(plain).code == 0
+    assert here("polygraphy run plain.onnx --onnx --validate").code == 1
+
+
+def test_each_cast_model_can_be_checked_by_a_command(here: Run, folder: Path) -> None:
+    models.save(overflowing(), folder / "m.onnx")
+    done = here(
+        "polygraphy debug precision m.onnx --onnxrt --check polygraphy run polygraphy_debug.onnx"
+        " --onnx --validate"
+    )
+    assert done.code == 0
+    assert "--cast-keep-nodes larger back -o m_fp16.onnx" in done.out
+    assert not (folder / "polygraphy_debug.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--fp16 --bf16", "--fp16 and --bf16 exclude each other"),
+        ("--rtol y:0.5", "--rtol is one number with --onnxrt"),
+        ("--golden-outputs g.json --check true", "--golden-outputs takes the place of a check"),
+    ],
+)
+def test_what_the_search_without_tensorrt_refuses(
+    here: Run, folder: Path, words: str, said: str
+) -> None:
+    models.save(overflowing(), folder / "m.onnx")
+    done = here(f"polygraphy debug precision m.onnx --onnxrt {words}")
+    assert done.code == 2
+    assert said in done.err + done.out

@@ -373,6 +373,13 @@ RENDERED: dict[str, str] = {
         "debug precision reduced.onnx --golden-outputs onnxrt_outputs.json --mark-all"
         " --save-layer-outputs analysis.json"
     ),
+    "debug_precision_onnx": (
+        "debug precision identity.onnx --onnxrt --bf16 --rtol 0.05 --atol 1e-3 --seed 7"
+    ),
+    "debug_precision_onnx_checked": (
+        "debug precision identity.onnx --onnxrt --no-remove-intermediate --check polygraphy run"
+        " polygraphy_debug.onnx --onnx"
+    ),
     "debug_precision_minimal": (
         "debug precision model.onnx --shape-inference --fp16 --int8 --mode minimal --dir reverse"
         " -p float16 --load-debug-replay replay.json --save-debug-replay replay.json --check false"

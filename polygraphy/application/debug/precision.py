@@ -32,6 +32,7 @@ def find_layers_to_raise(
     *,
     mode: str = "bisect",
     direction: str = "forward",
+    is_ranked: bool = False,
 ) -> list[str]:
     """Find layers that make a check pass when they compute in a higher precision.
 
@@ -44,6 +45,7 @@ def find_layers_to_raise(
             layers never make it worse; ``linear`` likewise, trying 0, 1, 2 and so on; ``minimal``
             for as few layers as possible, wherever they are.
         direction: ``forward`` to begin with the layers next to the inputs, or ``reverse``.
+        is_ranked: whether the layers are in the order in which they are likely to be to blame.
 
     Returns:
         The names of the layers, in order.
@@ -73,7 +75,7 @@ def find_layers_to_raise(
         )
 
     if mode == "minimal":
-        found = smallest_good_set(ordered, test)
+        found = smallest_good_set(ordered, test, is_ranked=is_ranked)
     else:
         search = first_good if mode == "bisect" else first_good_in_order
         count = search(len(ordered), lambda count: test(ordered[:count]))

@@ -91,13 +91,43 @@ def try_half_precision(
         BackendError: the reference evaluator cannot run it.
         UsageError: there are no data.
     """
-    if dtype not in _TYPES:
-        raise UnknownNameError("Data type", dtype, _TYPES)
-    entry, usual = _TYPES[dtype]
+    entry = casting(dtype)
+    usual = _TYPES[dtype][1]
     opened = resolve(NarrowModels).open(model, entry)
     tolerance = _Tolerance(usual if rtol is None else rtol, atol, opened.bounded)
     trial = _Trial(opened, tolerance, list(_feeds(model, opened.inputs, data_loader)))
     return trial.result(Range.of(entry), entry)
+
+
+def casting(dtype: str) -> DataTypeEntry:
+    """Return the type that a name of the command line stands for.
+
+    Raises:
+        UnknownNameError: there is no such type.
+    """
+    if dtype not in _TYPES:
+        raise UnknownNameError("Data type", dtype, _TYPES)
+    return _TYPES[dtype][0]
+
+
+def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> list[str]:
+    """Return the nodes of a model that can compute in half precision, those first that lose most.
+
+    Args:
+        model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
+        dtype: ``fp16`` or ``bf16``.
+        data_loader: where the input data come from; see `try_half_precision`.
+
+    Raises:
+        UnknownNameError: there is no such type.
+        ModelError: the model cannot be cast.
+        BackendError: the reference evaluator cannot run it.
+    """
+    entry = casting(dtype)
+    opened = resolve(NarrowModels).open(model, entry)
+    feeds = _feeds(model, opened.inputs, data_loader)
+    losses = worst_of(opened.measure(feed)[1] for feed in feeds)
+    return ranked(losses, opened.nodes, opened.users, Range.of(entry))
 
 
 @frozen

@@ -36,6 +36,14 @@ class OutputError:
         """Whether all outputs are close enough."""
         return self.excess <= 1
 
+    def __str__(self) -> str:
+        if self.broken:
+            return f"{self.broken} elements of {self.name!r} become infinite or NaN"
+        return (
+            f"{self.name!r} is off by {self.error:.3g}, {100 * self.excess:.3g}% of what is"
+            " tolerated"
+        )
+
 
 def output_error(
     exact: Mapping[str, Array],

@@ -586,6 +586,7 @@ _DEBUGGING_FLAGS = {
     },
     "IterationInfoOptions": {"iter_info": "--iter-info i.json"},
     "PrecisionSearchOptions": {
+        "onnxrt": "--onnxrt",
         "mode": "--mode linear",
         "direction": "--dir reverse",
         "precision": "--int8 --fp16 + --precision float16",

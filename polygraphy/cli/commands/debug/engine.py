@@ -19,6 +19,7 @@ from polygraphy.cli.commands.debug.context import (
     iterations_of,
     until_of,
 )
+from polygraphy.cli.commands.debug.onnx_precision import render_onnx_precision
 from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
     CheckOptions,
@@ -172,7 +173,8 @@ class DebugPrecisionCommand(_EngineCommand):
     description = (
         "Find out which layers have to compute in a higher precision for a TensorRT engine to pass"
         " a check. Where TensorRT takes types from the model (11.x, RTX), those nodes are left out"
-        " when the ONNX model is cast."
+        " when the ONNX model is cast. With --onnxrt, find out which nodes have to stay in fp32"
+        " when an ONNX model is cast, without TensorRT."
     )
     groups = (
         *_MODEL,
@@ -186,6 +188,8 @@ class DebugPrecisionCommand(_EngineCommand):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that searches."""
+        if values[PrecisionSearchOptions].onnxrt:
+            return render_onnx_precision(values, words)
         usage = f"polygraphy {self.name}"
         golden, search = values[GoldenOptions], values[PrecisionSearchOptions]
         _check_golden(values, usage)

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName, Text
+from polygraphy.cli.declare.kinds import Choice, Flag, NumberOrAuto, PerName, Text
 from polygraphy.cli.declare.option import Options, option
 
 
@@ -14,6 +14,16 @@ from polygraphy.cli.declare.option import Options, option
 class PrecisionSearchOptions(Options):
     """Search: which layers are tried in higher precision."""
 
+    onnxrt: bool = option(
+        "--onnxrt",
+        kind=Flag(),
+        help=(
+            "Search in the ONNX model, without TensorRT: find the fewest nodes that have to stay in"
+            " fp32 when it is cast to fp16 (or with --bf16 to bf16), those first that lose most"
+            " alone. Without a check, the cast model is computed with rounding at every operator"
+            " and compared with itself in fp32; ONNX Runtime rounds less on a CPU."
+        ),
+    )
     mode: str | None = option(
         "--mode",
         kind=Choice("bisect", "linear", "minimal"),

@@ -1,0 +1,167 @@
+"""`debug precision --onnxrt`: the search in an ONNX model, without TensorRT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
+from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
+from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
+from polygraphy.cli.commands.debug.context import check_of, check_work_files, iterations_of
+from polygraphy.cli.commands.debug.options import (
+    CheckOptions,
+    EngineIterationOptions,
+    ModelIterationOptions,
+)
+from polygraphy.cli.commands.debug.precision_options import GoldenOptions, PrecisionSearchOptions
+from polygraphy.cli.commands.run.run_backends import kind_of_model
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.option import argv_of
+from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.onnx import OnnxCastOptions, OutputOptions
+from polygraphy.cli.shared.onnx_context import onnx_of, with_defaults
+from polygraphy.codegen.call import Call
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
+
+_USAGE = "polygraphy debug precision"
+
+
+def render_onnx_precision(values: Values, words: Sequence[str]) -> str:
+    """Return the program that finds the nodes that have to stay in float32.
+
+    Raises:
+        CommandLineError: the model is no ONNX file, or options exclude each other.
+    """
+    path = values[ModelOptions].model_file
+    if path is None:
+        raise CommandLineError("no model is given. Name its path.", _USAGE)
+    if kind_of_model(values) != "onnx":
+        raise CommandLineError(f"--onnxrt needs an ONNX model, unlike {path}.", _USAGE)
+    _warn_about_unused(values)
+    values = _with_model_artifact(values)
+    golden, data = values[GoldenOptions], values[DataOptions]
+    check_work_files(
+        values,
+        EngineIterationOptions,
+        _USAGE,
+        read=[
+            ("MODEL", path),
+            ("--golden-outputs", golden.golden_outputs),
+            *(("--load-inputs", each) for each in data.load_inputs),
+        ],
+        written=[("--save-layer-outputs", golden.save_layer_outputs)],
+    )
+    shapes = values[ModelOptions].input_shapes
+    unmarked = with_defaults(
+        Values({type(group): group for group in values if not isinstance(group, OutputOptions)})
+    )
+    return render(
+        "debug_precision_onnx.py.j2",
+        f"Find the nodes of {quoted(path)} that have to stay in fp32.",
+        words,
+        model=path,
+        onnx=onnx_of(unmarked, _USAGE, is_loaded=True),
+        iterations=_iterations(values),
+        data=data_of(data, shapes, _USAGE),
+        search={
+            "dtype": _dtype(values),
+            "rtol": None if golden.golden_outputs else _number(golden.rtol, "--rtol"),
+            "atol": None if golden.golden_outputs else _number(golden.atol, "--atol"),
+        },
+        log=log_of(values),
+    )
+
+
+def _iterations(values: Values) -> Call | None:
+    """Return what there is in each iteration; None where the cast model is not checked by a
+    command.
+    """
+    golden = values[GoldenOptions]
+    words: list[str] = []
+    if golden.golden_outputs is not None:
+        words = [
+            *("polygraphy", "run", values[EngineIterationOptions].iter_artifact, "--onnxrt"),
+            *argv_of(ModelOptions(input_shapes=values[ModelOptions].input_shapes)),
+            *argv_of(values[DataOptions]),
+            *("--load-outputs", golden.golden_outputs),
+        ]
+        if golden.save_layer_outputs is not None:
+            words += ["--save-outputs", golden.save_layer_outputs]
+        words += argv_of(GoldenOptions(rtol=golden.rtol, atol=golden.atol))
+    elif not values[CheckOptions].check:
+        return None
+    check = check_of(values, _USAGE, implied=words, asks=False)
+    return iterations_of(values, check, EngineIterationOptions, results=[golden.save_layer_outputs])
+
+
+def _with_model_artifact(values: Values) -> Values:
+    """Return the options, in which each iteration makes a model where no other path is given."""
+    groups = {type(group): group for group in values}
+    options = values[EngineIterationOptions]
+    if options.iter_artifact == EngineIterationOptions().iter_artifact:
+        groups[EngineIterationOptions] = evolve(
+            options, iter_artifact=ModelIterationOptions().iter_artifact
+        )
+    return Values(groups)
+
+
+def _dtype(values: Values) -> str | None:
+    """Return the narrower type; None for the usual one.
+
+    Raises:
+        CommandLineError: two are given.
+    """
+    cast, precision = values[OnnxCastOptions], values[TrtPrecisionOptions]
+    is_bf16 = cast.to_bf16 or precision.bf16
+    if is_bf16 and (cast.fp_to_fp16 or precision.fp16):
+        raise CommandLineError("--fp16 and --bf16 exclude each other with --onnxrt.", _USAGE)
+    return "bf16" if is_bf16 else None
+
+
+def _number(value: Any, flag: str) -> float | None:
+    """Return a tolerance, which is one number for all outputs here.
+
+    Raises:
+        CommandLineError: it is something else.
+    """
+    if value is None or isinstance(value, (int, float)):
+        return value
+    raise CommandLineError(
+        f"{flag} is one number with --onnxrt, for all outputs; or compare with saved outputs:"
+        " --golden-outputs.",
+        _USAGE,
+    )
+
+
+def _warn_about_unused(values: Values) -> None:
+    """Say which options are about engines, or about other searches."""
+    precisions = ("--fp16", "--bf16", "--fp-to-fp16", "--to-bf16")
+    unused = flags_given(
+        values,
+        [
+            *(PrecisionSearchOptions, OnnxCastOptions, OutputOptions),
+            *(*BUILD_GROUPS, TrtCapabilityOptions, TrtPluginOptions),
+        ],
+        besides=("--onnxrt", *precisions),
+    )
+    if values[PrecisionSearchOptions].mode == "minimal":
+        unused.remove("--mode")
+    if values[GoldenOptions].golden_outputs is None and not values[CheckOptions].check:
+        unused += flags_given(values, [CheckOptions, EngineIterationOptions])
+    if unused:
+        warn(f"{', '.join(unused)}: without effect with --onnxrt.")
+    if values[CheckOptions].check and values[GoldenOptions].golden_outputs is not None:
+        raise CommandLineError(
+            "--golden-outputs takes the place of a check command, so --check cannot be given, too.",
+            _USAGE,
+        )
