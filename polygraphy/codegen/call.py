@@ -4,7 +4,7 @@ defaults, and what stands in such arguments besides literals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -15,8 +15,8 @@ from markupsafe import Markup
 from polygraphy.codegen.signatures import SIGNATURES
 from polygraphy.codegen.source import Source, finalize, literal
 
-Use = Callable[[str, str], Source]
-"""Returns a name that the program imports from a module."""
+Use = Callable[..., Source]
+"""Returns a name that the program imports from a module, under another name if that follows."""
 
 
 class Expression:
@@ -56,6 +56,10 @@ class Metadata(Expression):
         return made
 
 
+def _frozen(args: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(args)
+
+
 def _without_none(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if value is not None}
 
@@ -67,8 +71,8 @@ class Call(Expression):
     Attributes:
         name: a key of `SIGNATURES`.
         args: positional arguments: values, source, or other calls.
-        kwargs: arguments by name, in the order in which they are written; None is left out,
-            because None is what leaving out means.
+        kwargs: arguments by name, written in the order of the signature; None is left out, because
+            None is what leaving out means.
         on: the call that makes what a method is called on; None for a name that is imported.
 
     Raises:
@@ -76,7 +80,7 @@ class Call(Expression):
     """
 
     name: str
-    args: Sequence[Any] = ()
+    args: Sequence[Any] = field(default=(), converter=_frozen)
     kwargs: Mapping[str, Any] = field(factory=dict, converter=_without_none)
     on: Call | None = None
 
@@ -96,11 +100,87 @@ class Call(Expression):
         """Return the call as source."""
         signature = SIGNATURES[self.name]
         head, _, method = self.name.partition(".")
-        owner = use(signature.module, head) if self.on is None else self.on.written(use)
+        owner = self._imported(use, head) if self.on is None else self.on.written(use)
         called = owner + Source(f".{method}" if method else "")
-        parts = [_argument(value, use) for value in self.args]
-        parts += [f"{name}={_argument(value, use)}" for name, value in self.kwargs.items()]
-        return Source(f"{called}({', '.join(parts)})")
+        named = {name: self.kwargs[name] for name in signature.arguments if name in self.kwargs}
+        return Source(f"{called}({_arguments(self.args, named, use)})")
+
+    def _imported(self, use: Use, head: str) -> Source:
+        signature = SIGNATURES[self.name]
+        renamed = (signature.name, head) if signature.name else (head,)
+        return use(signature.module, *renamed)
+
+
+@frozen
+class ForeignCall(Expression):
+    """A call of a function or class of another package, whose signature is not known here."""
+
+    module: str
+    name: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(factory=dict)
+
+    def written(self, use: Use) -> Source:
+        """Return the call as source."""
+        return Source(f"{use(self.module, self.name)}({_arguments(self.args, self.kwargs, use)})")
+
+
+@frozen
+class Partial(Expression):
+    """An expression that a template of another package writes: its macro `runner`, with what that
+    takes.
+    """
+
+    template: str
+    args: tuple[Any, ...]
+
+
+@frozen
+class FunctionOfModel(Expression):
+    """A function that takes `model` and makes something of it: what it calls itself, where that
+    is called with nothing else.
+    """
+
+    made: Expression
+
+    def written(self, use: Use) -> Source:
+        """Return the name, or a lambda."""
+        called = self.made.written(use)
+        name = called.removesuffix("(model)")
+        return Source(name if name.isidentifier() else f"lambda model: {called}")
+
+
+@frozen
+class Step(Expression):
+    """A statement that gives a name to a value, or to what a call returns.
+
+    Attributes:
+        name: the name, which is never text of the user.
+        value: the value: an expression, or what has a literal.
+        note: a comment in front of it; empty for none.
+    """
+
+    name: str
+    value: Any
+    note: Source = Source("")
+
+    def written(self, use: Use) -> Source:
+        """Return the statement, without the comment."""
+        return Source(f"{self.name} = {_argument(self.value, use)}")
+
+
+def in_turn(first: Any, calls: Iterable[Call]) -> Any:
+    """Return calls within each other: each takes what the one before gives, and the first one
+    `first`.
+    """
+    for call in calls:
+        first = call.of(first)
+    return first
+
+
+def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any], use: Use) -> str:
+    parts = [_argument(value, use) for value in args]
+    return ", ".join([*parts, *(f"{name}={_argument(kwargs[name], use)}" for name in kwargs)])
 
 
 def _argument(value: Any, use: Use) -> str:

@@ -8,15 +8,21 @@ from typing import Any, NamedTuple
 
 class Signature(NamedTuple):
     """Where a name is published, and its arguments in order with their defaults; ``...`` stands for
-    an argument that has none, or none that is a literal.
+    an argument that has none, or none that is a literal. `name` is the published name where
+    programs import it under another one.
     """
 
     module: str
     arguments: Mapping[str, Any]
+    name: str = ""
 
 
 SIGNATURES = {
     "AskUser": Signature("polygraphy.debug", {"otherwise": None}),
+    "BiasCompareFunc": Signature(
+        "polygraphy.comparator",
+        {"bias_threshold": None, "check_shapes": None, "fail_fast": None, "find_output_func": None},
+    ),
     "Calibrator": Signature(
         "polygraphy.backend.trt",
         {
@@ -40,6 +46,91 @@ SIGNATURES = {
             "show_output": False,
             "hide_fail_output": False,
             "timeout": None,
+        },
+    ),
+    "Comparator.compare_accuracy": Signature(
+        "polygraphy.comparator",
+        {
+            "run_results": ...,
+            "fail_fast": None,
+            "comparisons": None,
+            "compare_func": None,
+            "check_average": None,
+            "allow_missing_outputs": None,
+            "add_to_outputs_path": None,
+            "save_worst": None,
+            "save_worst_path": None,
+            "save_error_by_depth": None,
+            "save_accuracy_path": None,
+        },
+    ),
+    "Comparator.postprocess": Signature(
+        "polygraphy.comparator", {"run_results": ..., "postprocess_func": ...}
+    ),
+    "Comparator.run": Signature(
+        "polygraphy.comparator",
+        {
+            "runners": ...,
+            "data_loader": None,
+            "warm_up": None,
+            "use_subprocess": None,
+            "subprocess_timeout": None,
+            "subprocess_polling_interval": None,
+            "save_inputs_path": None,
+            "save_outputs_path": None,
+            "save_input_blob_path": None,
+            "streaming": None,
+        },
+    ),
+    "Comparator.run_layerwise": Signature(
+        "polygraphy.comparator",
+        {
+            "make_runners": ...,
+            "model": ...,
+            "data_loader": None,
+            "exclude_outputs": None,
+            "memory_budget": None,
+            "save_inputs_path": None,
+            "save_input_blob_path": None,
+            "unmarked": None,
+        },
+    ),
+    "Comparator.validate": Signature(
+        "polygraphy.comparator",
+        {"run_results": ..., "check_inf": None, "check_nan": None, "fail_fast": None},
+    ),
+    "ConvertOpset": Signature("polygraphy.backend.onnx", {"model": ..., "opset": ...}),
+    "ConvertToBf16": Signature(
+        "polygraphy.backend.onnx",
+        {
+            "model": ...,
+            "copy": None,
+            "keep_ops": (),
+            "keep_nodes": (),
+            "only_ops": (),
+            "only_nodes": (),
+            "cast_io": None,
+        },
+    ),
+    "ConvertToFp16": Signature(
+        "polygraphy.backend.onnx",
+        {
+            "model": ...,
+            "copy": None,
+            "keep_ops": (),
+            "keep_nodes": (),
+            "only_ops": (),
+            "only_nodes": (),
+            "cast_io": None,
+        },
+    ),
+    "CosineSimilarityCompareFunc": Signature(
+        "polygraphy.comparator",
+        {
+            "cosine_similarity_threshold": None,
+            "check_shapes": None,
+            "fail_fast": None,
+            "find_output_func": None,
         },
     ),
     "CreateConfig": Signature(
@@ -130,6 +221,11 @@ SIGNATURES = {
             "mark_unfused_tensors_as_debug_tensors": None,
         },
     ),
+    "CreateTfConfig": Signature(
+        "polygraphy.backend.tf",
+        {"gpu_memory_fraction": None, "allow_growth": None, "use_xla": None},
+        "CreateConfig",
+    ),
     "DataLoader": Signature(
         "polygraphy.comparator",
         {
@@ -159,6 +255,35 @@ SIGNATURES = {
         "polygraphy.backend.trt",
         {"path": ..., "runtime": None, "dla_workspace_allocation_strategy": None},
     ),
+    "ErrorDistributionCompareFunc": Signature(
+        "polygraphy.comparator",
+        {
+            "error_distribution_threshold": None,
+            "check_shapes": None,
+            "fail_fast": None,
+            "find_output_func": None,
+        },
+    ),
+    "GraphFromCkpt": Signature("polygraphy.backend.tf", {"dir": ..., "name": None}),
+    "GraphFromFrozen": Signature("polygraphy.backend.tf", {"path": ...}),
+    "GraphFromKeras": Signature("polygraphy.backend.tf", {"path": ...}),
+    "GraphFromSavedModel": Signature(
+        "polygraphy.backend.tf", {"path": ..., "signature": None, "tags": None}
+    ),
+    "IndicesCompareFunc": Signature(
+        "polygraphy.comparator",
+        {"index_tolerance": None, "fail_fast": None, "find_output_func": None},
+    ),
+    "InferShapes": Signature(
+        "polygraphy.backend.onnx",
+        {
+            "model": ...,
+            "error_ok": None,
+            "external_data_dir": None,
+            "save_to_disk_threshold_bytes": None,
+            "allow_onnxruntime": None,
+        },
+    ),
     "InvokeFromScript": Signature("polygraphy.backend.common", {"path": ..., "name": ...}),
     "Iterations": Signature(
         "polygraphy.debug",
@@ -175,12 +300,21 @@ SIGNATURES = {
             "save_replay": None,
         },
     ),
+    "L2CompareFunc": Signature(
+        "polygraphy.comparator",
+        {"l2_threshold": None, "check_shapes": None, "fail_fast": None, "find_output_func": None},
+    ),
     "LoadPlugins": Signature("polygraphy.backend.trt", {"plugins": None, "obj": None}),
     "LoadRuntime": Signature("polygraphy.backend.trt", {"path": ...}),
     "MarkDebug": Signature("polygraphy.backend.trt", {"network": ..., "mark_debug": ...}),
+    "ModifyGraphOutputs": Signature("polygraphy.backend.tf", {"graph": ..., "outputs": None}),
     "ModifyNetworkOutputs": Signature(
         "polygraphy.backend.trt",
         {"network": ..., "outputs": None, "exclude_outputs": None, "mark_layer_types": None},
+    ),
+    "ModifyOutputs": Signature(
+        "polygraphy.backend.onnx",
+        {"model": ..., "outputs": None, "exclude_outputs": None, "copy": None, "mark_types": None},
     ),
     "NetworkFromOnnxModel": Signature(
         "polygraphy.backend.trt",
@@ -210,14 +344,47 @@ SIGNATURES = {
             "explicit_precision": None,
         },
     ),
+    "NonFiniteCompareFunc": Signature(
+        "polygraphy.comparator",
+        {
+            "non_finite_threshold": None,
+            "check_shapes": None,
+            "fail_fast": None,
+            "find_output_func": None,
+        },
+    ),
+    "NormalizedL2CompareFunc": Signature(
+        "polygraphy.comparator",
+        {
+            "normalized_l2_threshold": None,
+            "check_shapes": None,
+            "fail_fast": None,
+            "find_output_func": None,
+        },
+    ),
     "OnnxFromPath": Signature(
         "polygraphy.backend.onnx",
         {"path": ..., "external_data_dir": None, "ignore_external_data": None, "map_weights": None},
     ),
+    "OnnxFromTfGraph": Signature(
+        "polygraphy.backend.onnx", {"graph": ..., "opset": None, "optimize": None}
+    ),
     "OnnxParty": Signature("polygraphy.backend.onnx", {}),
+    "OnnxReferenceRunner": Signature("polygraphy.backend.onnx", {"model": ..., "name": None}),
     "OnnxrtParty": Signature(
         "polygraphy.backend.onnxrt",
         {"providers": None, "graph_optimization_level": None, "threads": None},
+    ),
+    "OnnxrtRunner": Signature("polygraphy.backend.onnxrt", {"sess": ..., "name": None}),
+    "OptimizeGraph": Signature("polygraphy.backend.tf", {"graph": ...}),
+    "PerceptualMetricsCompareFunc": Signature(
+        "polygraphy.comparator",
+        {
+            "lpips_threshold": None,
+            "check_shapes": None,
+            "fail_fast": None,
+            "find_output_func": None,
+        },
     ),
     "PluginRefRunner": Signature(
         "polygraphy.backend.pluginref", {"graph": ..., "name": None, "references": None}
@@ -230,6 +397,10 @@ SIGNATURES = {
     "Profile.add": Signature(
         "polygraphy.backend.trt", {"name": ..., "min": None, "opt": None, "max": None}
     ),
+    "PsnrCompareFunc": Signature(
+        "polygraphy.comparator",
+        {"psnr_threshold": None, "check_shapes": None, "fail_fast": None, "find_output_func": None},
+    ),
     "PytRunner": Signature(
         "polygraphy.backend.pyt",
         {
@@ -241,7 +412,38 @@ SIGNATURES = {
             "device": None,
         },
     ),
+    "ReplacePlugins": Signature(
+        "polygraphy.plugin", {"model": ..., "plugin_dir": ..., "matches": ...}
+    ),
+    "RunResults.load_streaming": Signature(
+        "polygraphy.comparator", {"path": ..., "allow_dirs": True}
+    ),
     "SaveEngine": Signature("polygraphy.backend.trt", {"engine": ..., "path": ...}),
+    "SaveGraph": Signature(
+        "polygraphy.backend.tf",
+        {"graph": ..., "path": None, "tensorboard_dir": None, "engine_dir": None},
+    ),
+    "SaveOnnx": Signature(
+        "polygraphy.backend.onnx",
+        {
+            "model": ...,
+            "path": ...,
+            "external_data_path": None,
+            "size_threshold": None,
+            "all_tensors_to_one_file": None,
+        },
+    ),
+    "SessionFromGraph": Signature("polygraphy.backend.tf", {"graph": ..., "config": None}),
+    "SessionFromOnnx": Signature(
+        "polygraphy.backend.onnxrt",
+        {
+            "model_bytes": ...,
+            "providers": None,
+            "graph_optimization_level": None,
+            "memory_arena": None,
+            "threads": None,
+        },
+    ),
     "SetDecomposableAttentions": Signature("polygraphy.backend.trt", {"network": ...}),
     "SetLayerPrecisions": Signature(
         "polygraphy.backend.trt", {"network": ..., "layer_precisions": ..., "calibrator": None}
@@ -269,9 +471,32 @@ SIGNATURES = {
             "error_quantile": None,
         },
     ),
+    "SnrCompareFunc": Signature(
+        "polygraphy.comparator",
+        {"snr_threshold": None, "check_shapes": None, "fail_fast": None, "find_output_func": None},
+    ),
+    "SqnrCompareFunc": Signature(
+        "polygraphy.comparator",
+        {"sqnr_threshold": None, "check_shapes": None, "fail_fast": None, "find_output_func": None},
+    ),
     "StreamingDataLoader": Signature("polygraphy.comparator", {"paths": ..., "allow_dirs": True}),
     "TacticRecorder": Signature("polygraphy.backend.trt", {"record": ..., "exclude": None}),
     "TacticReplayer": Signature("polygraphy.backend.trt", {"replay": None, "exclude": None}),
+    "TfRunner": Signature(
+        "polygraphy.backend.tf", {"sess": ..., "timeline_dir": None, "name": None}
+    ),
+    "TopKCompareFunc": Signature(
+        "polygraphy.comparator",
+        {
+            "agreement_threshold": None,
+            "k": None,
+            "margin": None,
+            "check_shapes": None,
+            "fail_fast": None,
+            "find_output_func": None,
+        },
+    ),
+    "TopKPostprocessFunc": Signature("polygraphy.comparator", {"k": None}),
     "TorchFromPath": Signature("polygraphy.backend.pyt", {"path": ...}),
     "TrtRunner": Signature(
         "polygraphy.backend.trt",
@@ -287,6 +512,25 @@ SIGNATURES = {
             "device_times": False,
             "device": None,
         },
+    ),
+    "UlpCompareFunc": Signature(
+        "polygraphy.comparator",
+        {"ulp_threshold": None, "check_shapes": None, "fail_fast": None, "find_output_func": None},
+    ),
+    "UseTfTrt": Signature(
+        "polygraphy.backend.tf",
+        {
+            "graph": ...,
+            "max_workspace_size": None,
+            "fp16": None,
+            "int8": None,
+            "max_batch_size": None,
+            "is_dynamic_op": False,
+            "minimum_segment_size": None,
+        },
+    ),
+    "WithUnmarked": Signature(
+        "polygraphy.comparator", {"marked": ..., "unmarked": ..., "exclude_outputs": None}
     ),
     "autotune_plugins": Signature(
         "polygraphy.plugin",
@@ -319,11 +563,23 @@ SIGNATURES = {
             "graph_optimization_level": None,
         },
     ),
+    "check_model": Signature("polygraphy.surgeon", {"model": ...}),
     "clean_up": Signature("polygraphy.surgeon", {"model": ...}),
     "compare_models": Signature("polygraphy.inspect", {"reference": ..., "candidate": ...}),
+    "compare_saved": Signature(
+        "polygraphy.inspect",
+        {
+            "reference": ...,
+            "candidate": ...,
+            "compare_func": None,
+            "fail_fast": False,
+            "allow_missing_outputs": False,
+        },
+    ),
     "compare_tactics": Signature("polygraphy.inspect", {"path0": ..., "path1": ...}),
     "concat": Signature("polygraphy.data", {"paths": ..., "output": ...}),
     "convert": Signature("polygraphy.data", {"path": ..., "output": ...}),
+    "convert_opset": Signature("polygraphy.backend.onnx", {"model": ..., "opset": ...}),
     "convert_to_bf16": Signature(
         "polygraphy.backend.onnx",
         {
@@ -375,6 +631,29 @@ SIGNATURES = {
         "polygraphy.surgeon", {"model": ..., "inputs": None, "outputs": None, "data_loader": None}
     ),
     "find_bad_tactics": Signature("polygraphy.inspect", {"dir": None, "good": None, "bad": None}),
+    "find_layers_to_raise": Signature(
+        "polygraphy.debug",
+        {
+            "layers": ...,
+            "make": ...,
+            "iterations": ...,
+            "mode": "bisect",
+            "direction": "forward",
+            "is_ranked": False,
+        },
+    ),
+    "find_nodes_to_keep": Signature(
+        "polygraphy.debug",
+        {
+            "model": ...,
+            "path": ...,
+            "dtype": "fp16",
+            "iterations": None,
+            "data_loader": None,
+            "rtol": None,
+            "atol": None,
+        },
+    ),
     "find_shard_hints": Signature(
         "polygraphy.multi_device",
         {
@@ -415,6 +694,7 @@ SIGNATURES = {
             "allow_onnxruntime_shape_inference": None,
         },
     ),
+    "import_from_script": Signature("polygraphy.mod", {"path": ..., "name": ...}),
     "infer_shapes": Signature(
         "polygraphy.backend.onnx",
         {
@@ -497,8 +777,13 @@ SIGNATURES = {
         "polygraphy.backend.onnx",
         {"path": ..., "external_data_dir": None, "ignore_external_data": None, "map_weights": None},
     ),
+    "onnx_from_tf_graph": Signature(
+        "polygraphy.backend.onnx", {"graph": ..., "opset": None, "optimize": None}
+    ),
+    "onnx_like_from_network": Signature("polygraphy.backend.trt", {"network": ...}),
     "override_input_shapes": Signature("polygraphy.surgeon", {"model": ..., "shapes": ...}),
     "prune_weights": Signature("polygraphy.surgeon", {"model": ...}),
+    "raisable_layers": Signature("polygraphy.backend.trt", {"network": ...}),
     "reconstruct_weights": Signature("polygraphy.surgeon", {"model": ..., "map_weights": None}),
     "reduce_model": Signature(
         "polygraphy.debug",
@@ -514,6 +799,7 @@ SIGNATURES = {
     ),
     "remove_nodes": Signature("polygraphy.surgeon", {"model": ..., "types": ...}),
     "restore_weights": Signature("polygraphy.surgeon", {"model": ..., "original": ...}),
+    "save_engine": Signature("polygraphy.backend.trt", {"engine": ..., "path": ...}),
     "save_onnx": Signature(
         "polygraphy.backend.onnx",
         {

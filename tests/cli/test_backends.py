@@ -27,11 +27,11 @@ JUSTIFIED = {
     "cli/commands/convert.py": "convert makes ONNX models and TensorRT engines",
     "cli/commands/convert_options.py": "convert makes ONNX models and TensorRT engines",
     "cli/commands/debug/engine.py": "debug precision writes the command line of a TensorRT run",
+    "cli/commands/debug/onnx_precision.py": "its check command runs the cast model",
+    "cli/commands/debug/precision_options.py": "debug precision searches in TensorRT, or without",
     "cli/commands/inspect/model_options.py": "inspect model displays what TensorRT makes of a model",
     "cli/commands/run/run_backends.py": "engines are built of ONNX models, which come of TF graphs",
     "cli/shared/data.py": "arrays are NumPy's or PyTorch's",
-    "codegen/scripts/convert.py": "convert makes ONNX models and TensorRT engines",
-    "codegen/scripts/script.py": "engines are built in steps, which come before the runners",
 }
 """The modules that may name a backend, and why."""
 
@@ -66,8 +66,7 @@ def test_what_a_backend_declares_can_be_used() -> None:
     for name, each in built_in().items():
         assert each.model_types or each.text, name
         assert set(each.model_types) <= FORMATS.keys(), name
-        partial = PRODUCT / "codegen" / "templates" / "runners" / f"{name}.py.j2"
-        assert partial.is_file() == (each.call is None), name
+        assert each.declares_runner, name
     assert "PytRunner" in SIGNATURES
 
 

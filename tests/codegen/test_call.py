@@ -51,7 +51,7 @@ def test_further_arguments_come_first_and_take_the_place_of_those_that_a_call_ha
         "ModifyNetworkOutputs(load_network, exclude_outputs=['b'])"
     )
     assert written(marked.of(exclude_outputs=["c"]))[0] == (
-        "ModifyNetworkOutputs(exclude_outputs=['c'], outputs=['a'])"
+        "ModifyNetworkOutputs(outputs=['a'], exclude_outputs=['c'])"
     )
 
 

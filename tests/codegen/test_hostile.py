@@ -82,9 +82,15 @@ from polygraphy.cli.commands.template.template_options import TemplateOptions
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.declare.tensor_kinds import TensorSpec
-from polygraphy.cli.shared.compare import CompareOptions, JudgeOptions, SimpleOptions
+from polygraphy.cli.shared.compare import (
+    CompareOptions,
+    FunctionOptions,
+    JudgeOptions,
+    PlotOptions,
+    SimpleOptions,
+    TopKOptions,
+)
 from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
@@ -95,7 +101,6 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.plots import PlotOptions
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions

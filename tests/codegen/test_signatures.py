@@ -37,6 +37,7 @@ PUBLISHED = (
     "polygraphy.diagnose",
     "polygraphy.doctor",
     "polygraphy.inspect",
+    "polygraphy.mod",
     "polygraphy.multi_device",
     "polygraphy.plugin",
     "polygraphy.surgeon",
@@ -61,12 +62,14 @@ def names() -> list[str]:
 
 def signature_of(name: str) -> Signature:
     head, _, method = name.partition(".")
-    known = SIGNATURES[name].module if name in SIGNATURES else ""
+    known, alias = (
+        (SIGNATURES[name].module, SIGNATURES[name].name) if name in SIGNATURES else ("", "")
+    )
     for module in [known] if known else PUBLISHED:
-        found = getattr(import_module(module), head, None)
+        found = getattr(import_module(module), alias or head, None)
         if found is not None:
             called = getattr(found, method) if method else found
-            return Signature(module, arguments_of(called))
+            return Signature(module, arguments_of(called), alias)
     raise AssertionError(f"{name} is not published")
 
 
@@ -95,7 +98,9 @@ def test_the_table_is_written() -> None:
     path = Path(signatures.__file__)
     head = path.read_text(encoding="utf-8").partition("SIGNATURES = ")[0]
     rows = "".join(
-        f"{name!r}: Signature({found.module!r}, {found.arguments!r}),".replace("Ellipsis", "...")
+        f"{name!r}: Signature({', '.join(map(repr, found if found.name else found[:2]))}),".replace(
+            "Ellipsis", "..."
+        )
         for name in names()
         for found in [signature_of(name)]
     )

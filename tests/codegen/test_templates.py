@@ -10,6 +10,7 @@ from jinja2 import FileSystemLoader, UndefinedError
 
 from polygraphy.codegen import compile as compiling
 from polygraphy.codegen.render import TEMPLATES, environment, render
+from tests.codegen.commands import COMMANDS, rendered
 
 FILES = sorted(TEMPLATES.rglob("*.j2"))
 # What could join text without passing the finalize hook, or unescape it.
@@ -41,23 +42,15 @@ def test_compiled_templates_render_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from polygraphy.codegen import render as rendering
-    from polygraphy.codegen.scripts.data import Data
-    from polygraphy.codegen.scripts.script import RunScript
 
-    script = RunScript(
-        command=["polygraphy"],
-        model="a.onnx",
-        runners=["onnxrt", "onnx"],
-        titles={"onnxrt": "ONNX Runtime", "onnx": "the reference"},
-        data=Data(seed=3),
-    )
-    expected = script.render()
+    command = COMMANDS["run_data"][0]
+    expected = rendered(command)
     compiling.write(tmp_path)
     monkeypatch.setattr(rendering, "COMPILED", tmp_path / "codegen" / "compiled")
     monkeypatch.setattr(rendering, "TEMPLATES", tmp_path / "there-is-no-source-any-more")
     assert not isinstance(environment().loader, FileSystemLoader)
     rendering.shared_environment.cache_clear()
     try:
-        assert script.render() == expected
+        assert rendered(command) == expected
     finally:
         rendering.shared_environment.cache_clear()

@@ -2,15 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.cli.declare.backend import Backend, flag_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.option import Options
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.parts.plugged import RunnerModel
+from polygraphy.codegen.call import Call, Expression, Step
+from polygraphy.codegen.source import Source
+
+
+@frozen
+class RunnerModel:
+    """What a runner runs.
+
+    Attributes:
+        source: the expression for the ONNX model.
+        is_path: whether that is the path of a file; else an ONNX model, or a loader of one.
+        text: what the runner's flag names, for one that has a model of its own.
+        is_part: whether it is a part of a model, of many that are run in turn.
+    """
+
+    source: Source
+    is_path: bool
+    text: str = ""
+    is_part: bool = False
+
+    path = Source("MODEL")
+    """The expression for the path of the model of the command line."""
+
+
+def _no_steps(model: RunnerModel) -> list[Step]:
+    return []
+
+
+@frozen(kw_only=True)
+class Chosen:
+    """A backend as one program uses it.
+
+    Attributes:
+        runner: returns the call that makes a runner of a model.
+        steps: returns statements that come before the runners.
+        calibrates: whether these need `data_loader`.
+        builds: whether something is built of the model, which takes its time.
+        excluded: names and patterns of tensors that it does not make outputs.
+        marks: whether it marks tensors as outputs itself.
+        unmarked: the same with no tensor marked as an output; None where that would tell nothing.
+        of_parts: the same for parts of a model, of which every tensor is an output; None where it
+            cannot run any.
+    """
+
+    runner: Callable[[RunnerModel], Expression]
+    steps: Callable[[RunnerModel], list[Step]] = _no_steps
+    calibrates: bool = False
+    builds: bool = False
+    excluded: Sequence[str] = ()
+    marks: bool = False
+    unmarked: Chosen | None = None
+    of_parts: Chosen | None = None
+
+
+def _no_call(values: Values, model: RunnerModel) -> Call:
+    raise NotImplementedError
 
 
 @frozen(kw_only=True)
@@ -26,9 +81,12 @@ class BuiltIn(Backend):
         runs_parts: whether it runs any part of an ONNX model, so that layers can take turns.
         marks_outputs: whether it makes tensors outputs by itself, without an ONNX model.
         modules: what it imports that a process which forks later may have imported.
-        call: returns the call that makes its runner, from the options and the model; None where a
-            partial among the templates writes it.
+        rewrites: whether it rewrites models but for what is marked as an output, so that the model
+            as it is tells more.
+        call: returns the call that makes its runner, from the options and the model.
         party: returns the call that makes a party of a diagnosis; None where it cannot be one.
+        choose: returns how a program uses it, where more than that call is to be known: from the
+            options, the type of the model, and the command for messages.
     """
 
     name: str
@@ -38,8 +96,35 @@ class BuiltIn(Backend):
     runs_parts: bool = False
     marks_outputs: bool = False
     modules: tuple[str, ...] = ()
-    call: Callable[[Values, RunnerModel], Call] | None = None
+    rewrites: bool = False
+    call: Callable[[Values, RunnerModel], Call] = field(default=_no_call)
     party: Callable[[Values], Call] | None = None
+    choose: Callable[[Values, str, str], Chosen] | None = None
+
+    @property
+    def declares_runner(self) -> bool:
+        """Whether it says how a runner is made, in one way."""
+        return (self.call is not _no_call) != (self.choose is not None)
+
+    def chosen(self, values: Values, kind: str, usage: str) -> Chosen:
+        """Return how a program uses the backend.
+
+        Args:
+            values: the options.
+            kind: the type of the model.
+            usage: the command, for messages.
+
+        Raises:
+            CommandLineError: options do not fit together.
+        """
+        if self.choose is not None:
+            return self.choose(values, kind, usage)
+        plain = Chosen(runner=partial(self.call, values))
+        return evolve(
+            plain,
+            unmarked=plain if self.rewrites else None,
+            of_parts=plain if self.runs_parts else None,
+        )
 
     @property
     def flag(self) -> str:

@@ -10,22 +10,19 @@ import re
 from collections.abc import Collection, Iterable
 from importlib.resources import files
 from inspect import isclass
+from typing import Any
 
 from attrs import frozen
 
+from polygraphy.cli.backends.built_in import Chosen, RunnerModel
 from polygraphy.cli.declare.backend import Backend, flag_of
+from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.option import Options, options_of
+from polygraphy.codegen.call import Expression, ForeignCall, Partial
 from polygraphy.mod.plugins import BACKENDS, Plugin, installed
 
 _RUNNER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-_CALL = """
-{%- macro runner(call, model, is_path) -%}
-{{ use(call.module, call.name) }}({{ arguments(model, **call.arguments) }})
-{%- endmacro -%}
-"""
-"""The partial of a backend that names what makes its runner."""
-
 _NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 
 
@@ -50,6 +47,26 @@ class PluggedBackend:
     def flag(self) -> str:
         """The flag that chooses it."""
         return flag_of(self.name)
+
+    @property
+    def template(self) -> str:
+        """What its partial is called among the templates of a program."""
+        return f"runners/{self.name}.py.j2"
+
+    def chosen(self, values: Values) -> Chosen:
+        """Return how a program uses it."""
+        declared = self.declared
+        options = values[declared.options] if declared.options else None
+
+        def runner(model: RunnerModel) -> Expression:
+            is_path = model.is_path or "onnx" not in declared.model_types
+            source = model.path if is_path else model.source
+            if not declared.runner:
+                return Partial(self.template, (options, source, is_path))
+            module, _, name = declared.runner.partition(":")
+            return ForeignCall(module, name, [source], _given(options))
+
+        return Chosen(runner=runner)
 
     @property
     def option_flags(self) -> list[str]:
@@ -100,7 +117,7 @@ def _loaded(plugin: Plugin, taken: Collection[str]) -> PluggedBackend:
     try:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
-        partial = _CALL if declared.runner else _partial(plugin.module, declared.partial)
+        partial = "" if declared.runner else _partial(plugin.module, declared.partial)
     except Exception as error:  # It is anybody's code.
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BrokenPlugin(
@@ -125,6 +142,15 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
     clashes = [flag for flag in (flag_of(name), *_flags_of(options)) if flag in taken]
     if clashes:
         raise ValueError(f"{', '.join(clashes)} means something else already")
+
+
+def _given(options: Options | None) -> dict[str, Any]:
+    """Return the options that have a value other than their default, by the names of their
+    fields.
+    """
+    rows = [] if options is None else options_of(type(options))
+    values = {row.name: getattr(options, row.name) for row in rows}
+    return {row.name: values[row.name] for row in rows if values[row.name] != row.default}
 
 
 def _partial(module: str, name: str) -> str:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
+from polygraphy.cli.declare.command import Values
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
+
+
+def _runner(values: Values, model: RunnerModel) -> Call:
+    loader = Call("OnnxFromPath", [model.source]) if model.is_path else model.source
+    return Call("OnnxReferenceRunner", [loader])
+
 
 BACKENDS = (
     BuiltIn(
@@ -16,6 +23,7 @@ BACKENDS = (
         ),
         model_types=formats_of("onnx", "tensorflow"),
         runs_parts=True,
+        call=_runner,
         party=lambda values: Call("OnnxParty"),
         modules=("onnx", "polygraphy.backend.onnx"),
     ),

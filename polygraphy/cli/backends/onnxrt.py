@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import BadValue
@@ -45,7 +45,7 @@ class OnnxrtOptions(Options):
             " with their options."
         ),
         otherwise="cpu",
-        feeds=("check_lint.providers", "OnnxrtParty.providers"),
+        feeds=("check_lint.providers", "SessionFromOnnx.providers", "OnnxrtParty.providers"),
     )
     graph_optimization_level: str | None = option(
         "--graph-optimization-level",
@@ -54,6 +54,7 @@ class OnnxrtOptions(Options):
         otherwise="as ONNX Runtime decides",
         feeds=(
             "check_lint.graph_optimization_level",
+            "SessionFromOnnx.graph_optimization_level",
             "OnnxrtParty.graph_optimization_level",
         ),
     )
@@ -67,9 +68,15 @@ class OnnxrtThreadOptions(Options):
         "--intra-op-threads",
         kind=Integer(minimum=1),
         help="How many threads compute an operator of the model.",
-        feeds="OnnxrtParty.threads",
+        feeds=("SessionFromOnnx.threads", "OnnxrtParty.threads"),
         otherwise="as many as the process may use cores",
     )
+
+
+def _runner(values: Values, model: RunnerModel) -> Call:
+    arena = False if model.is_part else None  # Sessions come and go, and would keep memory.
+    session = call_of("SessionFromOnnx", values, model.source, memory_arena=arena)
+    return Call("OnnxrtRunner", [session])
 
 
 def _party(values: Values) -> Call:
@@ -85,6 +92,8 @@ BACKENDS = (
         model_types=formats_of("onnx", "tensorflow"),
         idle="nothing runs in ONNX Runtime: see --onnxrt",
         runs_parts=True,
+        rewrites=True,
+        call=_runner,
         party=_party,
         modules=("onnxruntime", "polygraphy.backend.onnxrt"),
     ),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option
 from polygraphy.codegen.call import Call
-from polygraphy.codegen.parts.plugged import RunnerModel
 from polygraphy.domain.catalog.formats import formats_of
 
 

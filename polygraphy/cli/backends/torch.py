@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Flag, Text
 from polygraphy.cli.declare.option import Options, option
 from polygraphy.cli.shared.onnx import OutputOptions
 from polygraphy.codegen.call import Call, Name
-from polygraphy.codegen.parts.plugged import RunnerModel
 
 _USUAL_FUNCTION = "load_model"
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import Any
 
 from attrs import evolve
 
-from polygraphy.cli.backends.tf import TfLoadOptions, TfOnnxOptions
-from polygraphy.cli.backends.tf_context import TF_TYPES, graph_of, opset_of
+from polygraphy.cli.backends.built_in import RunnerModel
+from polygraphy.cli.backends.tf import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn_about_groups
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
 from polygraphy.cli.backends.trt.context import build_of, network_of
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
+from polygraphy.cli.backends.trt.model import TrtModel
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
 from polygraphy.cli.commands.convert_options import ConvertOptions
@@ -22,8 +24,7 @@ from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
@@ -34,12 +35,13 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.onnx_context import cast_of, onnx_of
+from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of, tolerance_of
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
-from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.trt_model import TrtModel
-from polygraphy.codegen.scripts.convert import ConvertScript
+from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
+from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import extensions_of, format_named
 
 _TARGETS = {"onnx": "onnx", "engine": "trt"}
@@ -48,6 +50,11 @@ _ENDINGS = {
     "onnx": "_converted.onnx",
     "trt": ".engine",
     "onnx-like-trt-network": "_network.onnx",
+}
+_BECOMES = {
+    "onnx": "an ONNX model",
+    "trt": "a TensorRT engine",
+    "onnx-like-trt-network": "a picture of its TensorRT network",
 }
 _USAGE = "polygraphy convert"
 
@@ -102,23 +109,67 @@ class ConvertCommand(Command):
             _USAGE,
             is_loaded=parses,
             has_others=not parses,
-            cast=cast_of(values[OnnxCastOptions], _USAGE),
-            graph=graph_of(values, kind, _USAGE) if kind in TF_TYPES else None,
-            opset=opset_of(values),
+            graph=graph_of(values, kind, _USAGE) if kind in TF_TYPES else (),
+            opset=values[TfOnnxOptions].opset,
         )
-        if kind == "onnx" and target == "onnx":
-            onnx = evolve(onnx, map_weights=True)
-        return ConvertScript(
-            command=words,
+        if kind == target == "onnx":
+            onnx = onnx.with_mapped_weights
+        data = data_of(values[DataOptions], values[ModelOptions].input_shapes, _USAGE)
+        verifies = _verifies(values, kind, target)
+        if target == "onnx":
+            statements = _to_onnx(onnx, data if verifies else None)
+        else:
+            trt = _trt(values, target, is_script=not parses)
+            statements = _to_trt(onnx if parses else OnnxModel(), trt, data, target, output)
+        return render(
+            "convert.py.j2",
+            f"Convert {_quoted(model)} to {_BECOMES[target]}.",
+            words,
             model=split_symbol(model)[0],
-            target=target,
-            output=output,
-            onnx=onnx if parses else OnnxModel(),
-            trt=_trt(values, target, is_script=not parses),
-            data=data_of(values[DataOptions], values[ModelOptions].input_shapes, _USAGE),
-            verifies=_verifies(values, kind, target),
             log=log_of(values),
-        ).render()
+            **statements,
+        )
+
+
+def _to_onnx(onnx: OnnxModel, data: Call | None) -> dict[str, Any]:
+    """Return the statements that make an ONNX model, and compare outputs on some data, if any."""
+    path, model = RunnerModel.path, Source("model")
+    unsaved = onnx.without("save_onnx")
+    original = OnnxModel(onnx.calls[:1], onnx.graph)
+    loader = None if data is None or data == USUAL else Source("data_loader")
+    compare = {"data_loader": loader, "compare_func": tolerance_of(onnx.calls)}
+    return {
+        "before": [
+            *([] if data is None else data_step(data)),
+            Step("model", unsaved.of(path)),
+        ],
+        "check": Call("check_model", [model]),
+        "verify": None if data is None else Call("verify", [original.of(path), model], compare),
+        "save": onnx.calls[-1].of(model),
+    }
+
+
+def _to_trt(onnx: OnnxModel, trt: TrtModel, data: Call, target: str, output: str) -> dict[str, Any]:
+    """Return the statements that build an engine, or make a picture of its network."""
+    is_path, path = onnx.is_as_saved, RunnerModel.path
+    model = path if is_path else Source("load_model")
+    before = [
+        *([] if is_path else [Step("load_model", onnx.loader(path))]),
+        *(data_step(data, calibrates=True) if trt.calibrates else ()),
+        *trt.preparations(model, is_path=is_path),
+    ]
+    if target == "trt":
+        before.append(Step("build_engine", trt.built()))
+        save = Call("save_engine", [Source("build_engine")], {"path": output})
+    else:
+        network = Call("onnx_like_from_network", [Source("load_network")])
+        before.append(Step("model", network))
+        save = Call("save_onnx", [Source("model")], {"path": output})
+    return {"before": before, "check": None, "verify": None, "save": save}
+
+
+def _quoted(model: str) -> str:
+    return quoted(split_symbol(model)[0].replace("\\", "/").rpartition("/")[2])
 
 
 def _verifies(values: Values, kind: str, target: str) -> bool:

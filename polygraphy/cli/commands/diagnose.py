@@ -15,8 +15,7 @@ from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.paths import check_paths
@@ -60,14 +59,14 @@ class DiagnoseCommand(Command):
             [("--log-file", values[LogOptions].log_file)],
             usage,
         )
-        loader = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes, usage).loader
+        data = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes, usage)
         return render(
             "diagnose.py.j2",
             f"Find out why the outputs of {quoted(path)} are wrong.",
             words,
             model=path,
             parties=[party_of(name, values) for name in parties],
-            diagnose=call_of("diagnose", values, data_loader=loader),
+            diagnose=call_of("diagnose", values, data_loader=usual_or(data)),
             log=log_of(values),
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from polygraphy.cli.declare.option import Options, options_of
-from polygraphy.codegen.call import Call
+from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.signatures import SIGNATURES
+from polygraphy.codegen.source import Source
 
 
 def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) -> Call:
@@ -20,22 +21,44 @@ def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) ->
         args: positional arguments.
         decided: arguments that no row feeds, or that replace what a row feeds; None leaves one out.
     """
-    kwargs = {**dict(_fed(name, values)), **decided}
-    order = list(SIGNATURES[name].arguments)
-    return Call(name, args, dict(sorted(kwargs.items(), key=lambda item: order.index(item[0]))))
+    return Call(name, args, {**dict(_fed(name, values)), **decided})
+
+
+def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list[Step], list[Call]]:
+    """Return the constants that stand for what feeds several of some calls, and the calls with
+    their names in its place.
+    """
+    constants, listed = [], list(calls)
+    for row, value in _given(values):
+        named = {target.rpartition(".")[::2] for target in row.feeds if row.constant}
+        fed = [call for call in listed for name, given in named if name == call.name]
+        if len(fed) < 2:
+            continue
+        constants.append(Step(row.constant, row.kind.argument(value)))
+        for name, argument in named:
+            listed = [
+                call.of(**{argument: Source(row.constant)}) if call.name == name else call
+                for call in listed
+            ]
+    return constants, listed
+
+
+def _given(values: Iterable[Options]) -> Iterator[tuple[Option, Any]]:
+    """Yield the rows that have a value other than their default, and the value."""
+    for group in values:
+        for row in options_of(type(group)):
+            value = getattr(group, row.name)
+            if value != row.default:
+                yield row, value
 
 
 def _fed(name: str, values: Iterable[Options]) -> Iterator[tuple[str, Any]]:
     """Yield the arguments that rows feed."""
     defaults = SIGNATURES[name].arguments
-    for group in values:
-        for row in options_of(type(group)):
-            value = getattr(group, row.name)
-            if value == row.default:
-                continue
-            for target in row.feeds:
-                called, _, argument = target.rpartition(".")
-                if called == name:
-                    given = value if row.as_ is None else row.as_
-                    if given != defaults[argument]:
-                        yield argument, row.kind.argument(given)
+    for row, value in _given(values):
+        for target in row.feeds:
+            called, _, argument = target.rpartition(".")
+            if called == name:
+                given = value if row.as_ is None else row.as_
+                if given != defaults[argument]:
+                    yield argument, row.kind.argument(given)

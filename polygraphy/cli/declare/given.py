@@ -25,7 +25,7 @@ def flags_given(
     ]
 
 
-def flags_feeding(values: Values, calls: Iterable[str]) -> list[str]:
+def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
     """Return the first spelling of each option that feeds an argument of one of some calls, and has
     a value other than its default.
     """
@@ -38,6 +38,16 @@ def flags_feeding(values: Values, calls: Iterable[str]) -> list[str]:
         and any(target.rpartition(".")[0] in wanted for target in row.feeds)
     )
     return list(dict.fromkeys(found))
+
+
+def flags_feeding_others(
+    values: Values, groups: Iterable[type[Options]], calls: Iterable[str]
+) -> list[str]:
+    """Return the first spelling of each option of some groups that has a value other than its
+    default, and feeds none of some calls.
+    """
+    feeding = set(flags_feeding(values, calls))
+    return [flag for flag in flags_given(values, groups) if flag not in feeding]
 
 
 def _spelled(declared: Option) -> str:

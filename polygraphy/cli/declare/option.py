@@ -29,7 +29,18 @@ _METADATA = "polygraphy.option"
 class Option:
     """The declaration of one option or positional argument."""
 
-    __slots__ = ("as_", "default", "feeds", "flags", "help", "kind", "name", "otherwise", "reads")
+    __slots__ = (
+        "as_",
+        "constant",
+        "default",
+        "feeds",
+        "flags",
+        "help",
+        "kind",
+        "name",
+        "otherwise",
+        "reads",
+    )
 
     def __init__(
         self,
@@ -41,6 +52,7 @@ class Option:
         as_: Any = None,
         reads: str | None = None,
         otherwise: str = "",
+        constant: str = "",
     ) -> None:
         self.flags = flags
         self.kind = kind
@@ -50,6 +62,7 @@ class Option:
         self.as_ = as_
         self.reads = reads
         self.otherwise = otherwise
+        self.constant = constant
         self.name = ""
 
     @property
@@ -109,6 +122,7 @@ def option(
     as_: Any = None,
     reads: str | None = None,
     otherwise: str = "",
+    constant: str = "",
 ) -> Any:
     """Declare an option; without flags, a positional argument.
 
@@ -123,12 +137,13 @@ def option(
         reads: what the files are that the option names and that have to be there, for messages.
         otherwise: what counts when the option is left out, for the help; the default of the
             argument that it feeds, where that is a value, need not be repeated.
+        constant: what a program calls the value where it uses it more than once.
     """
     chosen = kind or Text()
     if default is None and isinstance(chosen, Flag):
         default = False
     targets = (feeds,) if isinstance(feeds, str) else feeds
-    declared = Option(flags, chosen, help, default, targets, as_, reads, otherwise)
+    declared = Option(flags, chosen, help, default, targets, as_, reads, otherwise, constant)
     return attr.ib(default=default, metadata={_METADATA: declared})
 
 

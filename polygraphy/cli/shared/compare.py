@@ -1,14 +1,21 @@
-"""What counts as equal."""
+"""What counts as equal: how outputs are compared, by which functions, and what is shown of it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import attr
 from attrs import frozen
 
+from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_feeding_others
 from polygraphy.cli.declare.kinds import (
     Choices,
     Flag,
+    Integer,
+    Kind,
     Number,
     NumberOrAuto,
     PerName,
@@ -18,13 +25,20 @@ from polygraphy.cli.declare.kinds import (
 )
 from polygraphy.cli.declare.option import Options, option
 from polygraphy.cli.declare.top_k import TopK
-from polygraphy.cli.shared.functions import FUNCTIONS
 from polygraphy.cli.shared.tolerances import (
     absolute_tolerance,
     checked_statistic,
     relative_tolerance,
 )
-from polygraphy.domain.catalog.metrics import GROUPS
+from polygraphy.codegen.call import Call
+from polygraphy.domain.catalog.metrics import GROUPS, THRESHOLDS, Metric
+
+FUNCTIONS = ("simple", *THRESHOLDS, *GROUPS)
+"""What `--compare` chooses from."""
+
+_SIMPLE = "SimpleCompareFunc"
+_ALL = (_SIMPLE, *(row.class_name for row in THRESHOLDS.values()))
+"""The classes of all comparison functions."""
 
 _listed = " and ".join
 
@@ -59,11 +73,21 @@ class JudgeOptions(Options):
         "--fail-fast",
         kind=Flag(),
         help="Stop at the first output that fails, and at the first iteration.",
+        feeds=(
+            *(f"{name}.fail_fast" for name in _ALL),
+            "Comparator.validate.fail_fast",
+            "Comparator.compare_accuracy.fail_fast",
+            "compare_saved.fail_fast",
+        ),
     )
     allow_missing_outputs: bool = option(
         "--allow-missing-outputs",
         kind=Flag(),
         help="Leave out of the comparison what only one of two runs has, instead of failing.",
+        feeds=(
+            "Comparator.compare_accuracy.allow_missing_outputs",
+            "compare_saved.allow_missing_outputs",
+        ),
     )
 
 
@@ -86,11 +110,13 @@ class CompareOptions(Options):
         "--check-average",
         kind=Flag(),
         help="Judge the mean of each metric over all iterations, rather than each iteration.",
+        feeds="Comparator.compare_accuracy.check_average",
     )
     save_accuracy_results: str | None = option(
         "--save-accuracy-results",
         kind=Text("PATH"),
         help="Save the metrics and verdicts of the comparison to a JSON file.",
+        feeds="Comparator.compare_accuracy.save_accuracy_path",
     )
     postprocess: Any = option(
         "--postprocess",
@@ -100,6 +126,7 @@ class CompareOptions(Options):
             "Compare the indices of the largest elements in place of the outputs, for all or per"
             " output, as in --postprocess top-5 or --postprocess logits:top-3,axis=1."
         ),
+        feeds="TopKPostprocessFunc.k",
     )
     postprocess_func_script: tuple[str, str] | None = option(
         "--postprocess-func-script",
@@ -122,8 +149,11 @@ class SimpleOptions(Options):
         of="the second run's value",
         note="auto is what rounding explains, in the data type in which the output was computed.",
         otherwise="1e-5",
+        feeds=f"{_SIMPLE}.rtol",
     )
-    atol: Any = absolute_tolerance(PerName(NumberOrAuto(minimum=0)), otherwise="1e-5")
+    atol: Any = absolute_tolerance(
+        PerName(NumberOrAuto(minimum=0)), otherwise="1e-5", feeds=f"{_SIMPLE}.atol"
+    )
     check_error_stat: Any = checked_statistic(
         "elemwise",
         "max",
@@ -132,18 +162,220 @@ class SimpleOptions(Options):
         "quantile",
         note="elemwise is every single element.",
         otherwise="elemwise",
+        feeds=f"{_SIMPLE}.check_error_stat",
     )
     infinities_compare_equal: bool = option(
-        "--infinities-compare-equal", kind=Flag(), help="Infinities of the same sign are equal."
+        "--infinities-compare-equal",
+        kind=Flag(),
+        help="Infinities of the same sign are equal.",
+        feeds=f"{_SIMPLE}.infinities_compare_equal",
     )
     error_quantile: Any = option(
         "--error-quantile",
         kind=PerName(Number(minimum=0, maximum=1)),
         help="The quantile that --check-error-stat quantile checks.",
+        feeds=f"{_SIMPLE}.error_quantile",
         otherwise="0.99",
     )
     no_shape_check: bool = option(
         "--no-shape-check",
         kind=Flag(),
         help="Compare outputs of different shapes, transposed or reshaped, instead of failing.",
+        feeds=tuple(f"{name}.check_shapes" for name in _ALL if name != "IndicesCompareFunc"),
+        as_=False,
     )
+
+
+def _threshold(row: Metric) -> Any:
+    kind: Kind = Number(minimum=row.minimum, maximum=row.maximum)
+    if row.is_whole:
+        kind = Integer(minimum=int(row.minimum))
+    return option(
+        *row.flags,
+        kind=PerName(kind),
+        help=row.help,
+        otherwise=row.default_text,
+        feeds=f"{row.class_name}.{row.argument}",
+    )
+
+
+FunctionOptions = attr.make_class(
+    "FunctionOptions",  # Its fields are named after the functions.
+    {name: _threshold(row) for name, row in THRESHOLDS.items()},
+    bases=(Options,),
+    frozen=True,
+)
+FunctionOptions.__doc__ = (
+    "Other Comparison Functions: what --compare indices, l2, ... hold outputs to, for all outputs"
+    " or per output."
+)
+
+
+@frozen
+class TopKOptions(Options):
+    """Comparison Function `top_k`: which entries are looked at."""
+
+    k: Any = option(
+        "--top-k",
+        kind=PerName(Integer(minimum=1)),
+        help="How many of the highest entries must agree, for all outputs or per output.",
+        otherwise="1",
+        feeds="TopKCompareFunc.k",
+    )
+    margin: Any = option(
+        "--top-k-margin",
+        kind=PerName(Number(minimum=0)),
+        help="How much lower than the lowest of the second run's highest scores the score of an"
+        " entry may be there, so that near ties may change places.",
+        otherwise="0",
+        feeds="TopKCompareFunc.margin",
+    )
+
+
+@frozen
+class PlotOptions(Options):
+    """Pictures: how outputs differ, as the comparison function `simple` sees it. They take
+    matplotlib.
+    """
+
+    save_heatmaps: str | None = option(
+        "--save-heatmaps",
+        kind=Text("FOLDER"),
+        help="Save heat maps of both outputs and of their differences as SVG files.",
+        feeds=f"{_SIMPLE}.save_heatmaps",
+    )
+    show_heatmaps: bool = option(
+        "--show-heatmaps",
+        kind=Flag(),
+        help="Show the heat maps.",
+        feeds=f"{_SIMPLE}.show_heatmaps",
+    )
+    save_error_metrics_plot: str | None = option(
+        "--save-error-metrics-plot",
+        kind=Text("FOLDER"),
+        help="Save plots of the differences over the size of the outputs as PNG files.",
+        feeds=f"{_SIMPLE}.save_error_metrics_plot",
+    )
+    show_error_metrics_plot: bool = option(
+        "--show-error-metrics-plot",
+        kind=Flag(),
+        help="Show the plots of the differences.",
+        feeds=f"{_SIMPLE}.show_error_metrics_plot",
+    )
+
+
+def functions_of(values: Values) -> list[Call]:
+    """Return the calls that make what compares: comparison functions, or what a script defines.
+    Options of other functions are named.
+    """
+    judge = values[JudgeOptions]
+    if judge.compare_func_script is not None:
+        calls = []
+    else:
+        chosen = dict.fromkeys(
+            name for each in judge.compare or ("simple",) for name in GROUPS.get(each, (each,))
+        )
+        calls = [call_of(_class_of(name), values) for name in chosen]
+    _warn_about_unused(values, [call.name for call in calls])
+    if judge.compare_func_script is not None:
+        return [Call("import_from_script", judge.compare_func_script)]
+    return calls
+
+
+def compare_func_of(functions: list[Call]) -> Any:
+    """Return the argument that says what compares; None where the usual function does."""
+    if functions == [Call(_SIMPLE)]:
+        return None
+    return functions[0] if len(functions) == 1 else functions
+
+
+def check_average(values: Values, functions: list[Call], usage: str) -> None:
+    """Refuse averages of what has none.
+
+    Raises:
+        CommandLineError: they are asked for.
+    """
+    if not values[CompareOptions].check_average:
+        return
+    names = [call.name for call in functions]
+    if values[JudgeOptions].fail_fast:
+        raise CommandLineError(
+            "--check-average and --fail-fast exclude each other: an average is of all iterations.",
+            usage,
+        )
+    if "IndicesCompareFunc" in names:
+        raise CommandLineError(
+            "--check-average and --compare indices exclude each other: places in a list have no"
+            " average.",
+            usage,
+        )
+    if _SIMPLE in names and "elemwise" in _statistics(values[SimpleOptions], "elemwise"):
+        raise CommandLineError(
+            "--check-average cannot judge element by element. Choose --check-error-stat max, mean,"
+            " median or quantile.",
+            usage,
+        )
+
+
+def check_saved_verdicts(values: Values, usage: str, runners: int) -> None:
+    """Refuse to save verdicts where there are none; `runners` is how many there are.
+
+    Raises:
+        CommandLineError: that was asked for.
+    """
+    options = values[CompareOptions]
+    if options.save_accuracy_results is None:
+        return
+    if runners and runners + len(options.load_outputs) < 2:
+        raise CommandLineError(
+            "--save-accuracy-results needs a comparison. Choose a second runner, or load outputs"
+            " with --load-outputs.",
+            usage,
+        )
+
+
+def postprocess_of(values: Values) -> Call | None:
+    """Return the call that makes what changes outputs before they are compared; None for none."""
+    script = values[CompareOptions].postprocess_func_script
+    top_k = call_of("TopKPostprocessFunc", values)
+    if script is None:
+        return Call(top_k.name, list(top_k.kwargs.values())) if top_k.kwargs else None
+    if top_k.kwargs:
+        warn("--postprocess: not used, because --postprocess-func-script is used instead.")
+    return Call("import_from_script", script)
+
+
+def _class_of(function: str) -> str:
+    return _SIMPLE if function == "simple" else THRESHOLDS[function].class_name
+
+
+def _warn_about_unused(values: Values, used: list[str]) -> None:
+    """Say in one line which options belong to functions that are not used."""
+    groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
+    unused = flags_feeding_others(values, groups, used)
+    unused = [flag for flag in unused if flag != "--no-shape-check"]
+    simple, judge = values[SimpleOptions], values[JudgeOptions]
+    if (
+        simple.error_quantile is not None
+        and _SIMPLE in used
+        and "quantile" not in _statistics(simple)
+    ):
+        warn("--error-quantile: not used, because --check-error-stat does not select quantile.")
+    if judge.compare_func_script is not None:
+        unused = [*(["--compare"] if judge.compare else []), *unused]
+        if unused:
+            warn(f"{', '.join(unused)}: not used, because --compare-func-script compares instead.")
+    elif unused:
+        names = {_class_of(name): name for name in ("simple", *THRESHOLDS)}
+        chosen = ", ".join(names[each] for each in used)
+        warn(
+            f"{', '.join(unused)}: not used, because --compare selects {chosen}, of which none"
+            " takes it."
+        )
+
+
+def _statistics(simple: SimpleOptions, usual: str = "") -> set[str]:
+    """Return the statistics that are checked, of any output."""
+    chosen = simple.check_error_stat
+    listed = chosen.values() if isinstance(chosen, dict) else [chosen or usual]
+    return {name for each in listed for name in ([each] if isinstance(each, str) else each)}

@@ -1,13 +1,29 @@
-"""Which input data."""
+"""Which input data, and what makes them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import lcm
 from typing import Any
 
 from attrs import frozen
 
+from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_feeding
 from polygraphy.cli.declare.kinds import Choice, Integer, PerName, Range, Script, Text, Texts
 from polygraphy.cli.declare.option import Options, option
+from polygraphy.codegen.call import Call, Metadata, Step
+from polygraphy.codegen.source import Source
+
+Shape = tuple[int, ...]
+
+USUAL = Call("DataLoader")
+"""What makes the data where nothing is said about them."""
+
+_ONLY_FIRST = "because the model is run on the first data only"
+_NOTE = Source("Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.")
+"""The comment for generated data that calibrate."""
 
 
 @frozen
@@ -16,12 +32,14 @@ class DataOptions(Options):
 
     seed: int | None = option(
         "--seed",
+        feeds="DataLoader.seed",
         kind=Integer(minimum=0),
         help="Seed of the first iteration's data; each further iteration adds one.",
         otherwise="1",
     )
     val_range: Any = option(
         "--val-range",
+        feeds="DataLoader.val_range",
         kind=PerName(Range(), "INPUT"),
         help=(
             "Smallest and largest value of generated data, both inclusive, for all inputs or per"
@@ -32,12 +50,14 @@ class DataOptions(Options):
     iterations: int | None = option(
         "--iterations",
         "--iters",
+        feeds="DataLoader.iterations",
         kind=Integer(minimum=1),
         help="How often the model is run, each time on other generated data.",
         otherwise="1",
     )
     data_loader_backend_module: str | None = option(
         "--data-loader-backend-module",
+        feeds="DataLoader.data_loader_backend_module",
         kind=Choice("numpy", "torch"),
         help="The array library of generated data; the numbers are the same.",
         otherwise="numpy",
@@ -46,6 +66,7 @@ class DataOptions(Options):
         "--load-inputs",
         "--load-input-data",
         reads="File of input data",
+        feeds="StreamingDataLoader.paths",
         kind=Texts("PATH"),
         default=(),
         help=(
@@ -68,4 +89,102 @@ class DataOptions(Options):
         "--data-loader-func-name",
         kind=Text("NAME"),
         help="Name of the function in --data-loader-script.",
+    )
+
+
+def data_of(
+    options: DataOptions,
+    shapes: Mapping[str, Sequence[Shape]] | None,
+    usage: str,
+    *,
+    only_first: bool = False,
+) -> Call:
+    """Return the call that makes the data loader; without arguments, the usual one does.
+
+    Args:
+        options: the options about data.
+        shapes: the shapes given for each input.
+        usage: the command, for messages.
+        only_first: whether the command runs the model on the first iteration alone.
+
+    Raises:
+        CommandLineError: the data have two sources, or a function two names.
+    """
+    script = _script_of(options, usage)
+    if options.load_inputs and script:
+        message = (
+            "--load-inputs and --data-loader-script exclude each other. Choose one source of data."
+        )
+        raise CommandLineError(message, usage)
+    if options.load_inputs or script:
+        _warn_about_unused(options, shapes)
+        if script:
+            return Call("InvokeFromScript", script[:1], {"name": script[1]})
+        files = list(options.load_inputs)
+        if only_first and len(files) > 1:
+            warn(f"--load-inputs {' '.join(files[1:])}: without effect, {_ONLY_FIRST}.")
+            files = files[:1]
+        return Call("StreamingDataLoader", [files])
+    turns = turns_of(shapes or {})
+    if only_first and options.iterations is not None:
+        warn(f"--iterations: without effect, {_ONLY_FIRST}.")
+    if only_first and len(turns) > 1:
+        warn(f"All shapes of an input but the first: without effect, {_ONLY_FIRST}.")
+        turns = turns[:1]
+    metadata = [Metadata([(name, shape, None) for name, shape in turn.items()]) for turn in turns]
+    decided = {"iterations": None} if only_first else {}
+    return call_of(
+        "DataLoader",
+        (options,),
+        input_metadata=metadata[0] if len(metadata) == 1 else metadata or None,
+        **decided,
+    )
+
+
+def usual_or(data: Call) -> Call | None:
+    """Return what makes the data loader; None where the usual one does."""
+    return None if data == USUAL else data
+
+
+def data_step(data: Call, *, calibrates: bool = False) -> list[Step]:
+    """Return the statement that makes the data loader, if one is needed."""
+    if data == USUAL and not calibrates:
+        return []
+    return [
+        Step("data_loader", data, _NOTE if calibrates and data.name == USUAL.name else Source())
+    ]
+
+
+def _script_of(options: DataOptions, usage: str) -> tuple[str, str] | None:
+    script, name = options.data_loader_script, options.data_loader_func_name
+    if name is None:
+        return script
+    if script is None:
+        message = "--data-loader-func-name needs --data-loader-script, the script that has it."
+        raise CommandLineError(message, usage)
+    if script[1] not in (name, "load_data"):
+        raise CommandLineError(
+            f"the data loader is called {script[1]!r} by --data-loader-script and {name!r} by"
+            " --data-loader-func-name. Give one name.",
+            usage,
+        )
+    return script[0], name
+
+
+def _warn_about_unused(options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None) -> None:
+    unused = flags_feeding((options,), ["DataLoader"])
+    if shapes is not None:
+        unused.append("--input-shapes")
+    if unused:
+        warn(f"{', '.join(unused)}: only used for generated data, but the data are given.")
+
+
+def turns_of(shapes: Mapping[str, Sequence[Shape]]) -> tuple[dict[str, list[int]], ...]:
+    """Return the shapes of each iteration until they repeat: every input takes its own in turn."""
+    if not shapes:
+        return ()
+    length = lcm(*(len(listed) for listed in shapes.values()))
+    return tuple(
+        {name: list(listed[turn % len(listed)]) for name, listed in shapes.items()}
+        for turn in range(length)
     )

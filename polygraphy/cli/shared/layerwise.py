@@ -43,6 +43,7 @@ class LayerwiseOptions(Options):
             " fused differently than in the whole model."
         ),
         otherwise="a quarter of the free memory",
+        feeds="Comparator.run_layerwise.memory_budget",
     )
     no_unmarked: bool = option(
         "--no-unmarked",
@@ -54,6 +55,8 @@ class LayerwiseOptions(Options):
             " their rewrites do not show. TensorRT does without where it replays or records tactics"
             " or calibrates."
         ),
+        feeds="Comparator.run_layerwise.unmarked",
+        as_=False,
     )
     save_worst: tuple[int, str | None] | None = option(
         "--save-worst",
@@ -70,4 +73,5 @@ class LayerwiseOptions(Options):
             "Save a plot of the largest differences of the outputs, in the order in which the model"
             " computes them, as .png or .svg; takes matplotlib."
         ),
+        feeds="Comparator.compare_accuracy.save_error_by_depth",
     )

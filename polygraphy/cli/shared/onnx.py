@@ -15,6 +15,10 @@ LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onn
 """The functions of commands that load ONNX models as the options say."""
 SAVERS = ("save_onnx", "save_shards")
 """Those that save them."""
+CASTS = {"convert_to_fp16": 1e-2, "convert_to_bf16": 1e-1}
+"""What narrows data types, and a tolerance for it: about ten times the relative spacing of the
+numbers of each type.
+"""
 EVERY_TENSOR = ("*",)
 """The value of an option that makes every tensor an output."""
 
@@ -59,6 +63,7 @@ class OutputOptions(Options):
             "Make every tensor an output in every selected backend, and compare those that both"
             " sides have, in the order in which the model computes them."
         ),
+        feeds="Comparator.compare_accuracy.allow_missing_outputs",
     )
     exclude_outputs: tuple[str, ...] = option(
         "--exclude-outputs",
@@ -105,6 +110,7 @@ class OnnxLoadOptions(Options):
             "Tensors of the ONNX model that become its outputs, in place of its own; names may be"
             " patterns, such as 'conv*'. '*' is every tensor, and so is 'mark all'."
         ),
+        feeds="modify_outputs.outputs",
     )
     onnx_exclude_outputs: tuple[str, ...] = option(
         "--onnx-exclude-outputs",
@@ -120,7 +126,13 @@ class OnnxLoadOptions(Options):
             "Types of operators, such as Conv: what they compute becomes outputs of the ONNX model,"
             " in place of its own, and besides those of --onnx-outputs."
         ),
+        feeds="modify_outputs.mark_types",
     )
+
+
+def _cast(argument: str) -> tuple[str, ...]:
+    """Return what an option about both conversions feeds."""
+    return tuple(f"{name}.{argument}" for name in CASTS)
 
 
 @frozen
@@ -135,30 +147,37 @@ class OnnxCastOptions(Options):
     to_bf16: bool = option("--to-bf16", kind=Flag(), help="Convert it to bf16, likewise.")
     cast_keep_ops: tuple[str, ...] = option(
         "--cast-keep-ops",
+        feeds=_cast("keep_ops"),
         kind=Texts("OP"),
         default=(),
         help="Types of operators that stay in fp32, such as Softmax.",
     )
     cast_keep_nodes: tuple[str, ...] = option(
         "--cast-keep-nodes",
+        feeds=_cast("keep_nodes"),
         kind=Texts("NODE"),
         default=(),
         help="Nodes that stay in fp32; one without a name goes by those of its results.",
     )
     cast_only_ops: tuple[str, ...] = option(
         "--cast-only-ops",
+        feeds=_cast("only_ops"),
         kind=Texts("OP"),
         default=(),
         help="Types of operators that are converted; nothing else is then.",
     )
     cast_only_nodes: tuple[str, ...] = option(
         "--cast-only-nodes",
+        feeds=_cast("only_nodes"),
         kind=Texts("NODE"),
         default=(),
         help="Nodes that are converted, likewise.",
     )
     cast_io: bool = option(
-        "--cast-io", kind=Flag(), help="Convert the types of its inputs and outputs, too."
+        "--cast-io",
+        feeds=_cast("cast_io"),
+        kind=Flag(),
+        help="Convert the types of its inputs and outputs, too.",
     )
 
 
@@ -228,7 +247,10 @@ class OnnxSaveOptions(Options):
     """ONNX Model Saving: the ONNX model as it is run, with all changes."""
 
     save_onnx: str | None = option(
-        "--save-onnx", kind=Text("PATH"), help="Save the ONNX model that is run."
+        "--save-onnx",
+        kind=Text("PATH"),
+        help="Save the ONNX model that is run.",
+        feeds="save_onnx.path",
     )
     save_external_data: str | None = external_data_name()
     external_data_size_threshold: int | None = external_data_threshold()

@@ -24,12 +24,14 @@ class OrderOptions(Options):
         kind=Integer(minimum=0),
         help="How often each runner runs the first iteration beforehand, untimed; runs one runner"
         " after the other.",
+        feeds="Comparator.run.warm_up",
     )
     use_subprocess: bool = option(
         "--use-subprocess",
         kind=Flag(),
         help="Run each runner in a process of its own, one after the other: when one crashes, the"
         " others go on, and the exit code is 3.",
+        feeds="Comparator.run.use_subprocess",
     )
     subprocess_timeout: float | None = option(
         "--subprocess-timeout",
@@ -37,6 +39,7 @@ class OrderOptions(Options):
         help="Seconds that each of these processes may take; then it is ended, as if it had"
         " crashed.",
         otherwise="no limit",
+        feeds="Comparator.run.subprocess_timeout",
     )
 
 
@@ -52,16 +55,26 @@ class RunOptions(Options):
             "Save the input data: to one JSON file, or without file extension to a folder with one"
             " file per iteration; or as .safetensors."
         ),
+        feeds=("Comparator.run.save_inputs_path", "Comparator.run_layerwise.save_inputs_path"),
     )
     save_input_blob: str | None = option(
         "--save-input-blob",
         kind=Folder(),
         help="Save the input data as bare bytes, to a folder for each iteration with one file per"
         " input; in the current folder, unless another one is named.",
+        feeds=(
+            "Comparator.run.save_input_blob_path",
+            "Comparator.run_layerwise.save_input_blob_path",
+        ),
     )
     save_outputs: str | None = option(
         "--save-outputs",
         "--save-results",
         kind=Text("PATH"),
-        help="Save the outputs of all runners, likewise.",
+        help="Save the outputs of all runners, in the same forms.",
+        feeds=(
+            "Comparator.run.save_outputs_path",
+            "Comparator.compare_accuracy.add_to_outputs_path",
+        ),
+        constant="OUTPUTS",
     )

@@ -35,7 +35,7 @@ def main() -> None:
     model = onnx_from_path(MODEL, map_weights=True)
     model = infer_shapes(model)
     reduction = reduce_model(
-        model, iterations, data_loader=data_loader, mode="linear", save_inputs="reduced_inputs.json"
+        model, iterations, mode="linear", data_loader=data_loader, save_inputs="reduced_inputs.json"
     )
     save_onnx(reduction.bad, path="reduced.onnx")
     if reduction.good is not None:

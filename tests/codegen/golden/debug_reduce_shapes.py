@@ -28,7 +28,7 @@ def main() -> None:
     model = override_input_shapes(model, shapes={"x": [1, 1, 2, 2]})
     model = observe_shapes(model, data_loader=data_loader)
     model = convert_to_fp16(model)
-    reduction = reduce_model(model, iterations, data_loader=data_loader, reduce_inputs=False)
+    reduction = reduce_model(model, iterations, reduce_inputs=False, data_loader=data_loader)
     save_onnx(reduction.bad, path="identity_reduced.onnx", external_data_path="")
 
 

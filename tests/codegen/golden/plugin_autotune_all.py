@@ -64,10 +64,10 @@ def main() -> None:
         make_runner,
         matches,
         DataLoader(seed=3, input_metadata=TensorMetadata().add("x", dtype=None, shape=[2, 8])),
-        compare_func=SimpleCompareFunc(rtol=0.01, atol=1e-3),
         mode="exhaustive",
         max_combinations=9,
         threshold=0.5,
+        compare_func=SimpleCompareFunc(rtol=0.01, atol=1e-3),
     )
     model = replace_plugins(OnnxFromPath(MODEL), PLUGINS, chosen)
     save_onnx(model, path="model_tuned.onnx", external_data_path="weights.bin")

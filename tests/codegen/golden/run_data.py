@@ -21,11 +21,11 @@ def main() -> bool:
     data_loader = DataLoader(
         seed=7,
         iterations=3,
+        input_metadata=TensorMetadata().add("x", dtype=None, shape=[1, 1, 2, 2]),
         val_range={
             "": (-1, 1),  # All others.
             "x": (0, 5),
         },
-        input_metadata=TensorMetadata().add("x", dtype=None, shape=[1, 1, 2, 2]),
     )
     results = Comparator.run(runners, data_loader, streaming=True)
     return bool(Comparator.compare_accuracy(results))

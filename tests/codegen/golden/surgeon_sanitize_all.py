@@ -32,7 +32,7 @@ def main() -> bool:
     data_loader = DataLoader(val_range=(0, 5))
     model = onnx_from_path(MODEL, external_data_dir="w", map_weights=True)
     original = show_original(model)
-    model = modify_outputs(model, outputs=["a", "b*"], mark_types=["Conv"], exclude_outputs=["b2"])
+    model = modify_outputs(model, outputs=["a", "b*"], exclude_outputs=["b2"], mark_types=["Conv"])
     model = convert_to_bf16(model)
     model = override_input_shapes(model, shapes={"x": [1, "N"]})
     model = infer_shapes(model, allow_onnxruntime=False)

@@ -2,11 +2,72 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn
+from attrs import evolve
+
+from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS
 from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
+from polygraphy.cli.backends.trt.model import TrtModel
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.declare.command import Values
+from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.source import Source, literal
 from polygraphy.domain.catalog.formats import formats_of
+
+_ENGINE, _SCRIPT = "engine", "trt-network-script"
+
+
+def _choose(values: Values, kind: str, usage: str) -> Chosen:
+    # Few programs use TensorRT, and what turns its options into calls is large.
+    from polygraphy.cli.backends.trt.context import build_of, loaded_of, running_of
+
+    runs = running_of(values)
+    if kind == _ENGINE:
+        loaded = loaded_of(values)
+        return Chosen(runner=lambda model: runs.of(loaded.saved(model.path)))
+    engine = build_of(values, usage, is_script=kind == _SCRIPT)
+    engine = evolve(engine, save=_saved(values))
+    marks = engine.network.changes_outputs
+    chosen = _built(engine, runs)
+    unmarked = engine.unmarked if engine.may_build_twice else None
+    of_parts = engine.without_mark_all
+    return evolve(
+        chosen,
+        excluded=engine.network.exclude_outputs,
+        marks=marks,
+        unmarked=None if unmarked is None else _built(unmarked, runs, is_unmarked=True),
+        of_parts=_built(of_parts, runs) if of_parts.is_brief else None,
+    )
+
+
+def _saved(values: Values) -> str | None:
+    groups = {type(group) for group in values}
+    return values[TrtSaveOptions].save_engine if TrtSaveOptions in groups else None
+
+
+def _built(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> Chosen:
+    """Return how a program uses an engine that it builds."""
+
+    def steps(model: RunnerModel) -> list[Step]:
+        if engine.is_brief:
+            return []
+        made = engine.unmarked_steps if is_unmarked else engine.steps
+        return made(model.source, is_path=model.is_path)
+
+    def runner(model: RunnerModel) -> Call:
+        if engine.is_brief:
+            return runs.of(engine.brief(model.source, is_path=model.is_path))
+        return runs.of(Source("build_unmarked" if is_unmarked else "build_engine"))
+
+    return Chosen(runner=runner, steps=steps, calibrates=engine.calibrates, builds=True)
+
+
+def _choose_saved(values: Values, kind: str, usage: str) -> Chosen:
+    from polygraphy.cli.backends.trt.context import loaded_of, running_of
+
+    runs, loaded = running_of(values), loaded_of(values)
+    return Chosen(runner=lambda model: runs.of(loaded.saved(literal(model.text))))
+
 
 BACKENDS = (
     BuiltIn(
@@ -20,6 +81,7 @@ BACKENDS = (
         model_types=formats_of("onnx", "tensorrt", "tensorflow"),
         runs_parts=True,
         modules=("polygraphy.backend.trt",),
+        choose=_choose,
     ),
     BuiltIn(
         name="trt_engine",
@@ -27,5 +89,6 @@ BACKENDS = (
         help="Run a saved TensorRT engine, besides what runs the model.",
         text="PATH",
         model_types=(),
+        choose=_choose_saved,
     ),
 )

@@ -18,7 +18,7 @@ class TrtConfigOptions(Options):
 
     workspace: int | None = option(
         "--workspace",
-        feeds="CreateConfig.memory_pool_limits",
+        feeds=("CreateConfig.memory_pool_limits", "UseTfTrt.max_workspace_size"),
         kind=ByteSize(),
         help="Memory for intermediate results of a layer, as in 512M; as --pool-limit workspace:.",
     )

@@ -12,7 +12,8 @@ from polygraphy.cli.backends.trt.config_options import (
     TrtPlanOptions,
     TrtScriptOptions,
 )
-from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions, TrtRunnerOptions
+from polygraphy.cli.backends.trt.engine_options import TrtRunnerOptions
+from polygraphy.cli.backends.trt.model import TrtConfig, TrtModel, TrtNetwork
 from polygraphy.cli.backends.trt.names import DATA_TYPES
 from polygraphy.cli.backends.trt.network_options import (
     TrtNetworkOptions,
@@ -31,7 +32,6 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions
 from polygraphy.codegen.call import Call, Name
-from polygraphy.codegen.parts.trt_model import TrtConfig, TrtModel, TrtNetwork
 from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 
@@ -285,8 +285,10 @@ def _parser_config(values: Values) -> Call:
     return Call(made.name, kwargs={key: made.kwargs[key] for key in made.kwargs if key in known})
 
 
-def running_of(options: TrtRunnerOptions) -> Call:
-    """Return what runs an engine."""
+def running_of(values: Values) -> Call:
+    """Return what runs an engine, and lacks it."""
+    groups = {type(group) for group in values}
+    options = values[TrtRunnerOptions] if TrtRunnerOptions in groups else TrtRunnerOptions()
     budget = options.weight_streaming_budget
     return call_of(
         "TrtRunner",
@@ -296,9 +298,10 @@ def running_of(options: TrtRunnerOptions) -> Call:
     )
 
 
-def loading_of(options: TrtLoadOptions) -> Call:
-    """Return what loads a saved engine."""
-    return call_of("EngineFromPath", (options,))
+def loaded_of(values: Values) -> TrtModel:
+    """Return a saved engine, which the program loads."""
+    network = TrtNetwork(plugins=plugins_of(values))
+    return TrtModel(is_engine=True, network=network, load=call_of("EngineFromPath", values))
 
 
 def _named(

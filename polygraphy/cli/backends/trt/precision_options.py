@@ -48,7 +48,7 @@ class TrtPrecisionOptions(Options):
     )
     fp16: bool = option(
         "--fp16",
-        feeds="CreateConfig.fp16",
+        feeds=("CreateConfig.fp16", "UseTfTrt.fp16"),
         kind=Flag(),
         help="Compute in fp16 where that is faster.",
     )
@@ -69,7 +69,7 @@ class TrtPrecisionOptions(Options):
     )
     int8: bool = option(
         "--int8",
-        feeds="CreateConfig.int8",
+        feeds=("CreateConfig.int8", "UseTfTrt.int8"),
         kind=Flag(),
         help=(
             "Compute in int8 where that is faster. A model without Q/DQ nodes is calibrated with"

@@ -10,7 +10,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.functions import FunctionOptions
+from polygraphy.cli.shared.compare import FunctionOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.report import ReportOptions

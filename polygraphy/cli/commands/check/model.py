@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from attrs import evolve
+
+from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.backends.registry import built_in
-from polygraphy.cli.backends.tf import TfLoadOptions
-from polygraphy.cli.backends.tf_context import TF_TYPES, graph_of
+from polygraphy.cli.backends.tf import TF_TYPES, TfLoadOptions, graph_of
 from polygraphy.cli.commands.check.model_options import (
     BackendOptions,
     CheckedModelOptions,
@@ -21,20 +23,17 @@ from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
-from polygraphy.cli.shared.onnx_context import with_defaults
+from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
+from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.tf_graph import TfGraph
 from polygraphy.codegen.render import render
-from polygraphy.codegen.scripts.data import Data
-from polygraphy.codegen.scripts.script import RunScript
+from polygraphy.codegen.source import Source
 
 _PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
 """The packages of the backends that run ONNX models."""
@@ -71,7 +70,7 @@ class CheckLintCommand(Command):
             [("-o/--output", output), ("--log-file", values[LogOptions].log_file)],
             usage,
         )
-        loader = _data(values, CheckedModelOptions, usage).loader
+        loader = _data(values, CheckedModelOptions, usage)
         return render(
             "check.py.j2",
             f"Find out what is wrong with {quoted(path)}.",
@@ -110,28 +109,32 @@ class CheckCompatibilityCommand(Command):
         backends = tuple(dict.fromkeys(values[BackendOptions].backends))
         kind = kind_of_model(values, unknown="frozen" if backends == ("tf",) else "onnx")
         _check_type(path, kind, backends, usage)
-        graph = _graph(values, kind, usage)
-        backends = backends or _installed(usage, is_tensorflow=graph is not None)
+        is_tensorflow = kind in TF_TYPES
+        backends = backends or _installed(usage, is_tensorflow=is_tensorflow)
         sessions = values[OnnxrtOptions]
         if "onnxrt" not in backends and sessions != OnnxrtOptions():
             warn("--providers, --graph-optimization-level: only used by --onnxrt.")
-        loader = _data(values, ModelOptions, usage).loader
+        unused = [] if is_tensorflow else flags_given(values, [TfLoadOptions])
+        if unused:
+            warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")
+        loader = _data(values, ModelOptions, usage)
+        onnx = OnnxModel()
+        if is_tensorflow:
+            onnx = onnx_of(values, usage, graph=graph_of(values, kind, usage))
+        converts = is_tensorflow and backends != ("tf",)
+        ran = RunnerModel(Source("load_model") if converts else RunnerModel.path, not converts)
+        model = evolve(values[ModelOptions], input_shapes=None)  # They are about the data alone.
+        as_it_is = Values({**{type(group): group for group in values}, ModelOptions: model})
         return render(
             "check_compatibility.py.j2",
             f"Check whether {quoted(path)} runs in {_listed(backends)}.",
             words,
             path=path,
-            backends=backends,
-            converts=graph is not None and backends != ("tf",),
-            script=RunScript(
-                command=words,
-                model=path,
-                runners=backends,
-                providers=None if sessions.providers is None else list(sessions.providers),
-                graph_optimization_level=sessions.graph_optimization_level,
-                onnx=OnnxModel(graph=graph),
-                tf=graph or TfGraph(),
-            ),
+            before=[Step("load_model", onnx.loader(RunnerModel.path))] if converts else [],
+            runners={
+                name: built_in()[name].chosen(as_it_is, kind, usage).runner(ran)
+                for name in backends
+            },
             check=call_of("check_compatibility", values, data_loader=loader),
             log=log_of(values),
         )
@@ -141,16 +144,6 @@ def _listed(backends: Sequence[str]) -> str:
     titles = built_in()
     names = [titles[backend].title for backend in backends]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _graph(values: Values, kind: str, usage: str) -> TfGraph | None:
-    """Return how a model of TensorFlow is loaded, None for another model."""
-    if kind in TF_TYPES:
-        return graph_of(with_defaults(values), kind, usage)
-    unused = flags_given(values, [TfLoadOptions])
-    if unused:
-        warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")
-    return None
 
 
 def _check_type(path: str, kind: str, backends: Sequence[str], usage: str) -> None:
@@ -185,5 +178,8 @@ def _installed(usage: str, *, is_tensorflow: bool) -> tuple[str, ...]:
 
 def _data(
     values: Values, model: type[CheckedModelOptions] | type[ModelOptions], usage: str
-) -> Data:
-    return data_of(values[DataOptions], values[model].input_shapes, usage, only_first=True)
+) -> Call | None:
+    """Return what makes the data of one iteration; None where the usual ones do."""
+    return usual_or(
+        data_of(values[DataOptions], values[model].input_shapes, usage, only_first=True)
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import evolve
 
+from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
 from polygraphy.cli.backends.trt.context import build_of
@@ -29,13 +31,13 @@ from polygraphy.cli.commands.debug.options import (
 )
 from polygraphy.cli.commands.debug.precision_options import GoldenOptions, PrecisionSearchOptions
 from polygraphy.cli.commands.run.run_backends import kind_of_model
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options, argv_of
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
@@ -45,10 +47,12 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
+from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of, with_defaults
 from polygraphy.cli.shared.report import ReportOptions
-from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.scripts.debugging import DebugEngineScript
+from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
+from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
@@ -75,20 +79,18 @@ _BUILT: tuple[type[Options], ...] = (
 class _EngineCommand(Command):
     """Builds engines of a model."""
 
-    def _script(
+    def _context(
         self,
         values: Values,
-        words: Sequence[str],
         check_words: Sequence[str],
         *,
         asks: bool,
         results: Sequence[str | None] = (),
-    ) -> DebugEngineScript:
-        """Return what both commands have in common.
+    ) -> dict[str, Any]:
+        """Return what the templates of both commands have in common.
 
         Args:
             values: the options, those about all outputs among them.
-            words: the command line.
             check_words: the check command that does where none is given.
             asks: whether it only does where nobody can be asked.
             results: files that the check writes.
@@ -96,34 +98,42 @@ class _EngineCommand(Command):
         usage = f"polygraphy {self.name}"
         model = _model(values, usage)
         is_script = kind_of_model(values) == _SCRIPT
-        unmarked = with_defaults(Values({type(g): g for g in values if not _is_about_all(g)}))
-        onnx = onnx_of(
-            unmarked,
-            usage,
-            is_loaded=not is_script,
-            has_others=is_script,
-            cast=cast_of(values[OnnxCastOptions], usage),
-        )
-        options = values[ModelOptions]
+        unmarked = Values({type(g): g for g in values if not _is_about_all(g)})
+        onnx = onnx_of(unmarked, usage, is_loaded=not is_script, has_others=is_script)
+        onnx = OnnxModel() if is_script else onnx
         check = check_of(values, usage, implied=check_words, asks=asks)
         replay, artifacts = values[TrtTacticOptions].save_tactics, values[ArtifactOptions].artifacts
         numbered = [replay] if replay is not None and replay not in artifacts else []
-        return DebugEngineScript(
-            command=words,
-            model=split_symbol(model)[0],
-            iterations=iterations_of(
-                values, check, EngineIterationOptions, numbered=numbered, results=results
-            ),
-            onnx=OnnxModel() if is_script else onnx,
-            trt=build_of(
-                with_defaults(values),
-                usage,
-                is_script=is_script,
-                builder="EngineBytesFromNetwork",
-            ),
-            data=data_of(values[DataOptions], options.input_shapes, usage),
-            log=log_of(values),
+        trt = build_of(
+            with_defaults(values), usage, is_script=is_script, builder="EngineBytesFromNetwork"
         )
+        data = data_of(values[DataOptions], values[ModelOptions].input_shapes, usage)
+        calibration, path = trt.config.calibration, RunnerModel.path
+        shares = calibration is not None and "cache" not in calibration.kwargs
+        cache = Source("CALIBRATION_CACHE") if shares else None
+        loads = [] if onnx.is_as_saved else [Step("load_model", onnx.loader(path))]
+        name = Source("load_model") if loads else path
+        iterations = iterations_of(
+            values, check, EngineIterationOptions, numbered=numbered, results=results
+        )
+        return {
+            "model": split_symbol(model)[0],
+            "shares_calibration": shares,
+            "make": [
+                *loads,
+                *(data_step(data, calibrates=True) if trt.calibrates else ()),
+                *trt.preparations(name, is_path=not loads, cache=cache),
+            ],
+            "build": [Step("build_engine", trt.built())],
+            "before": [*loads, Step("load_network", trt.network.of(name, is_path=not loads))],
+            "iterations": Step("iterations", iterations),
+            "save": Call("save_engine", [Source("build_engine")], {"path": Source("path")}),
+            "log": log_of(values),
+        }
+
+    def _name(self, values: Values) -> str:
+        path = split_symbol(values[ModelOptions].model_file or "")[0]
+        return quoted(path.replace("\\", "/").rpartition("/")[2])
 
     def _check_files(
         self,
@@ -163,7 +173,13 @@ class DebugBuildCommand(_EngineCommand):
         until = until_of(values[UntilOptions], usage)
         self._check_files(values)
         check = [*_run_command(values), "--validate"]
-        return evolve(self._script(values, words, check, asks=True), until=until).render()
+        return render(
+            "debug_build.py.j2",
+            f"Build {self._name(values)} in TensorRT again and again.",
+            words,
+            until=until,
+            **self._context(values, check, asks=True),
+        )
 
 
 class DebugPrecisionCommand(_EngineCommand):
@@ -201,12 +217,20 @@ class DebugPrecisionCommand(_EngineCommand):
         )
         check = _golden_check(values) if golden.golden_outputs is not None else []
         results = [golden.save_layer_outputs]
-        script = self._script(values, words, check, asks=False, results=results)
-        return evolve(
-            script,
+        return render(
+            "debug_precision.py.j2",
+            f"Find the layers of {self._name(values)} that need more precision in TensorRT.",
+            words,
             precision=search.precision or "float32",
-            search={"mode": search.mode, "direction": search.direction},
-        ).render()
+            find=call_of(
+                "find_layers_to_raise",
+                values,
+                Call("raisable_layers", [Source("load_network")]),
+                Source("make_engine"),
+                Source("iterations"),
+            ),
+            **self._context(values, check, asks=False, results=results),
+        )
 
 
 def _is_about_all(group: Options) -> bool:

@@ -23,15 +23,15 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import argv_of
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OutputOptions
-from polygraphy.cli.shared.onnx_context import onnx_of, with_defaults
-from polygraphy.codegen.call import Call
+from polygraphy.cli.shared.onnx_model import onnx_of
+from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
+from polygraphy.codegen.source import Source
 
 _USAGE = "polygraphy debug precision"
 
@@ -61,23 +61,33 @@ def render_onnx_precision(values: Values, words: Sequence[str]) -> str:
         ],
         written=[("--save-layer-outputs", golden.save_layer_outputs)],
     )
-    shapes = values[ModelOptions].input_shapes
-    unmarked = with_defaults(
-        Values({type(group): group for group in values if not isinstance(group, OutputOptions)})
+    others = (OutputOptions, OnnxCastOptions)  # The search itself casts.
+    model = onnx_of(
+        Values({type(group): group for group in values if not isinstance(group, others)}), _USAGE
     )
+    iterations = _iterations(values)
+    load = data_step(data_of(data, values[ModelOptions].input_shapes, _USAGE))
     return render(
         "debug_precision_onnx.py.j2",
         f"Find the nodes of {quoted(path)} that have to stay in fp32.",
         words,
         model=path,
-        onnx=onnx_of(unmarked, _USAGE, is_loaded=True),
-        iterations=_iterations(values),
-        data=data_of(data, shapes, _USAGE),
-        search={
-            "dtype": _dtype(values),
-            "rtol": None if golden.golden_outputs else _number(golden.rtol, "--rtol"),
-            "atol": None if golden.golden_outputs else _number(golden.atol, "--atol"),
-        },
+        before=[
+            *([] if iterations is None else [Step("iterations", iterations)]),
+            *load,
+            Step("model", model.of(Source("MODEL"))),
+        ],
+        find=Call(
+            "find_nodes_to_keep",
+            [Source("model"), Source("MODEL")],
+            {
+                "dtype": _dtype(values),
+                "iterations": None if iterations is None else Source("iterations"),
+                "data_loader": Source("data_loader") if load else None,
+                "rtol": None if golden.golden_outputs else _number(golden.rtol, "--rtol"),
+                "atol": None if golden.golden_outputs else _number(golden.atol, "--atol"),
+            },
+        ),
         log=log_of(values),
     )
 

@@ -26,19 +26,19 @@ class PrecisionSearchOptions(Options):
     )
     mode: str | None = option(
         "--mode",
+        feeds="find_layers_to_raise.mode",
         kind=Choice("bisect", "linear", "minimal"),
         help=(
             "How many layers from one end: bisect halves, linear adds one after the other. minimal"
             " finds single layers, wherever they are, as few as possible."
         ),
-        otherwise="bisect",
     )
     direction: str | None = option(
         "--dir",
         "--direction",
         kind=Choice("forward", "reverse"),
+        feeds="find_layers_to_raise.direction",
         help="From the inputs (forward) or the outputs (reverse).",
-        otherwise="forward",
     )
     precision: str | None = option(
         "-p",

@@ -17,7 +17,7 @@ from polygraphy.cli.commands.debug.reduce_options import (
     ReducedShapeOptions,
     ReduceOptions,
 )
-from polygraphy.cli.commands.surgeon.surgeon_context import cast_steps, data_loader_of, load_of
+from polygraphy.cli.commands.surgeon.surgeon_context import data_loader_of, load_of
 from polygraphy.cli.commands.surgeon.surgeon_options import (
     EditedModelOptions,
     EditSaveOptions,
@@ -27,12 +27,11 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions
-from polygraphy.cli.shared.onnx_context import cast_of
+from polygraphy.cli.shared.onnx_model import cast_of
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
@@ -110,12 +109,13 @@ class DebugReduceCommand(Command):
             min_good=results.min_good,
             steps=[
                 *self._steps(values, loader),
-                *cast_steps(cast_of(values[OnnxCastOptions], usage)),
+                *cast_of(values[OnnxCastOptions], usage),
             ],
             load=load_of(values),
             save=call_of("save_onnx", values),
             reduce=call_of("reduce_model", values),
-            data=data,
+            before=data_step(data),
+            loader=loader,
             log=log_of(values),
         )
 

@@ -13,9 +13,9 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.cli.shared.onnx_model import onnx_of
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
 
 
@@ -40,7 +40,6 @@ class InspectCapabilityCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that asks about the model."""
         options = values[CapabilityOptions]
-        shapes, files = values[OnnxShapeOptions], values[ExternalDataOptions]
         _warn_about_unused(options)
         model = values[OneModelOptions].path
         saves = options.save_external_data is not None
@@ -51,16 +50,7 @@ class InspectCapabilityCommand(Command):
             words,
             model=model,
             call=call_of("inspect_capability", values, **without),
-            onnx=OnnxModel(
-                external_data_dir=files.external_data_dir,
-                ignore_external_data=files.ignore_external_data or None,
-                infer_shapes=shapes.shape_inference,
-                allow_onnxruntime=(
-                    False
-                    if shapes.shape_inference and shapes.no_onnxruntime_shape_inference
-                    else None
-                ),
-            ),
+            onnx=onnx_of(values, f"polygraphy {self.name}"),
             log=log_of(values),
         )
 

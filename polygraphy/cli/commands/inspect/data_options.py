@@ -83,12 +83,12 @@ class ReferenceOptions(Options):
         kind=Text("REFERENCE"),
         default="",
         help="What is expected: a file of saved outputs or inputs, or a folder of such.",
-        feeds="compare_models.reference",
+        feeds=("compare_models.reference", "compare_saved.reference"),
     )
     candidate: str = option(
         reads="File of saved data",
         kind=Text("CANDIDATE"),
         default="",
         help="What is compared with it, of the same kind.",
-        feeds="compare_models.candidate",
+        feeds=("compare_models.candidate", "compare_saved.candidate"),
     )

@@ -10,15 +10,19 @@ from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.compare import JudgeOptions, SimpleOptions
-from polygraphy.cli.shared.compare_context import functions_of
-from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
+from polygraphy.cli.shared.compare import (
+    FunctionOptions,
+    JudgeOptions,
+    PlotOptions,
+    SimpleOptions,
+    TopKOptions,
+    compare_func_of,
+    functions_of,
+)
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
-from polygraphy.cli.shared.plots import PlotOptions
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.parts.comparison import Comparison
 from polygraphy.codegen.render import render
 from polygraphy.domain.catalog.formats import format_named
 
@@ -40,7 +44,7 @@ class InspectDiffCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that compares the files."""
-        files, judge = values[ReferenceOptions], values[JudgeOptions]
+        files = values[ReferenceOptions]
         if _are_models(files, f"polygraphy {self.name}"):
             unused = flags_given(values, _COMPARISON)
             if unused:
@@ -56,12 +60,8 @@ class InspectDiffCommand(Command):
             "inspect_diff.py.j2",
             f"Compare {quoted(files.candidate)} with the reference {quoted(files.reference)}.",
             words,
-            files=files,
-            comparison=Comparison(
-                functions=functions_of(values),
-                script=judge.compare_func_script,
-                fail_fast=judge.fail_fast,
-                allow_missing_outputs=judge.allow_missing_outputs,
+            call=call_of(
+                "compare_saved", values, compare_func=compare_func_of(functions_of(values))
             ),
             log=log_of(values),
         )

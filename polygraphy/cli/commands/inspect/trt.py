@@ -16,7 +16,7 @@ from polygraphy.cli.declare.option import Options
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 
 if TYPE_CHECKING:
-    from polygraphy.codegen.parts.trt_model import TrtModel
+    from polygraphy.cli.backends.trt.model import TrtModel
 
 
 _SHOWN_GROUPS: tuple[type[Options], ...] = (*NETWORK_GROUPS, TrtTypingOptions)
@@ -42,8 +42,8 @@ def made_of(values: Values, usage: str) -> tuple[str, TrtModel] | None:
     if not given:
         return None
     # Few say anything about builds, and what turns that into a program is large.
-    from polygraphy.cli.backends.trt.context import loading_of, network_of
-    from polygraphy.codegen.parts.trt_model import TrtModel
+    from polygraphy.cli.backends.trt.context import loaded_of, network_of
+    from polygraphy.cli.backends.trt.model import TrtModel
 
     models, flags = values[InspectedModelOptions], ", ".join(given)
     if len(models.paths) != 1:
@@ -63,9 +63,7 @@ def made_of(values: Values, usage: str) -> tuple[str, TrtModel] | None:
     is_script = kind == "trt-network-script"
     if kind == "engine":
         _warn(values, _SHOWN_GROUPS, "the network was built already")
-        network = network_of(_whole(model, values, (TrtPluginOptions,)), usage, is_script=False)
-        loading = loading_of(values[TrtLoadOptions])
-        return models.paths[0], TrtModel(is_engine=True, network=network, load=loading)
+        return models.paths[0], loaded_of(values)
     if not is_script and models.display_as is None:
         raise CommandLineError(
             f"{flags}: {models.paths[0]} is shown as it is in its file. Add --convert-to trt to see"

@@ -35,17 +35,17 @@ from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.onnx_model import OnnxModel
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
+from polygraphy.codegen.source import Source
 
 _CONFIG = "config.yaml"
 
@@ -97,11 +97,13 @@ class PluginAutotuneCommand(Command):
         output = values[EditSaveOptions].output or f"{PurePath(path).stem}_tuned.onnx"
         self._check(values, output, usage)
         if config.skip_autotuning:
-            onnx = OnnxModel(map_weights=True)
+            onnx = OnnxModel().with_mapped_weights
             return matching(values, words, path, onnx, config.save_config_yaml or _CONFIG, usage)
         trt = build_of(_whole(values), usage, is_script=False)
         shapes = values[CheckedModelOptions].input_shapes
-        first = not trt.calibrates
+        data = data_of(values[DataOptions], shapes, usage, only_first=not trt.calibrates)
+        load = Call("OnnxFromPath", [Source("MODEL")])
+        replaced = Call("ReplacePlugins", [load, Source("PLUGINS"), Source("chosen")])
         return render(
             "plugin_autotune.py.j2",
             f"Find the plugins that make {quoted(path)} quicker.",
@@ -113,7 +115,13 @@ class PluginAutotuneCommand(Command):
             save_config=config.save_config_yaml,
             scripts=values[TuningPluginOptions].python_plugins,
             trt=trt,
-            data=data_of(values[DataOptions], shapes, usage, only_first=first),
+            before=[
+                *(data_step(data, calibrates=True) if trt.calibrates else ()),
+                *([] if trt.is_brief else trt.steps(replaced, is_path=False)),
+            ],
+            replaced=replaced,
+            load=load,
+            data=usual_or(data),
             tune=call_of("autotune_plugins", values),
             compare_func=_compare_func(values[TuningOptions]),
             save=call_of("save_onnx", values, path=output),

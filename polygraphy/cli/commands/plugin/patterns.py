@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from attrs import evolve
-
 from polygraphy.cli.commands.inspect.model_options import OneModelOptions
 from polygraphy.cli.commands.plugin.patterns_options import (
     MatchOutputOptions,
@@ -21,12 +19,11 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
-from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
+from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
 
 _LOADING = (OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
@@ -152,9 +149,7 @@ def check_choice(values: Values, usage: str) -> None:
 
 
 def _onnx(values: Values, usage: str) -> OnnxModel:
-    cast = cast_of(values[OnnxCastOptions], usage)
-    model = onnx_of(with_defaults(values), usage, is_loaded=True, cast=cast)
-    return evolve(model, map_weights=True)
+    return onnx_of(values, usage).with_mapped_weights
 
 
 def plugin_folder(values: Values, usage: str) -> str:

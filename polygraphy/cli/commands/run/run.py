@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+
+from attrs import evolve
 
 from polygraphy.cli.backends.foreign import PluggedBackend, all_backends, backends_in
-from polygraphy.cli.backends.onnxrt import OnnxrtOptions, OnnxrtThreadOptions
-from polygraphy.cli.backends.registry import able_in_parts, built_in
+from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.backends.runners import RunnerOptions
+from polygraphy.cli.commands.run.layers import (
+    by_layers,
+    check_worst,
+    chosen_for_parts,
+    written_by_layers,
+)
 from polygraphy.cli.commands.run.run_backends import backends_of
-from polygraphy.cli.commands.run.run_checks import check_run
-from polygraphy.cli.commands.run.run_plugins import plugged_of, rendered, titles_of, with_flags
+from polygraphy.cli.commands.run.run_checks import check_run, compares_runs
+from polygraphy.cli.commands.run.run_plugins import rendered, titles_of, with_flags
+from polygraphy.cli.commands.run.summary import summary_of
+from polygraphy.cli.commands.run.whole import Run, as_a_whole
+from polygraphy.cli.declare.call import call_of, constants_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.compare import CompareOptions, JudgeOptions, SimpleOptions
-from polygraphy.cli.shared.compare_context import comparison_of
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
-from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
+from polygraphy.cli.shared.compare import (
+    CompareOptions,
+    FunctionOptions,
+    JudgeOptions,
+    PlotOptions,
+    SimpleOptions,
+    TopKOptions,
+    check_average,
+    compare_func_of,
+    functions_of,
+    postprocess_of,
+)
+from polygraphy.cli.shared.data import DataOptions, data_of
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
-from polygraphy.cli.shared.layerwise_context import check_worst, with_layers, written_by_layers
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
-from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
     OnnxLoadOptions,
@@ -32,10 +49,11 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.plots import PlotOptions
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
-from polygraphy.codegen.scripts.script import RunScript
+from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.render import render
+from polygraphy.codegen.source import Source
 
 
 class RunCommand(Command):
@@ -105,43 +123,73 @@ class RunCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that runs the model."""
-        check_run(values, f"polygraphy {self.name}", written_by_layers(values))
-        runs = values[RunOptions]
-        order = values[OrderOptions]
-        backends = backends_of(values, f"polygraphy {self.name}", self.plugins)
-        script = RunScript(
-            command=words,
-            model=backends.model,
-            runners=values[RunnerOptions].runners,
-            titles=titles_of(self.plugins),
-            providers=_listed(values[OnnxrtOptions].providers),
-            graph_optimization_level=values[OnnxrtOptions].graph_optimization_level,
-            threads=values[OnnxrtThreadOptions].threads,
-            onnx=backends.onnx,
-            trt=backends.trt,
-            tf=backends.tf,
-            calls=backends.calls,
-            data=data_of(
-                values[DataOptions], values[ModelOptions].input_shapes, f"polygraphy {self.name}"
-            ),
-            sequential=order.sequential_runners
-            or order.use_subprocess
-            or order.warm_up is not None,
-            use_subprocess=order.use_subprocess,
-            subprocess_timeout=order.subprocess_timeout,
-            warm_up=order.warm_up,
-            save_inputs=runs.save_inputs,
-            save_outputs=runs.save_outputs,
-            save_input_blob=runs.save_input_blob,
-            comparison=comparison_of(values, f"polygraphy {self.name}"),
-            log=log_of(values),
-            plugged=plugged_of(values, self.plugins),
-        )
-        check_worst(values, script, f"polygraphy {self.name}")
+        usage = f"polygraphy {self.name}"
+        check_run(values, usage, written_by_layers(values))
+        backends = backends_of(values, usage, self.plugins)
+        compares = compares_runs(values)
+        check_worst(values, usage, compares=compares)
+        data = data_of(values[DataOptions], values[ModelOptions].input_shapes, usage)
+        checks, verdicts = _checks(values, usage, compares=compares)
+        parts = chosen_for_parts(values, backends, usage)
+        if parts is not None:
+            run = by_layers(values, backends, parts, data)
+        elif backends.runners:
+            also = not values[LayerwiseOptions].no_unmarked and _is_looked_at(values, compares)
+            run = as_a_whole(values, backends, data, also_unmarked=also)
+        else:
+            run = Run()
+        calls = [run.call, *([verdicts] if compares else [])]
+        constants, [call, *compared] = constants_of(values, calls)
+        if any(not text for _, text in backends.runners):
+            constants.insert(
+                0, Step("MODEL", split_symbol(values[ModelOptions].model_file or "")[0])
+            )
+        saved = values[CompareOptions].save_accuracy_results
         return rendered(
-            with_layers(script, values, f"polygraphy {self.name}", able_in_parts()), self.plugins
+            partial(
+                render,
+                "run.py.j2",
+                summary_of(values, titles_of(self.plugins), compares=compares),
+                words,
+                constants=constants,
+                run=evolve(run, call=call),
+                loaded=[
+                    Call("RunResults.load_streaming", [path])
+                    for path in values[CompareOptions].load_outputs
+                ],
+                checks=checks,
+                verdicts=next(iter(compared), None),
+                saved=None if values[CompareOptions].validate else saved,
+                log=log_of(values),
+            ),
+            self.plugins,
         )
 
 
-def _listed(values: Sequence[Any] | None) -> list[Any] | None:
-    return None if values is None else list(values)
+def _is_looked_at(values: Values, compares: bool) -> bool:
+    """Return whether anything is done with the outputs."""
+    saves = values[RunOptions].save_outputs is not None
+    return compares or saves or values[CompareOptions].validate
+
+
+def _checks(values: Values, usage: str, *, compares: bool) -> tuple[list[Step], Call]:
+    """Return what is done with the results before they are compared, and what compares them."""
+    options, worst = values[CompareOptions], values[LayerwiseOptions].save_worst
+    functions = functions_of(values)
+    check_average(values, functions, usage)
+    results = Source("runs" if options.load_outputs else "results")
+    validate = call_of("Comparator.validate", values, results, check_inf=True)
+    postprocess = postprocess_of(values)
+    checks = [Step(results, validate)] if options.validate else []
+    if postprocess is not None:
+        checks.append(Step(results, Call("Comparator.postprocess", [results, postprocess])))
+    verdicts = call_of(
+        "Comparator.compare_accuracy",
+        values,
+        results,
+        compare_func=compare_func_of(functions),
+        save_worst=None if worst is None else worst[0],
+        save_worst_path=None if worst is None else worst[1],
+        **({} if options.validate else {"save_accuracy_path": None}),
+    )
+    return checks, verdicts

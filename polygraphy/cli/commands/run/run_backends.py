@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attrs import evolve, frozen
+from attrs import frozen
 
+from polygraphy.cli.backends.built_in import Chosen
 from polygraphy.cli.backends.foreign import PluggedBackend
 from polygraphy.cli.backends.registry import built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.backends.tf import TfLoadOptions, TfOnnxOptions
-from polygraphy.cli.backends.tf_context import (
+from polygraphy.cli.backends.tf import (
     GRAPH_GROUPS,
     SESSION_GROUPS,
     TF_TYPES,
+    TfLoadOptions,
+    TfOnnxOptions,
+    check_tensorrt,
     graph_of,
-    opset_of,
-    session_of,
 )
 from polygraphy.cli.backends.trt.checks import warn_about_groups
-from polygraphy.cli.backends.trt.context import build_of, loading_of, plugins_of, running_of
-from polygraphy.cli.backends.trt.engine_options import (
-    TrtLoadOptions,
-    TrtRunnerOptions,
-    TrtSaveOptions,
-)
 from polygraphy.cli.commands.run.run_plugins import check_types
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
-from polygraphy.cli.shared.onnx import OnnxCastOptions
-from polygraphy.cli.shared.onnx_context import cast_of, onnx_of
-from polygraphy.codegen.call import Call
-from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.plugged import RunnerModel
-from polygraphy.codegen.parts.tf_graph import TfGraph
-from polygraphy.codegen.parts.trt_model import TrtModel, TrtNetwork
+from polygraphy.cli.shared.model import ModelOptions, model_type
+from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.domain.catalog.formats import formats_of
 
 _ENGINE, _SCRIPT = "engine", "trt-network-script"
@@ -46,13 +34,31 @@ _REMOVED = formats_of("")
 
 @frozen
 class Backends:
-    """How the model comes to be in the form that each backend takes."""
+    """The backends of a program, and the model that they run.
 
-    model: str | None
+    Attributes:
+        runners: the name of each runner's backend, and what its flag names, if anything.
+        chosen: how the program uses each backend, by name.
+        onnx: how the ONNX model comes to be, for those that take one.
+        takers: the names of the backends that do.
+    """
+
+    runners: Sequence[tuple[str, str]]
+    chosen: Mapping[str, Chosen]
     onnx: OnnxModel
-    trt: TrtModel
-    tf: TfGraph
-    calls: Mapping[str, Callable[[RunnerModel], Call]]
+    takers: Collection[str]
+
+    @property
+    def shares_onnx(self) -> bool:
+        """Whether several runners take the ONNX model, so that it is loaded once, before them."""
+        return len([name for name, text in self.runners if name in self.takers and not text]) > 1
+
+    @property
+    def excluded(self) -> list[str]:
+        """The outputs that are compared in no runner."""
+        names = [*self.onnx.outputs.get("exclude_outputs", ())]
+        names += [name for each in self.chosen.values() for name in each.excluded]
+        return list(dict.fromkeys(names))
 
 
 def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = ()) -> Backends:
@@ -66,11 +72,11 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
     Raises:
         CommandLineError: a backend cannot run such a model, or options do not fit together.
     """
-    chosen = named_in(values[RunnerOptions].runners)
+    runners = values[RunnerOptions].runners
+    chosen = named_in(runners)
     names = set(chosen)
     options = values[ModelOptions]
-    only_tf = names == {"tf"}
-    kind = kind_of_model(values, unknown="frozen" if only_tf else "onnx")
+    kind = kind_of_model(values, unknown="frozen" if names == {"tf"} else "onnx")
     if any(not each.text for each in chosen.values()):
         check_model_type(options.model_file or "", kind, names, usage)
     check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins, usage)
@@ -80,23 +86,24 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
     }
     builds = "trt" in names and kind != _ENGINE
     parses = builds and kind != _SCRIPT
-    graph = graph_of(values, kind, usage) if kind in TF_TYPES else None
     _warn_about_unused(values, names, kind, builds=builds)
+    if "tf" in names:
+        check_tensorrt(values, usage)
+    used = {name: each.chosen(values, kind, usage) for name, each in chosen.items()}
+    is_tensorflow = kind in TF_TYPES
     onnx = onnx_of(
         values,
         usage,
         is_loaded=parses or bool(takers - {"trt"}),
         has_others=any(each.marks_outputs for each in chosen.values()) or (builds and not parses),
-        cast=cast_of(values[OnnxCastOptions], usage),
-        graph=graph,
-        opset=opset_of(values) if kind in TF_TYPES else None,
+        graph=graph_of(values, kind, usage) if is_tensorflow else (),
+        opset=values[TfOnnxOptions].opset if is_tensorflow else None,
     )
     return Backends(
-        model=split_symbol(options.model_file)[0] if options.model_file else None,
+        runners=[(name, text) for name, _, text in (each.partition(":") for each in runners)],
+        chosen={**used, **{plugin.name: plugin.chosen(values) for plugin in plugins}},
         onnx=onnx,
-        trt=_trt(values, usage, builds=builds, is_script=kind == _SCRIPT, names=names),
-        tf=session_of(graph, values, usage) if graph is not None and "tf" in names else TfGraph(),
-        calls={name: partial(each.call, values) for name, each in chosen.items() if each.call},
+        takers=takers,
     )
 
 
@@ -139,18 +146,6 @@ def check_model_type(
             f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another.",
             usage,
         )
-
-
-def _trt(values: Values, usage: str, *, builds: bool, is_script: bool, names: set[str]) -> TrtModel:
-    running = running_of(values[TrtRunnerOptions])
-    loading = loading_of(values[TrtLoadOptions])
-    if builds:
-        built = build_of(values, usage, is_script=is_script)
-        return evolve(built, save=values[TrtSaveOptions].save_engine, runner=running, load=loading)
-    if not names & {"trt", "trt_engine"}:
-        return TrtModel()
-    plugins = TrtNetwork(plugins=plugins_of(values))
-    return TrtModel(is_engine=True, network=plugins, runner=running, load=loading)
 
 
 def _warn_about_unused(values: Values, names: set[str], kind: str, *, builds: bool) -> None:

@@ -16,15 +16,20 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.compare import CompareOptions, JudgeOptions, SimpleOptions
-from polygraphy.cli.shared.compare_context import check_saved_verdicts
+from polygraphy.cli.shared.compare import (
+    CompareOptions,
+    FunctionOptions,
+    JudgeOptions,
+    PlotOptions,
+    SimpleOptions,
+    TopKOptions,
+    check_saved_verdicts,
+)
 from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.functions import FunctionOptions, TopKOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import OnnxSaveOptions
 from polygraphy.cli.shared.paths import check_paths, read_in
-from polygraphy.cli.shared.plots import PlotOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 
 Named = list[tuple[str, "str | None"]]
@@ -98,7 +103,7 @@ def _saves_a_run(values: Values) -> bool:
     return any((saved.save_inputs, saved.save_outputs, saved.save_input_blob))
 
 
-def _compares(values: Values) -> bool:
+def compares_runs(values: Values) -> bool:
     """Return whether there may be two runs: a saved file may hold several."""
     loaded = len(values[CompareOptions].load_outputs)
     runners = len(_runners(values))
@@ -132,7 +137,7 @@ _IDLE = (
         "nothing is run",
     ),
     _Idle(
-        lambda values: not _compares(values),
+        lambda values: not compares_runs(values),
         (CompareOptions, JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions),
         "nothing is compared: a single runner is",
         besides=(

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from polygraphy.cli.backends.foreign import BrokenPlugin, PluggedBackend
 from polygraphy.cli.backends.registry import built_in
-from polygraphy.cli.declare.backend import Backend
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Ordered
-from polygraphy.cli.declare.option import Option, options_of
-from polygraphy.codegen.parts.plugged import PluggedRunner
-from polygraphy.codegen.scripts.script import RunScript
+from polygraphy.cli.declare.option import Option
 
 
 def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
@@ -38,32 +33,6 @@ def titles_of(plugins: Sequence[PluggedBackend]) -> dict[str, str]:
     return {**own, **{plugin.name: plugin.declared.title for plugin in plugins}}
 
 
-def plugged_of(values: Values, plugins: Sequence[PluggedBackend]) -> dict[str, PluggedRunner]:
-    """Return what the program needs to know of each backend, by name."""
-    return {
-        plugin.name: PluggedRunner(
-            partial=plugin.partial,
-            options=_options(plugin.declared, values),
-            loads_onnx="onnx" in plugin.declared.model_types,
-        )
-        for plugin in plugins
-    }
-
-
-def _options(declared: Backend, values: Values) -> Any:
-    """Return what the partial of a backend gets."""
-    options = values[declared.options] if declared.options else None
-    if not declared.runner:
-        return options
-    module, _, name = declared.runner.partition(":")
-    given = {
-        row.name: getattr(options, row.name)
-        for row in (options_of(declared.options) if declared.options else ())
-        if getattr(options, row.name) != row.default
-    }
-    return {"module": module, "name": name, "arguments": given}
-
-
 def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend], usage: str) -> None:
     """Refuse a model that a backend cannot run.
 
@@ -86,16 +55,17 @@ def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend], usage: 
             )
 
 
-def rendered(script: RunScript, plugins: Sequence[PluggedBackend]) -> str:
-    """Return the program, and see to it that it is one: partials are anybody's.
+def rendered(program: Callable[..., str], plugins: Sequence[PluggedBackend]) -> str:
+    """Return the program that a function renders with the partials of some backends, and see to it
+    that it is one: partials are anybody's.
 
     Raises:
         BrokenPlugin: it is not.
     """
     if not plugins:
-        return script.render()
+        return program()
     try:
-        source = script.render()
+        source = program(partials={each.template: each.partial for each in plugins})
         compile(source, "<program>", "exec")
     except Exception as error:
         packages = " or ".join(dict.fromkeys(plugin.package for plugin in plugins))

@@ -7,11 +7,9 @@ from typing import ClassVar
 
 from polygraphy.cli.commands.surgeon.surgeon_context import (
     LOADED,
-    cast_steps,
     check_fallback,
     data_loader_of,
     edit_of,
-    inference_steps,
     trial_of,
 )
 from polygraphy.cli.commands.surgeon.surgeon_options import (
@@ -34,14 +32,12 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import USUAL, DataOptions, data_of
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions
-from polygraphy.cli.shared.onnx_context import cast_of
+from polygraphy.cli.shared.onnx_model import cast_of, inference_of
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
-from polygraphy.codegen.scripts.data import Data
 
 _SAVED = (EditSaveOptions, ScriptOptions, ReportOptions, LogOptions)
 _TRIAL = (VerifyOptions, TrialShapeOptions, DataOptions)
@@ -74,10 +70,10 @@ class SurgeonExtractCommand(Command):
         data = data_of(values[DataOptions], values[TrialShapeOptions].model_input_shapes, usage)
         loader = data_loader_of(data)
         steps = [
-            *inference_steps(values),
+            *inference_of(values),
             *([call_of("observe_shapes", values, data_loader=loader)] if forced else []),
             call_of("extract", values, data_loader=loader),
-            *cast_steps(cast_of(values[OnnxCastOptions], usage)),
+            *cast_of(values[OnnxCastOptions], usage),
         ]
         return edit_of(
             values,
@@ -127,11 +123,11 @@ class SurgeonSanitizeCommand(Command):
         overrides = shapes.override_input_shapes
         needs_data = runs or verifies
         given = values[TrialShapeOptions].model_input_shapes
-        data = data_of(values[DataOptions], given, usage) if needs_data else Data()
+        data = data_of(values[DataOptions], given, usage) if needs_data else USUAL
         steps = [
             *([] if overrides else early),
             *_output_steps(values),
-            *cast_steps(cast_of(values[OnnxCastOptions], usage)),
+            *cast_of(values[OnnxCastOptions], usage),
         ]
         if overrides:
             steps += [call_of("override_input_shapes", values), *early]
@@ -216,9 +212,9 @@ class SurgeonInsertCommand(Command):
             summary="Put a node into {}.",
             ending="_inserted.onnx",
             steps=[
-                *inference_steps(values),
+                *inference_of(values),
                 call_of("insert_node", values),
-                *cast_steps(cast_of(values[OnnxCastOptions], usage)),
+                *cast_of(values[OnnxCastOptions], usage),
             ],
             verifies=verifies,
             data=data,
@@ -247,7 +243,7 @@ class SurgeonPruneCommand(Command):
             usage,
             summary="Take nodes out of {}." if types else "Make the weights of {} 2:4 sparse.",
             ending="_pruned.onnx",
-            steps=[*cast_steps(cast_of(values[OnnxCastOptions], usage)), step],
+            steps=[*cast_of(values[OnnxCastOptions], usage), step],
             verifies=verifies,
             data=data,
         )
@@ -270,7 +266,7 @@ class _WeightsCommand(Command):
             usage,
             summary=self.summary,
             ending=self.ending,
-            steps=[*cast_steps(cast_of(values[OnnxCastOptions], usage)), self._step(values)],
+            steps=[*cast_of(values[OnnxCastOptions], usage), self._step(values)],
             verifies=verifies,
             data=data,
             read=self._read(values),

@@ -18,20 +18,17 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.cli.shared.onnx_model import tolerance_of, warn_about_saving
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.parts.onnx_model import CAST_TOLERANCES, Cast
 from polygraphy.codegen.render import render
-from polygraphy.codegen.scripts.data import Data
 from polygraphy.codegen.source import Source
 
-_CASTS = {f"convert_to_{dtype}": tolerance for dtype, tolerance in CAST_TOLERANCES.items()}
 LOADED = (EditedModelOptions,)
 """The groups about the model that is edited."""
 
@@ -45,7 +42,7 @@ def edit_of(
     ending: str,
     steps: Sequence[Call],
     verifies: bool = False,
-    data: Data | None = None,
+    data: Call = USUAL,
     read: Sequence[tuple[str, str | None]] = (),
 ) -> str:
     """Return the program.
@@ -70,18 +67,16 @@ def edit_of(
     if save.output is None:
         inform(f"Saving to {output}, because no --output is given.")
     _check_files(values, output, usage, read)
-    _warn_about_unused(save)
-    data = data or Data()
+    warn_about_saving(values)
     load = load_of(values)
     verify = _verification(load, steps, data) if verifies else None
-    loader = data_loader_of(data)
     takes_data = verifies or any(step.kwargs.get("data_loader") is not None for step in steps)
     return render(
         "surgeon.py.j2",
         summary.replace("{}", quoted(path.replace("\\", "/").rpartition("/")[2])),
         words,
         model=path,
-        data=data.call if takes_data and loader is not None else None,
+        data=usual_or(data) if takes_data else None,
         load=load,
         steps=steps,
         verify=verify,
@@ -90,7 +85,7 @@ def edit_of(
     )
 
 
-def _verification(load: Call, steps: Sequence[Call], data: Data) -> Call:
+def _verification(load: Call, steps: Sequence[Call], data: Call) -> Call:
     """Return the call that compares outputs of the model before and after the steps."""
     names = {step.name for step in steps}
     model, loader = Source("model"), data_loader_of(data)
@@ -103,9 +98,7 @@ def _verification(load: Call, steps: Sequence[Call], data: Data) -> Call:
             if step.name != "strip_weights":
                 whole = step.of(whole)
         edited = Call("restore_weights", [model, whole])
-    tolerance = max((_CASTS[name] for name in names & _CASTS.keys()), default=None)
-    compare = Call("SimpleCompareFunc", kwargs={"rtol": tolerance, "atol": tolerance})
-    kwargs = {"data_loader": loader, "compare_func": None if tolerance is None else compare}
+    kwargs = {"data_loader": loader, "compare_func": tolerance_of(steps)}
     return Call("verify", [load, edited], kwargs)
 
 
@@ -114,9 +107,9 @@ def load_of(values: Values) -> Call:
     return call_of("onnx_from_path", values, Source("MODEL"), map_weights=True)
 
 
-def data_loader_of(data: Data) -> Source | None:
+def data_loader_of(data: Call) -> Source | None:
     """Return the name of the data loader in the program; None where the usual one does."""
-    return None if data.is_default else Source("data_loader")
+    return None if data == USUAL else Source("data_loader")
 
 
 def _check_files(
@@ -139,20 +132,7 @@ def _check_files(
     )
 
 
-def _warn_about_unused(save: EditSaveOptions) -> None:
-    unused = {
-        "--external-data-size-threshold": save.external_data_size_threshold is not None,
-        "--no-save-all-tensors-to-one-file": save.no_save_all_tensors_to_one_file,
-    }
-    flags = [flag for flag, is_given in unused.items() if is_given]
-    if flags and save.save_external_data is None:
-        warn(
-            f"{', '.join(flags)}: only matters with --save-external-data, or for models of 2 GB or"
-            " more."
-        )
-
-
-def trial_of(values: Values, usage: str) -> tuple[bool, Data]:
+def trial_of(values: Values, usage: str) -> tuple[bool, Call]:
     """Return whether the model is run to verify the edit, and with which data.
 
     Raises:
@@ -163,17 +143,7 @@ def trial_of(values: Values, usage: str) -> tuple[bool, Data]:
         return True, data_of(values[DataOptions], shapes, usage)
     if unused := flags_given(values, [DataOptions, TrialShapeOptions]):
         warn(f"{', '.join(unused)}: without effect, because the model is not run: see --verify.")
-    return False, Data()
-
-
-def inference_steps(values: Values) -> list[Call]:
-    """Return the step that infers shapes, where that is asked for."""
-    options = values[OnnxShapeOptions]
-    if not options.shape_inference:
-        if options.no_onnxruntime_shape_inference:
-            warn("--no-onnxruntime-shape-inference: has no effect without --shape-inference.")
-        return []
-    return [call_of("infer_shapes", values)]
+    return False, USUAL
 
 
 def check_fallback(values: Values, usage: str) -> bool:
@@ -190,8 +160,3 @@ def check_fallback(values: Values, usage: str) -> bool:
             usage,
         )
     return forced
-
-
-def cast_steps(cast: Cast | None) -> list[Call]:
-    """Return the step that converts the model to another precision, if any."""
-    return [] if cast is None else [Call(f"convert_to_{cast.dtype}", kwargs=cast.arguments)]

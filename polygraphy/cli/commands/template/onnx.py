@@ -12,7 +12,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
-from polygraphy.cli.shared.onnx_context import cast_of, onnx_of, with_defaults
+from polygraphy.cli.shared.onnx_model import onnx_of
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
@@ -42,7 +42,6 @@ class TemplateOnnxGsCommand(Command):
         """Return the script."""
         usage = f"polygraphy {self.name}"
         model = PurePath(values[OneModelOptions].path)
-        cast = cast_of(values[OnnxCastOptions], usage)
         check_paths(
             [("MODEL", str(model))],
             [("-o/--output", values[TemplateOptions].output)],
@@ -55,7 +54,7 @@ class TemplateOnnxGsCommand(Command):
             f"Edit {quoted(path)} with onnx-graphsurgeon.",
             words,
             model=path,
-            onnx=onnx_of(with_defaults(values), usage, is_loaded=True, cast=cast),
+            onnx=onnx_of(values, usage),
             save=Call("save_onnx", kwargs={"path": output}),
             log=log_of(values),
         )

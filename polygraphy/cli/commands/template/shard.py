@@ -18,11 +18,11 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
+from polygraphy.cli.shared.onnx_model import onnx_of
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.parts.onnx_model import OnnxModel
 from polygraphy.codegen.render import render
 
 _PATTERNS = (0, 1)
@@ -58,7 +58,7 @@ class TemplateShardHintsCommand(Command):
             f"Find out how {quoted(path)} can be split over devices.",
             words,
             model=path,
-            onnx=_onnx(values),
+            onnx=onnx_of(values, f"polygraphy {self.name}").with_mapped_weights,
             find=_found(values, usage),
             output=output,
             log=log_of(values),
@@ -104,28 +104,12 @@ class MultiDeviceShardCommand(Command):
             f"Split {quoted(path)} over several devices.",
             words,
             model=path,
-            onnx=_onnx(values),
+            onnx=onnx_of(values, f"polygraphy {self.name}").with_mapped_weights,
             hints=source.hint,
             find=None if source.hint else _found(values, usage),
             save=call_of("save_shards", values, path=save.output),
             log=log_of(values),
         )
-
-
-def _onnx(values: Values) -> OnnxModel:
-    model = values[EditedModelOptions]
-    infers = allow = None
-    if any(isinstance(group, OnnxShapeOptions) for group in values):
-        shapes = values[OnnxShapeOptions]
-        infers = shapes.shape_inference
-        allow = False if infers and shapes.no_onnxruntime_shape_inference else None
-    return OnnxModel(
-        external_data_dir=model.external_data_dir,
-        ignore_external_data=model.ignore_external_data or None,
-        map_weights=True,
-        infer_shapes=bool(infers),
-        allow_onnxruntime=allow,
-    )
 
 
 def _found(values: Values, usage: str) -> Call:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.trt.checks import CONFIG_CALLS, CONFIG_GROUPS
 from polygraphy.cli.backends.trt.context import config_of, network_of, with_build_defaults
+from polygraphy.cli.backends.trt.model import TrtNetwork
 from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
@@ -14,17 +16,17 @@ from polygraphy.cli.commands.template.template_options import TemplateOptions
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding, flags_given
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of
+from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OnnxShapeOptions, OutputOptions
-from polygraphy.cli.shared.onnx_context import onnx_of, with_defaults
+from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.cli.shared.report import ReportOptions
-from polygraphy.codegen.parts.onnx_model import OnnxModel
-from polygraphy.codegen.parts.trt_model import TrtModel
-from polygraphy.codegen.scripts.template_trt import TemplateConfigScript, TemplateNetworkScript
+from polygraphy.codegen.call import Step
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
+from polygraphy.codegen.source import Source
 
 
 class _TemplateCommand(Command):
@@ -94,18 +96,30 @@ class TemplateNetworkCommand(_TemplateCommand):
         ]
         if given:
             warn(f"{', '.join(given)}: without effect, because the configuration decides it.")
-        whole = with_build_defaults(with_defaults(values))
-        onnx = onnx_of(whole, usage, is_loaded=parses) if parses else OnnxModel()
-        return TemplateNetworkScript(
-            command=words,
-            model=None if model is None else split_symbol(model)[0],
+        whole = with_build_defaults(values)
+        onnx = onnx_of(whole, usage) if parses else OnnxModel()
+        made = network_of(whole, usage, is_script=is_script, is_empty=model is None)
+        path = None if model is None else split_symbol(model)[0]
+        is_brief = onnx.is_as_saved and not made.steps
+        return render(
+            "template_trt_network.py.j2",
+            "Make a TensorRT network with the network API"
+            + (f", starting from {quoted(path)}." if path is not None else "."),
+            words,
+            model=path,
             is_parsed=parses,
-            onnx=onnx,
-            trt=TrtModel(
-                network=network_of(whole, usage, is_script=is_script, is_empty=model is None)
-            ),
+            before=[] if is_brief else _before(onnx, made, model),
+            start=made.of(None if model is None else RunnerModel.path) if is_brief else None,
             log=log_of(values),
-        ).render()
+        )
+
+
+def _before(onnx: OnnxModel, network: TrtNetwork, model: str | None) -> list[Step]:
+    """Return the statements that lead to the network that the script starts from."""
+    if onnx.is_as_saved:
+        return network.steps_from(None if model is None else RunnerModel.path, is_path=True)
+    load = Step("load_model", onnx.loader(RunnerModel.path))
+    return [load, *network.steps_from(Source("load_model"), is_path=False)]
 
 
 class TemplateConfigCommand(_TemplateCommand):
@@ -137,10 +151,21 @@ class TemplateConfigCommand(_TemplateCommand):
                 f"{', '.join(unused)}: without effect, because that belongs to the network, or to"
                 " the build."
             )
-        return TemplateConfigScript(
-            command=words,
-            model=model if model is None or is_script else split_symbol(model)[0],
-            config=config_of(with_build_defaults(values), usage),
-            data=data_of(values[DataOptions], values[ModelOptions].input_shapes, usage),
+        config = config_of(with_build_defaults(values), usage)
+        path = None if model is None or is_script else split_symbol(model)[0]
+        data = data_of(values[DataOptions], values[ModelOptions].input_shapes, usage)
+        calibration = config.own_calibration
+        return render(
+            "template_trt_config.py.j2",
+            "Make a TensorRT builder configuration"
+            + (f" for {quoted(path)}." if path is not None else "."),
+            words,
+            model=path,
+            before=(
+                []
+                if calibration is None
+                else [*data_step(data, calibrates=True), Step("calibrator", calibration)]
+            ),
+            config=config.call or config.make,
             log=log_of(values),
-        ).render()
+        )

@@ -7,24 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.data_context import data_of, turns_of
-from polygraphy.codegen.scripts.data import Data
+from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, turns_of, usual_or
+from polygraphy.codegen.call import Call, Metadata
 
 
 def test_generated_data_take_every_setting() -> None:
     options = DataOptions(seed=3, iterations=4, val_range={"x": (0, 2)})
-    assert data_of(options, {"x": ((1, 2),)}, "run") == Data(
-        seed=3, iterations=4, val_range={"x": (0, 2)}, shapes=({"x": [1, 2]},)
+    assert data_of(options, {"x": ((1, 2),)}, "run") == Call(
+        "DataLoader",
+        kwargs={
+            "seed": 3,
+            "iterations": 4,
+            "val_range": {"x": (0, 2)},
+            "input_metadata": Metadata([("x", [1, 2], None)]),
+        },
     )
-    assert data_of(DataOptions(), None, "run") == Data()
+    assert data_of(DataOptions(), None, "run") == USUAL
+    assert usual_or(USUAL) is None
 
 
 def test_a_function_may_be_named_apart_from_its_script() -> None:
     options = DataOptions(data_loader_script=("a.py", "load_data"), data_loader_func_name="mine")
-    assert data_of(options, None, "run").script == ("a.py", "mine")
+    mine = Call("InvokeFromScript", ["a.py"], {"name": "mine"})
+    assert data_of(options, None, "run") == mine
     same = DataOptions(data_loader_script=("a.py", "mine"), data_loader_func_name="mine")
-    assert data_of(same, None, "run").script == ("a.py", "mine")
+    assert data_of(same, None, "run") == mine
 
 
 @pytest.mark.parametrize(
@@ -60,18 +67,20 @@ def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
 ) -> None:
     reason = "without effect, because the model is run on the first data only.\n"
     several = DataOptions(load_inputs=("a.json", "b.json", "c.json"))
-    assert data_of(several, None, "check lint", only_first=True) == Data(load=("a.json",))
+    assert data_of(several, None, "check lint", only_first=True) == Call(
+        "StreamingDataLoader", [["a.json"]]
+    )
     assert capsys.readouterr().err == f"[W] --load-inputs b.json c.json: {reason}"
     made = data_of(DataOptions(iterations=3), None, "check lint", only_first=True)
-    assert made == Data()
+    assert made == USUAL
     assert capsys.readouterr().err == f"[W] --iterations: {reason}"
     made = data_of(DataOptions(), {"x": ((1,), (2,))}, "check lint", only_first=True)
-    assert made == Data(shapes=({"x": [1]},))
+    assert made == Call("DataLoader", kwargs={"input_metadata": Metadata([("x", [1], None)])})
     assert capsys.readouterr().err == f"[W] All shapes of an input but the first: {reason}"
     data_of(DataOptions(load_inputs=("a.json",)), {"x": ((1,),)}, "check lint", only_first=True)
     data_of(DataOptions(), {"x": ((1,),)}, "check lint", only_first=True)
     assert "without effect" not in capsys.readouterr().err
-    assert data_of(several, None, "run").load == several.load_inputs
+    assert data_of(several, None, "run").args == (list(several.load_inputs),)
 
 
 shapes = st.lists(st.tuples(st.integers(1, 9)), min_size=1, max_size=4)

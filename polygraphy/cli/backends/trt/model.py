@@ -1,4 +1,4 @@
-"""How a program comes by a TensorRT engine, and how it runs it, as calls."""
+"""How a program builds, loads and runs a TensorRT engine, as calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from polygraphy.codegen.call import Call, Name
+from polygraphy.codegen.call import Call, Name, Step
+from polygraphy.codegen.source import Source
 
 _BRIEF = 3
 """So many arguments of a configuration are easy to read within a longer expression."""
@@ -81,6 +82,13 @@ class TrtNetwork:
             return made
         return evolve(self.plugins, kwargs={**self.plugins.kwargs, "obj": made})
 
+    def steps_from(
+        self, model: Any = None, *, is_path: bool = True, name: str = "load_network"
+    ) -> list[Step]:
+        """Return the statements that lead to the changed network, which gets a name; see `of`."""
+        made = [Step(name, self.of(model, is_path=is_path))]
+        return made + [Step(name, step.of(Source(name))) for step in self.steps]
+
     @property
     def changes_outputs(self) -> bool:
         """Whether the network gets other outputs."""
@@ -144,6 +152,49 @@ class TrtModel:
     def may_build_twice(self) -> bool:
         """Whether a second build has no effect on what the first one learns or keeps."""
         return not self.calibrates and "algorithm_selector" not in self.config.make.kwargs
+
+    def preparations(self, model: Any, *, is_path: bool, cache: Source | None = None) -> list[Step]:
+        """Return the statements that lead to ``load_network`` and ``create_config``.
+
+        Args:
+            model: the name of the ONNX model.
+            is_path: whether that stands for its path, rather than for a model or a loader of one.
+            cache: the name of what keeps value ranges, where that is no file.
+        """
+        calibration, config = self.config.calibration, self.config.call
+        if calibration is not None and cache is not None:
+            calibration = calibration.of(cache=cache)
+        return [
+            *([] if calibration is None else [Step("calibrator", calibration)]),
+            *self.network.steps_from(model, is_path=is_path),
+            *([] if config is None else [Step("create_config", config)]),
+        ]
+
+    def built(self, network: str = "load_network") -> Call:
+        """Return what builds an engine of the network of this name."""
+        config = None if self.config.call is None else Source("create_config")
+        return self.build.of(Source(network), config=config)
+
+    def steps(self, model: Any, *, is_path: bool) -> list[Step]:
+        """Return the statements that lead to ``build_engine``, a loader; see `preparations`."""
+        made = [
+            *self.preparations(model, is_path=is_path),
+            Step("build_engine", self.built()),
+        ]
+        if self.save is not None:
+            save = Call("SaveEngine", [Source("build_engine")], {"path": self.save})
+            made.append(Step("build_engine", save))
+        return made
+
+    def unmarked_steps(self, model: Any, *, is_path: bool) -> list[Step]:
+        """Return the statements that lead to ``build_unmarked``, a loader; those of `steps` come
+        before.
+        """
+        network = "load_unmarked_network"
+        return [
+            *self.network.steps_from(model, is_path=is_path, name=network),
+            Step("build_unmarked", self.built(network)),
+        ]
 
     @property
     def without_mark_all(self) -> TrtModel:
