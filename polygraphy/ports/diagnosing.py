@@ -136,13 +136,16 @@ class DissectedModel(Protocol):
     def marked(self) -> Any:
         """Return the model with every tensor as an output that backends can hand out."""
 
-    def cut(self, values: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+    def cut(
+        self, values: Mapping[str, Any], *, checked: bool = False
+    ) -> tuple[Any, dict[str, str]]:
         """Return a model in which every node computes from given values alone, not from what other
         nodes made of theirs.
 
         Args:
             values: by tensor, an array of its type. Each becomes an input of the model in place of
                 what its node makes, which becomes an output.
+            checked: whether a tensor of which the model states another shape stays as it is.
 
         Returns:
             The model, and by tensor the name of that output.

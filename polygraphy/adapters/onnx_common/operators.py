@@ -41,6 +41,7 @@ OPERATORS: Mapping[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     **{f"Reduce{kind}": ((1, _ANY, elementwise.reduce(f"Reduce{kind}")),) for kind in _REDUCTIONS},
     "AveragePool": ((1, _ANY, pooling.average_pool),),
     "BatchNormalization": ((1, _ANY, normalization.batch_normalization),),
+    **({"Cast": ((6, _ANY, quantization.cast),)} if quantization.TRUNCATES else {}),
     "Clip": ((1, 10, elementwise.clip),),
     "Conv": ((1, _ANY, convolution.conv),),
     "ConvInteger": ((10, _ANY, quantization.conv_integer),),

@@ -1,7 +1,8 @@
-"""DequantizeLinear and QuantizeLinear of the opsets below 19, and products of quantized values."""
+"""Quantised values: operators of the opsets below 19, products; and conversions of data types."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,24 @@ def qlinear_matmul(
     left = wide(a) - wide(a_zero if a_zero.ndim > 1 else _aligned(a_zero, a, -2))
     right = wide(b) - wide(b_zero if b_zero.ndim > 1 else _aligned(b_zero, b, -1))
     return _requantized(left @ right, rows * columns / y_scale.reshape(()), y_zero)
+
+
+TRUNCATES = any(
+    find_spec(f"onnx.{name}")
+    for name in ("_custom_element_types", "reference.custom_element_types")
+)
+"""Whether the evaluator is one, up to onnx 1.18, that cuts off what bfloat16 has no digits for."""
+_BFLOAT16 = 16
+
+
+def cast(x: Array, *, to: int, opset: int, outputs: int, saturate: int = 1, **others: Any) -> Array:
+    """Convert to another data type; to bfloat16 it is rounded to the nearest."""
+    from onnx.reference.ops.op_cast import cast_to
+
+    if to == _BFLOAT16 and x.dtype.kind == "f":
+        import ml_dtypes
+
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32)
+    made: Array = cast_to(x, to, saturate)  # type: ignore[arg-type] # It is of other releases.
+    return made

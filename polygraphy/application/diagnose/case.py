@@ -9,9 +9,12 @@ from typing import Any
 
 from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, InputError, ModelError
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.ports.diagnosing import Compute, DiagnosisReports, DissectedModel, SuspectedParty
+
+REFUSALS = (BackendError, ModelError, InputError)
+"""What a backend raises that does not run a model, or data that fit it."""
 
 Feed = Mapping[str, Any]
 Values = Mapping[str, Any]
@@ -104,7 +107,7 @@ def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
             compute({name: moved(array, seed + i) for i, (name, array) in enumerate(feed.items())})
             for seed in _MOVES
         ]
-    except BackendError:
+    except REFUSALS:
         return {}
     return {
         name: spread([each[name] for each in made if name in each], value)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.careful import CarefulParty, alone
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import feeds_of
 from polygraphy.application.diagnose.locating import (
     Place,
@@ -31,7 +32,12 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.judging import Deviation, deviation
 from polygraphy.domain.diagnosis.regions import producers
-from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
+from polygraphy.domain.errors import (
+    BackendError,
+    InconclusiveError,
+    PolygraphyException,
+    UsageError,
+)
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels, SuspectedParty
 from polygraphy.ports.reporting import Findings
@@ -81,7 +87,7 @@ class _Diagnosis:
     def __init__(self, case: Case, data_loader: Any) -> None:
         self._case = case
         self._feeds = feeds_of(case.model, data_loader)
-        self._refusals: dict[int, BackendError] = {}
+        self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
         self._third = next(
             (party for party in case.parties if party.name == _THIRD), None
@@ -111,10 +117,13 @@ class _Diagnosis:
 
     def _runs(self, index: int) -> bool:
         """Return whether a backend runs the model, and keep its outputs, or why it does not."""
+        party, first = self._case.parties[index], self._feeds[0]
         try:
-            compute = self._case.loaded(self._case.parties[index])
+            if party.rewrites:  # What it makes of a model may crash.
+                alone(lambda: party.load(self._case.model.proto)(first), party.name)
+            compute = self._case.loaded(party)
             self._outputs[index] = [compute(feed) for feed in self._feeds]
-        except BackendError as error:
+        except REFUSALS as error:
             self._refusals[index] = error
             return False
         return True
@@ -182,7 +191,7 @@ class _Diagnosis:
             for party in (self._third, *case.parties):
                 try:
                     known = trace(case, party, feed)
-                except BackendError as error:
+                except REFUSALS as error:
                     result.append(f"{party.name} cannot: {error}")
                     continue
                 result.append(f"{len(known.values)} tensors, by {party.name}.")
@@ -200,7 +209,7 @@ class _Diagnosis:
             try:
                 known = trace(case, party, self._feeds[0])
                 break
-            except BackendError:
+            except REFUSALS:
                 continue
         messages = [str(error) for error in self._refusals.values()]
         if known is None:
@@ -210,7 +219,10 @@ class _Diagnosis:
         culprits = []
         with case.attempt("refusal") as result:
             for index, error in self._refusals.items():
-                found = refused(case, case.parties[index], known, str(error))
+                party = case.parties[index]
+                if isinstance(error, BackendError) and not error.backend:  # It crashed.
+                    party = CarefulParty(party)
+                found = refused(case, party, known, str(error))
                 if found is not None:
                     culprits.append(found)
                     result.append(f"{len(found.nodes)} of {len(case.model.nodes)} nodes.")
@@ -261,7 +273,7 @@ class _Diagnosis:
             try:
                 single = wrong_nodes(case, party, known)
                 result.append(f"{len(single)} of {len(case.model.nodes)} nodes differ.")
-            except BackendError as error:
+            except REFUSALS as error:
                 result.append(f"It cannot run them alone: {error}")
         wrong = {index for place in single for index in place.region}
         if not party.rewrites:
@@ -270,7 +282,7 @@ class _Diagnosis:
             try:
                 fused = wrong_regions(case, party, known)
                 result.append(f"{len(fused)} regions differ.")
-            except BackendError as error:
+            except REFUSALS as error:
                 fused = []
                 result.append(f"It cannot run its own graph in parts: {error}")
         return [*single, *(place for place in fused if not wrong & {*place.region})]
@@ -344,7 +356,7 @@ class _Diagnosis:
             compute = self._case.loaded(party, **how)
             values = compute(feed)
             noise = noise_of(compute, feed, values)
-        except BackendError:
+        except REFUSALS:
             return False
         found = self._case.differing(values, expected, noise)
         return all(each.relative <= _LARGE or each.share < 0.01 for each in found.values())
@@ -368,7 +380,7 @@ class _Diagnosis:
         party = next((one for one in case.parties if one is not known.party), known.party)
         try:
             values = party.load(case.model.marked(), plain=True)(known.feed)
-        except BackendError:
+        except REFUSALS:
             return None
         nodes = case.model.nodes
         errors = {

@@ -82,7 +82,7 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
 
 
 def isolated(
-    model: DissectedModel, party: SuspectedParty, known: Trace
+    case: Case, model: DissectedModel, party: SuspectedParty, known: Trace
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run every node alone on the values of a trace.
 
@@ -93,7 +93,7 @@ def isolated(
         BackendError: the party cannot run a model that is cut so.
     """
     given = {**known.values, **known.feed}
-    cut, names = model.cut(given)
+    cut, names = model.cut(given, checked=model is not case.model)
     compute = party.load(cut, plain=True)
     asked = {value.name for value in cut.graph.input}
     feed = {name: given[name] for name in given if name in asked}
@@ -124,12 +124,15 @@ def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
     """Return the nodes that a party computes otherwise alone, with nothing rewritten."""
     nodes = case.model.nodes
     order = producers(nodes)
-    values, noise = isolated(case.model, party, known)
-    return [
-        Place([order[name]], name, made, fused=False)
-        for name, made in misfits(values, noise, known, order)
-        if not _is_flip(made, [nodes[order[name]]])
-    ]
+    values, noise = isolated(case, case.model, party, known)
+    kept = values.keys() | known.feed.keys() | set(case.model.constants)
+    found = []
+    for name, made in misfits(values, noise, known, order):
+        # What cannot be handed out, such as bfloat16, is computed with what reads it.
+        region = region_before(nodes, name, kept)
+        if not _is_flip(made, [nodes[index] for index in region]):
+            found.append(Place(region, name, made, fused=len(region) > 1))
+    return found
 
 
 def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
@@ -143,10 +146,11 @@ def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place
         return []
     graph = resolve(DissectedModels).open(executed)
     nodes, order = case.model.nodes, producers(case.model.nodes)
-    values, noise = isolated(graph, party, known)
+    values, noise = isolated(case, graph, party, known)
+    kept = values.keys() | known.feed.keys() | set(case.model.constants)
     found = []
     for name, made in misfits(values, noise, known, order):
-        region = region_before(nodes, name, values.keys() | known.feed.keys())
+        region = region_before(nodes, name, kept)
         if _is_flip(made, [nodes[index] for index in region]):
             continue
         taking_part = replaced_nodes(nodes, region, graph.nodes, name)

@@ -71,8 +71,7 @@ def refusal_passes(party: SuspectedParty, part: Any, feed: Values) -> list[str]:
             return False
         return True
 
-    alone = healing_alone(party.passes, heals)
-    return alone[:1] or healing_passes(party.passes, heals)
+    return healing_passes(party.passes, heals)
 
 
 def _size_without(case: Case, party: SuspectedParty, name: str) -> int:

@@ -81,7 +81,9 @@ class OnnxDissectedModel:
                         made.graph.output.add().name = name
         return made
 
-    def cut(self, values: Mapping[str, Any]) -> tuple[ModelProto, dict[str, str]]:
+    def cut(
+        self, values: Mapping[str, Any], *, checked: bool = False
+    ) -> tuple[ModelProto, dict[str, str]]:
         """Return a model whose nodes compute from given values alone; see the port."""
         made: ModelProto = onnx.ModelProto()
         copy_frame(self.proto, made)
@@ -95,7 +97,7 @@ class OnnxDissectedModel:
         names: dict[str, str] = {}
         for node in graph.node:
             for position, name in enumerate(node.output):
-                if name in values and self._takes(name, values[name]):
+                if name in values and self._takes(name, values[name], checked):
                     names[name] = f"{name}{_MADE}"
                     node.output[position] = names[name]
         asked = [name for name in self.inputs if name in read]
@@ -105,7 +107,7 @@ class OnnxDissectedModel:
             graph.output.add().name = name
         return made, names
 
-    def _takes(self, name: str, array: Any) -> bool:
+    def _takes(self, name: str, array: Any, checked: bool) -> bool:
         """Return whether an array can stand for a tensor: other graphs keep names of tensors of
         which they changed the data type or the layout.
         """
@@ -113,7 +115,7 @@ class OnnxDissectedModel:
             return False
         known = described(self._types().get(name))
         meta = TensorMetadata.from_feed_dict({name: array})[name]
-        return known.dtype in (None, meta.dtype) and fits(array.shape, known.shape)
+        return known.dtype in (None, meta.dtype) and (not checked or fits(array.shape, known.shape))
 
     def part(self, nodes: Sequence[int], values: Mapping[str, Any]) -> ModelProto:
         """Return a model of some of the nodes; see the port."""
