@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model import Model
     from polygraphy.domain.model.drawing import GraphDrawing
     from polygraphy.domain.model.statistics import ModelStatistics
-    from polygraphy.domain.report.document import Document
+    from polygraphy.domain.report.document import Document, OutputRow
     from polygraphy.domain.results.device_times import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
@@ -271,7 +271,11 @@ class ModelPages(Protocol):
     """Makes pages, and shows them on this machine."""
 
     def page(
-        self, model: Model, drawings: Sequence[GraphDrawing], statistics: ModelStatistics
+        self,
+        model: Model,
+        drawings: Sequence[GraphDrawing],
+        statistics: ModelStatistics,
+        errors: Mapping[str, OutputRow] | None = None,
     ) -> str:
         """Return a page as HTML that needs nothing but itself.
 
@@ -279,6 +283,8 @@ class ModelPages(Protocol):
             model: what is shown.
             drawings: its graphs, the main one first.
             statistics: of its size.
+            errors: what was found about its tensors, by name, by which nodes are coloured; None to
+                colour them by their operators.
         """
 
     def serve(self, page: str, port: int, announce: Callable[[str], Any]) -> None:

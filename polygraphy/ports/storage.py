@@ -126,7 +126,10 @@ class BlobFiles(Protocol):
 
 
 class TextFiles(Protocol):
-    """Writes text files, whole or not at all."""
+    """Reads text files, and writes them whole or not at all."""
+
+    def read(self, path: str) -> str:
+        """Return what a file in UTF-8 holds; FileError when it cannot be read, or is no text."""
 
     def write(self, path: str, text: str, *, executable: bool = False) -> None:
         """Write a file, in UTF-8; FileError when that cannot be done."""

@@ -66,7 +66,13 @@ def test_text_is_written_in_utf8_as_it_is(subject: Subject, tmp_path: Path, text
     path = str(tmp_path / "file.txt")
     subject.files.write(path, text)
     assert subject.content(path) == text.encode()
+    assert subject.files.read(path) == text
     assert not subject.is_executable(path)
+
+
+def test_what_cannot_be_read_is_named(subject: Subject, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"gone\.txt"):
+        subject.files.read(str(tmp_path / "gone.txt"))
 
 
 def test_a_file_is_replaced(subject: Subject, tmp_path: Path) -> None:

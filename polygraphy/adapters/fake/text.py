@@ -22,6 +22,12 @@ class MemoryTextFiles:
         self.executable: set[str] = set()
         self._unwritable = {_normal(path) for path in unwritable}
 
+    def read(self, path: str) -> str:
+        """Return a text; FileError where nothing was written."""
+        if _normal(path) not in self.files:
+            raise FileError(f"Could not read {path}: nothing was written there.", path=path)
+        return self.files[_normal(path)].decode()
+
     def write(self, path: str, text: str, *, executable: bool = False) -> None:
         """Keep a text; FileError for what a disk could not hold either."""
         key = _normal(path)

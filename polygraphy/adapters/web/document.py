@@ -12,17 +12,22 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.adapters.web.levels import levels_of
 from polygraphy.domain.arithmetic.summary import summarize
 from polygraphy.domain.model import Attribute, Graph, Model, Node, Tensor, Weight
 from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
+from polygraphy.domain.report.document import OutputRow
 
 _MOST_ELEMENTS = 200  # Of a list in an attribute; what is left out is counted.
 _MOST_LETTERS = 2000
 
 
 def document(
-    model: Model, drawings: Sequence[GraphDrawing], statistics: ModelStatistics
+    model: Model,
+    drawings: Sequence[GraphDrawing],
+    statistics: ModelStatistics,
+    errors: Mapping[str, OutputRow] | None = None,
 ) -> dict[str, Any]:
     """Return the document of a page.
 
@@ -30,6 +35,7 @@ def document(
         model: what is shown.
         drawings: its graphs, in the order of `polygraphy.domain.model.drawing.draw`.
         statistics: of its size.
+        errors: what was found about tensors of the main graph, by name.
     """
     numbers = {id(drawing.graph): number for number, drawing in enumerate(drawings)}
     functions = {
@@ -40,6 +46,7 @@ def document(
         "title": model.path.replace("\\", "/").rpartition("/")[2] or model.path,
         "facts": _facts(model, statistics),
         "ops": list(statistics.ops.items()),
+        "errors": None if errors is None else levels_of(errors),
         "graphs": [maker.drawing(drawing) for drawing in drawings],
     }
 
@@ -52,8 +59,8 @@ def _facts(model: Model, statistics: ModelStatistics) -> list[list[str]]:
             f"{domain or 'ai.onnx'} {version}" for domain, version in model.opsets.items()
         )
     if model.ir_version:
-        facts["Format version"] = str(model.ir_version)
-    facts["Made by"] = model.producer
+        facts["IR version"] = str(model.ir_version)
+    facts["Producer"] = model.producer
     facts["Nodes"] = f"{statistics.nodes:,}"
     facts["Parameters"] = f"{statistics.parameters:,} ({statistics.weight_bytes:,} bytes)"
     if statistics.macs and not statistics.macs_unknown:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from polygraphy.adapters.web.server import serve
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.drawing import GraphDrawing
 from polygraphy.domain.model.statistics import ModelStatistics
+from polygraphy.domain.report.document import OutputRow
 
 VIEWER = Path(__file__).parent / "viewer"
-_SCRIPTS = ("placement.js", "painting.js", "panel.js", "viewer.js")
+_SCRIPTS = ("placement.js", "painting.js", "drawing.js", "panel.js", "viewer.js")
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 
 
@@ -31,10 +32,14 @@ class HtmlModelPages:
     """Makes pages with a viewer in JavaScript, and serves them on the loopback address."""
 
     def page(
-        self, model: Model, drawings: Sequence[GraphDrawing], statistics: ModelStatistics
+        self,
+        model: Model,
+        drawings: Sequence[GraphDrawing],
+        statistics: ModelStatistics,
+        errors: Mapping[str, OutputRow] | None = None,
     ) -> str:
         """Return a page."""
-        shown = document(model, drawings, statistics)
+        shown = document(model, drawings, statistics, errors)
         script = "\n".join(_asset(name) for name in _SCRIPTS)
         script = f'(() => {{\n"use strict";\n{script}}})();\n'
         style = _asset("viewer.css")

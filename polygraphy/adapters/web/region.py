@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf, isfinite, log10
 
 from attrs import evolve
 from markupsafe import Markup
 
 from polygraphy.adapters.web.charts import shortened, svg
+from polygraphy.adapters.web.levels import levels_of
 from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
 from polygraphy.domain.report.document import OutputRow
 from polygraphy.domain.report.rows import label_of_node
-from polygraphy.domain.report.summary import brief
 
 _MOST_NODES = 36
 _WIDTH, _HEIGHT = 176, 56
 _COLUMN, _ROW = 192, 84
 _MARGIN = 12
-_STEPS = 4
-"""Of colour, from what just fails to what is worst."""
 
 
 def region_of(
@@ -45,12 +42,12 @@ def region_of(
         return None
     kept = tuple(node for index, node in enumerate(shown) if index in chosen)
     drawing = drawn_graph(evolve(model.graph, nodes=kept, inputs=(), outputs=()))
-    worst = max((_excess(rows, node) for node in kept), default=0.0)
+    levels = levels_of(rows)
     boxes = _boxes(drawing)
     parts = [_wire(drawing, number, boxes) for number in range(len(drawing.wires))]
     marked = set(centres)
     parts += [
-        _node(node, box, rows, worst, anchor, is_centre=label_of_node(node) in marked)
+        _node(node, box, levels, anchor, is_centre=label_of_node(node) in marked)
         for node, box in zip(kept, boxes)
     ]
     width = max(x for x, _ in boxes) + _WIDTH + _MARGIN
@@ -109,32 +106,20 @@ def _wire(drawing: GraphDrawing, number: int, boxes: Sequence[tuple[float, float
     return Markup('<path class="wire" d="{}"><title>{}</title></path>').format(path, name)
 
 
-def _rows_of(rows: Mapping[str, OutputRow], node: Node) -> list[OutputRow]:
-    return [rows[name] for name in node.outputs if name in rows]
-
-
-def _excess(rows: Mapping[str, OutputRow], node: Node) -> float:
-    found = [
-        inf if row.excess is None else row.excess for row in _rows_of(rows, node) if not row.passed
-    ]
-    return max((each for each in found if isfinite(each)), default=0.0)
-
-
 def _node(
     node: Node,
     box: tuple[float, float],
-    rows: Mapping[str, OutputRow],
-    worst: float,
+    levels: Mapping[str, tuple[int, str]],
     anchor: Callable[[str], str | None],
     *,
     is_centre: bool,
 ) -> Markup:
-    found, (x, y) = _rows_of(rows, node), box
-    kind, text = _kind(found, _excess(rows, node), worst)
+    found, (x, y) = [name for name in node.outputs if name in levels], box
+    kind, text = _kind([levels[name] for name in found])
     if is_centre:
         kind += " centre"
     label = label_of_node(node)
-    link = next(filter(None, (anchor(row.name) for row in found)), None)
+    link = next(filter(None, map(anchor, found)), None)
     about = f"{node.op} {label}\n{', '.join(node.inputs)} -> {', '.join(node.outputs)}"
     drawn = Markup(
         '<title>{about}</title><rect class="node {kind}" x="{x:.1f}" y="{y:.1f}" width="{width}"'
@@ -149,16 +134,9 @@ def _node(
     return drawn if link is None else Markup('<a href="#{}">{}</a>').format(link, drawn)
 
 
-def _kind(found: Sequence[OutputRow], excess: float, worst: float) -> tuple[str, str]:
+def _kind(found: Sequence[tuple[int, str]]) -> tuple[str, str]:
     """Return the class of a node and what stands in it about its errors."""
     if not found:
         return "unknown", "not compared"
-    errors = [row.metrics.get("max_absdiff") for row in found]
-    known = [each for each in errors if each is not None]
-    text = f"max abs {brief(max(known))}" if known else ""
-    if all(row.passed for row in found):
-        return "passed", text or "passed"
-    if any(row.excess is None or not isfinite(row.excess) for row in found if not row.passed):
-        return f"failed-{_STEPS}", text or "differs"
-    share = log10(max(excess, 1.0)) / log10(max(worst, 10.0))
-    return f"failed-{max(1, min(_STEPS, 1 + int(share * _STEPS)))}", text
+    level, words = max(found)
+    return f"failed-{level}" if level else "passed", words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from polygraphy.application.models.model_inspection import read_model
@@ -9,6 +10,8 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.drawing import draw, drawn_model
 from polygraphy.domain.model.statistics import statistics_of
+from polygraphy.domain.report.document import OutputRow
+from polygraphy.domain.report.reading import rows_in
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelReports
 from polygraphy.ports.reporting import ModelPages
@@ -25,12 +28,13 @@ def draw_model(
     display_as: str | None = None,
     external_data_dir: str | None = None,
     ignore_external_data: bool = False,
-    infer_shapes: bool = False,
+    infer_shapes: bool = True,
     allow_onnxruntime: bool | None = None,
     network_func: str | None = None,
     checkpoint: str | None = None,
     tf_outputs: Sequence[str] = (),
     optimize_graph: bool = False,
+    report: str | None = None,
 ) -> None:
     """Make a page that shows a model: the graph to move around in, and what each node consists of.
 
@@ -52,6 +56,8 @@ def draw_model(
         checkpoint: name of the checkpoint, for a folder of these (default: the latest).
         tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
         optimize_graph: whether a TensorFlow graph is made smaller first.
+        report: a verdict document, as ``--report PATH.json`` saves it, by whose errors nodes are
+            coloured (default: by their operators).
 
     Raises:
         FileError: the model is missing or cannot be read, or the page cannot be written.
@@ -69,15 +75,26 @@ def draw_model(
         outputs=tuple(tf_outputs),
         optimizes=optimize_graph,
     )
+    errors = None if report is None else _errors(report)
     reports = resolve(ModelReports)
     reports.loading(path)
     detail = Detail(layers=True, attrs=True, weights=weights)
     model = drawn_model(read_model(source, detail, model_type, display_as))
     if model is None:
         raise UsageError(f"{path}: models of this type cannot be drawn.")
-    page = resolve(ModelPages).page(model, draw(model), statistics_of(model))
+    page = resolve(ModelPages).page(model, draw(model), statistics_of(model), errors)
     if output is None:
         resolve(ModelPages).serve(page, port, reports.page_served)
     else:
         resolve(TextFiles).write(output, page)
         reports.page_saved(output)
+
+
+def _errors(path: str) -> dict[str, OutputRow]:
+    """Return what a report says about outputs, by name."""
+    try:
+        return rows_in(json.loads(resolve(TextFiles).read(path)))
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON: {error}.") from error
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from attrs import evolve
 
 from polygraphy.inspect import draw_model
 from tests.adapters.web.models import MARKUP, chain, nested, save
+from tests.adapters.web.test_report_page import document, rows
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -169,6 +173,57 @@ def test_dragging_moves_and_the_wheel_zooms_about_the_mouse(small: Opened) -> No
     assert small("viewer.view.scale * viewer.placed.height <= viewer.canvas.clientHeight")
 
 
+def test_shapes_are_inferred_and_terms_are_standard(small: Opened) -> None:
+    assert "IR version" in small.panel() and "Producer" in small.panel()
+    small("viewer.search('first')")
+    small.tab.click(".results button:has-text('Relu')")
+    assert "Consumers" in small.panel().title()
+    assert "unknown type" not in small.panel()
+
+
+def test_the_graph_is_saved_as_a_picture(small: Opened, tmp_path: Path) -> None:
+    small.tab.click("#open-all")
+    drawn = small("viewer.placed.boxes.length")
+    with small.tab.expect_download() as download:
+        small.tab.click("#save-svg")
+    download.value.save_as(tmp_path / "graph.svg")
+    small.requests = small.requests[:1]  # The other is the picture itself.
+    root = ElementTree.parse(tmp_path / "graph.svg").getroot()
+    titles = root.findall(".//{http://www.w3.org/2000/svg}title")
+    assert len(titles) > drawn  # Those of inner graphs, too.
+    assert not root.findall(".//{http://www.w3.org/2000/svg}script")
+
+
+def test_nodes_are_coloured_by_a_report_and_found_by_module(browser: Any, tmp_path: Path) -> None:
+    model = chain(6)
+    for index, node in enumerate(model.graph.node):
+        node.name = f"/block{index // 3}/part/{node.name}"
+    report = tmp_path / "r.json"
+    outputs = [node.output[0] for node in model.graph.node]
+    found = [
+        evolve(row, name=name, excess=10.0 ** (index - 3))
+        for index, (row, name) in enumerate(zip(rows(6, 4), outputs))
+    ]
+    report.write_text(json.dumps(document(found).as_json()))
+    draw_model(save(model, tmp_path / "m.onnx"), str(tmp_path / "page.html"), report=str(report))
+    opened = Opened(browser, tmp_path / "page.html")
+    levels = opened(
+        "viewer.documented.graphs[0].nodes.map((n) => viewer.documented.errors[n[4][0]][0])"
+    )
+    assert levels[:4] == [0, 0, 0, 0] and 0 < levels[4] <= levels[5] == 4
+    fills = opened("""viewer.documented.graphs[0].nodes.map(
+        (node) => viewer.painter.shade(viewer.placed, { kind: "node", node }, undefined)[0]
+    )""")
+    assert len({fills[0], fills[5]}) == 2
+    assert "block1" in opened.panel() and "2 failed" in opened.panel()
+    opened.tab.click(".modules summary:has-text('block1')")
+    opened.tab.click(".modules .link:has-text('3 nodes') >> nth=-1")
+    assert "/block1/part/" in opened.panel()
+    assert "failed, max abs" in opened.panel() or "passed, max abs" in opened.panel()
+    assert opened.complaints == []
+    opened.tab.close()
+
+
 def test_twenty_thousand_nodes_can_be_used(browser: Any, tmp_path: Path) -> None:
     start = time.perf_counter()
     draw_model(save(chain(_MANY), tmp_path / "long.onnx"), str(tmp_path / "page.html"))
@@ -186,6 +241,12 @@ def test_twenty_thousand_nodes_can_be_used(browser: Any, tmp_path: Path) -> None
     })()""")
     assert milliseconds < 50
     opened("viewer.fit()")
-    assert opened.painted() <= 2 * 800
+    assert 0 < opened.painted() <= 2 * 800
+    assert opened("""(() => {  // In the middle there is something else than the background.
+        const { width, height } = viewer.canvas;
+        const { data } = viewer.painter.context.getImageData(0, Math.floor(height / 2), width, 1);
+        const seen = (x) => data.slice(4 * x, 4 * x + 4).join();
+        return seen(Math.floor(width / 2)) !== seen(2);
+    })()""")
     assert opened.complaints == []
     opened.tab.close()

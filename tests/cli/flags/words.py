@@ -421,6 +421,7 @@ _INSPECTING_FLAGS = {
         "visual": "--visual",
         "visual_port": "--visual + --visual-port 7",
         "save_visual": "--save-visual page.html",
+        "visual_errors": "--visual + --visual-errors r.json",
     },
     "OneModelOptions": {"path": "m.onnx > q.onnx"},
     "TensorOptions": {"names": "--names a b*"},

@@ -9,7 +9,7 @@ from polygraphy.inspect import draw_model
 
 
 def main() -> None:
-    draw_model("a.onnx", port=0, display_as="trt", infer_shapes=True)
+    draw_model("a.onnx", port=0, display_as="trt")
 
 
 if __name__ == "__main__":

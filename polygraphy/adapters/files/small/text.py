@@ -11,7 +11,15 @@ _EXECUTE = 0o111
 
 
 class DiskTextFiles:
-    """Writes text files, whole or not at all."""
+    """Reads text files, and writes them whole or not at all."""
+
+    def read(self, path: str) -> str:
+        """Return the text of a file in UTF-8."""
+        try:
+            return Path(path).read_bytes().decode()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise FileError(f"Could not read {path}: {reason}.", path=path) from error
 
     def write(self, path: str, text: str, *, executable: bool = False) -> None:
         """Write a file in UTF-8; whoever may read an executable one may run it."""

@@ -3,13 +3,15 @@
 
 const READABLE = 0.35;
 const WITH_WIRES = 0.04;
+const LEAST = 6;  // Pixels of the width of a vertex, however small the scale.
 
 function colours() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(name).trim();
   return {
     back: of("--back"), front: of("--front"), quiet: of("--quiet"), wire: of("--wire"),
-    card: of("--card"), edge: of("--edge"), mark: of("--mark"),
+    card: of("--card"), edge: of("--edge"), mark: of("--mark"), unknown: of("--unknown"),
+    errors: [0, 1, 2, 3, 4].map((step) => of(`--error-${step}`)), onWorst: of("--on-worst"),
   };
 }
 
@@ -20,9 +22,16 @@ function hueOf(op) {
   return sum / 10;
 }
 
+/** The worst step of the errors of a node's outputs; -1 where a report says nothing about them. */
+function levelOf(errors, node) {
+  if (!errors) return -1;
+  return node[OUTPUTS].reduce((most, name) => Math.max(most, Object.hasOwn(errors, name) ? errors[name][0] : -1), -1);
+}
+
 class Painter {
-  constructor(canvas) {
+  constructor(canvas, errors) {
     this.canvas = canvas;
+    this.errors = errors;
     this.context = canvas.getContext("2d");
     this.drawn = 0;
   }
@@ -131,23 +140,26 @@ class Painter {
   vertex(placed, vertex, seen) {
     this.drawn += 1;
     const context = this.context, colours = this.colours;
-    const [x, y, width, height] = placed.boxes[vertex];
+    let [x, y, width, height] = placed.boxes[vertex];
+    const least = LEAST / this.scale;
+    if (width < least) {
+      x -= (least - width) / 2;
+      width = least;
+      height = Math.max(height, 1 / this.scale);
+    }
     const found = vertexOf(placed.graph, vertex);
     const isChosen = this.chosen && this.chosen.graph === placed.number && this.chosen.vertex === vertex;
     const isNode = found.kind === "node";
     const graphs = placed.inside.get(vertex);
+    const [fill, edge] = this.shade(placed, found, graphs);
     context.beginPath();
     if (this.scale < READABLE) context.rect(x, y, width, height);
     else context.roundRect(x, y, width, height, isNode ? 7 : height / 2);
-    context.fillStyle = isNode && !graphs ? `hsl(${hueOf(found.node[OP])} 55% 50% / .22)` : colours.card;
-    if (isNode && !graphs) {
-      const fill = context.fillStyle;
-      context.fillStyle = colours.card;
-      context.fill();
-      context.fillStyle = fill;
-    }
+    context.fillStyle = colours.card;
     context.fill();
-    context.strokeStyle = isChosen ? colours.mark : isNode ? `hsl(${hueOf(found.node[OP])} 45% 50%)` : colours.edge;
+    context.fillStyle = this.scale < WITH_WIRES ? edge : fill;  // Far away, only strong colours are seen.
+    context.fill();
+    context.strokeStyle = isChosen ? colours.mark : edge;
     context.lineWidth = isChosen ? Math.max(2.5, 2 / this.scale) : 1;
     context.stroke();
     if (this.scale >= READABLE) this.label(placed, vertex, found, graphs);
@@ -159,9 +171,25 @@ class Painter {
     }
   }
 
+  /** The colours of a vertex: inside, and at its edge. */
+  shade(placed, found, graphs) {
+    const { card, edge, unknown, errors } = this.colours;
+    if (found.kind !== "node" || graphs) return [card, edge];
+    if (this.errors && placed.number === 0) {
+      const level = levelOf(this.errors, found.node);
+      if (level < 0) return [unknown, edge];
+      return [errors[level], level ? errors[4] : errors[0]];
+    }
+    const hue = hueOf(found.node[OP]);
+    return [`hsl(${hue} 55% 50% / .22)`, `hsl(${hue} 45% 50%)`];
+  }
+
   label(placed, vertex, found, graphs) {
     const [x, y, width, height] = placed.boxes[vertex];
-    const { front, quiet, mark } = this.colours;
+    const level = found.kind === "node" && placed.number === 0 ? levelOf(this.errors, found.node) : -1;
+    const { mark } = this.colours;
+    const front = level === 4 ? this.colours.onWorst : this.colours.front;
+    const quiet = level >= 2 ? front : this.colours.quiet;  // Grey cannot be read on strong colours.
     const room = width - 20;
     if (found.kind !== "node") {
       this.text(found.name, x + 14, y + 18, room - 8, front, "600 12px system-ui, sans-serif");

@@ -32,6 +32,7 @@ class Panel {
       this.list("Outputs", graph.outputs.map((name, index) => [
         this.link(name, 0, graph.inputs.length + graph.nodes.length + index), typeText(graph.tensors[name]),
       ])),
+      this.modules(graph),
       this.list("Operators", this.documented.ops.map(([op, count]) => [
         make("button", { className: "link", onclick: () => this.actions.search(op) }, op), count.toLocaleString("en"),
       ])),
@@ -56,6 +57,7 @@ class Panel {
       make("h2", {}, op),
       make("div", { className: "quiet" }, [name || "unnamed", domain && `domain ${domain}`, `node ${found.index} of ${graph.title || "the graph"}`].filter(Boolean).join(" \u00b7 ")),
       inside.length ? make("p", {}, make("button", { onclick: () => this.actions.toggle(number, vertex) }, "Expand or collapse")) : [],
+      this.errors(number, outputs),
       this.list("Attributes", attributes.map(([key, kind, value]) => [key, attributeText(kind, value)])),
       this.list("Inputs", inputs.map((tensor) => (tensor ? this.tensor(number, tensor) : ["(left out)", ""]))),
       this.list("Outputs", outputs.filter(Boolean).map((tensor) => [tensor, typeText(graph.tensors[tensor]) || "unknown type"])),
@@ -75,6 +77,41 @@ class Panel {
     }
     const more = total > MOST_RESULTS ? `, of which ${MOST_RESULTS} are listed` : "";
     this.show(make("h2", {}, `${total.toLocaleString("en")} found${more}`), list);
+  }
+
+  /** The scopes in the names of nodes, as a tree; nothing where they have none. */
+  modules(graph) {
+    const root = scopesOf(graph, (node) => this.failed(node));
+    if (root.inner.size === 0) return [];
+    return [make("h3", {}, "Modules"), make("div", { className: "modules" }, ...this.scope(root, graph))];
+  }
+
+  scope(scope, graph) {
+    return [...scope.inner.values()].map((inner) => {
+      const counted = `${inner.count.toLocaleString("en")} node${inner.count === 1 ? "" : "s"}`;
+      const wrong = inner.failed ? `, ${inner.failed.toLocaleString("en")} failed` : "";
+      const go = make("button", { className: "link", onclick: () => this.actions.go(0, graph.inputs.length + inner.first) }, counted);
+      const head = [inner.name, " ", go, wrong];
+      if (!inner.inner.size) return make("div", { className: "leaf" }, ...head);
+      const made = make("details", {}, make("summary", {}, ...head));
+      made.addEventListener("toggle", () => {  // Made when it is first opened: a model may have thousands.
+        if (made.open && made.children.length === 1) made.append(...this.scope(inner, graph));
+      });
+      return made;
+    });
+  }
+
+  failed(node) {
+    return levelOf(this.documented.errors, node) > 0;
+  }
+
+  /** What a report says about the outputs of a node. */
+  errors(number, names) {
+    const { errors } = this.documented;
+    if (!errors || number !== 0) return [];
+    return this.list("Errors", names.filter((name) => errors[name]).map((name) => [
+      name, `${errors[name][0] ? "failed" : "passed"}, ${errors[name][1]}`,
+    ]));
   }
 
   list(title, entries) {
@@ -107,8 +144,28 @@ class Panel {
       const text = taker.kind === "node" ? `${taker.node[OP]} ${taker.node[NAME]}` : `output ${taker.name}`;
       return [this.link(text, number, wire[END]), wire[TENSOR]];
     });
-    return this.list("Taken by", entries);
+    return this.list("Consumers", entries);
   }
+}
+
+const MOST_SCOPES = 12;
+
+/** The tree of scopes in the names of nodes, which are parted by slashes, or by dots. */
+function scopesOf(graph, isFailed) {
+  const root = { name: "", inner: new Map(), count: 0, failed: 0, first: 0 };
+  const parting = graph.nodes.some((node) => node[NAME].includes("/")) ? "/" : ".";
+  graph.nodes.forEach((node, index) => {
+    const parts = node[NAME].split(parting).filter(Boolean).slice(0, -1).slice(0, MOST_SCOPES);
+    const failed = isFailed(node) ? 1 : 0;
+    let scope = root;
+    for (const part of parts) {
+      if (!scope.inner.has(part)) scope.inner.set(part, { name: part, inner: new Map(), count: 0, failed: 0, first: index });
+      scope = scope.inner.get(part);
+      scope.count += 1;
+      scope.failed += failed;
+    }
+  });
+  return root;
 }
 
 function giversOf(graph) {

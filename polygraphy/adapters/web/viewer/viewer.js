@@ -4,7 +4,7 @@ class Viewer {
   constructor(documented, canvas, panel) {
     this.documented = documented;
     this.canvas = canvas;
-    this.painter = new Painter(canvas);
+    this.painter = new Painter(canvas, documented.errors);
     this.panel = new Panel(panel, documented, {
       go: (graph, vertex) => this.go(graph, vertex),
       search: (text) => this.search(text),
@@ -149,6 +149,15 @@ class Viewer {
     this.arrange();
   }
 
+  /** Save what is shown, all of it, as a picture that other programs can change. */
+  saveDrawing() {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([drawingOf(this.placed, this.painter)], { type: "image/svg+xml" }));
+    link.download = `${this.documented.title}.svg`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
   closeAll() {
     this.open.clear();
     this.arrange();
@@ -236,6 +245,7 @@ function listen(viewer) {
   press("smaller", () => viewer.zoom(1 / 1.4));
   press("open-all", () => viewer.openAll());
   press("close-all", () => viewer.closeAll());
+  press("save-svg", () => viewer.saveDrawing());
   let timer = 0;
   box.addEventListener("input", () => {
     clearTimeout(timer);

@@ -150,6 +150,14 @@ class PageOptions(Options):
         kind=Text("PATH"),
         help="Save the page as one HTML file, which needs no network, instead of showing it.",
     )
+    visual_errors: str | None = option(
+        "--visual-errors",
+        reads="Report",
+        kind=Text("REPORT.json"),
+        help="Colour the nodes of the page by the errors in what --report PATH.json saved.",
+        otherwise="by operators",
+        feeds="draw_model.report",
+    )
 
 
 @frozen

@@ -37,13 +37,15 @@ def page_of(values: Values, decided: Mapping[str, Any], usage: str) -> Call | No
     if page.visual_port is not None and not serves:
         warn("--visual-port: has no effect, because no page is served: see --visual.")
     if not serves and page.save_visual is None:
+        if page.visual_errors is not None:
+            warn("--visual-errors: has no effect, because no page is made: see --save-visual.")
         return None
     if len(paths) > 1:
         raise CommandLineError(
             f"a page shows one model, and there are {len(paths)}. Make a page for each.", usage
         )
     check_paths(
-        [("MODEL", paths[0])],
+        [("MODEL", paths[0]), ("--visual-errors", page.visual_errors)],
         [
             ("--save-visual", page.save_visual),
             ("--log-file", values[LogOptions].log_file),
