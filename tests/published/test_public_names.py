@@ -376,6 +376,7 @@ PUBLISHED: dict[str, list[str]] = {
         "Outcome",
         "Reduction",
         "find_layers_to_raise",
+        "find_nodes_to_keep",
         "reduce_model",
         "repeat",
     ],

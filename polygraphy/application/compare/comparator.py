@@ -1,5 +1,5 @@
 """The published face of the use cases around running and comparing; a program that only runs models
-does not import what compares.
+does not import what compares, and one that only compares not what runs.
 """
 
 from __future__ import annotations
@@ -7,18 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from polygraphy.application.run import inference
-from polygraphy.application.run.feeding import assumptions_told
-from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.results.results import RunResults
-from polygraphy.ports.running import Runner
 
 if TYPE_CHECKING:
     from polygraphy.application.compare.accuracy import Runs
     from polygraphy.application.run.layerwise import MakeRunner
     from polygraphy.domain.accuracy.accuracy import AccuracyResults
     from polygraphy.domain.results.postprocess import BasePostprocessFunc
+    from polygraphy.domain.results.results import RunResults
+    from polygraphy.ports.running import Runner
 
 
 class Comparator:
@@ -90,9 +87,10 @@ class Comparator:
             InputError: the data do not fit a model.
             BackendError: a backend could not load or run a model.
         """
-        data = DataLoader() if data_loader is None else data_loader
-        if callable(data):
-            data = data()
+        from polygraphy.application.run import inference
+        from polygraphy.application.run.feeding import assumptions_told
+
+        data = _fed(data_loader)
         saving = {
             "save_inputs_path": save_inputs_path,
             "save_outputs_path": save_outputs_path,
@@ -158,8 +156,7 @@ class Comparator:
         """
         from polygraphy.application.run.layerwise import stream_layerwise
 
-        data = DataLoader() if data_loader is None else data_loader
-        data = data() if callable(data) else data
+        data = _fed(data_loader)
         results = stream_layerwise(
             make_runners,
             model,
@@ -280,6 +277,7 @@ class Comparator:
             passes, which raises CheckFailedError; for a list the list of what comes of its members.
         """
         from polygraphy.application.compare import validation
+        from polygraphy.domain.results.results import RunResults
 
         how = {
             "check_inf": bool(check_inf),
@@ -293,7 +291,18 @@ class Comparator:
         return validation.validated_stream(run_results, **how)
 
 
+def _fed(data_loader: Any) -> Any:
+    """Return the data that a data loader stands for."""
+    if data_loader is None:
+        from polygraphy.domain.data.synthesis import DataLoader
+
+        return DataLoader()
+    return data_loader() if callable(data_loader) else data_loader
+
+
 def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
     """Yield results; an error says which shapes of the data were chosen here."""
+    from polygraphy.application.run.feeding import assumptions_told
+
     with assumptions_told(data_loader):
         yield from results

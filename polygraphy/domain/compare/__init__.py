@@ -1,35 +1,32 @@
-"""Functions that compare the outputs of two runs, and what they answer."""
+"""Functions that compare the outputs of two runs, and what they answer.
 
-from polygraphy.domain.compare import detailed, metrics
-from polygraphy.domain.compare.detailed import *  # noqa: F403
-from polygraphy.domain.compare.detailed import DetailedResult
-from polygraphy.domain.compare.differences import OutputCompareResult
-from polygraphy.domain.compare.function import BaseCompareFunc, PairwiseCompareFunc
-from polygraphy.domain.compare.indices import IndicesCompareFunc, IndicesResult
-from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
-from polygraphy.domain.compare.metrics import *  # noqa: F403
-from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
-from polygraphy.domain.compare.simple import SimpleCompareFunc
-from polygraphy.domain.limits.threshold import Threshold
-from polygraphy.domain.tensors.pickling import pickled_as
+Names are imported when they are first asked for: most programs compare with one function.
+"""
 
-__all__ = [
-    "BaseCompareFunc",
-    "CompareResult",
-    "ComparedTensor",
-    "DetailedResult",
-    "IndicesCompareFunc",
-    "IndicesResult",
-    "MetricResult",
-    "MetricThreshold",
-    "OutputCompareResult",
-    "PairwiseCompareFunc",
-    "SimpleCompareFunc",
-    "UncomparedResult",
-]
-__all__ += detailed.__all__
-__all__ += metrics.__all__
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-for _each in tuple(globals().values()):
-    if isinstance(_each, type) and issubclass(_each, (CompareResult, Threshold)):
-        pickled_as("polygraphy.comparator.compare")(_each)
+if TYPE_CHECKING:
+    from polygraphy.domain.compare.names import *  # noqa: F403
+
+_HOMES = {
+    "BaseCompareFunc": "function",
+    "CompareResult": "result",
+    "ComparedTensor": "result",
+    "OutputCompareResult": "differences",
+    "PairwiseCompareFunc": "function",
+    "SimpleCompareFunc": "simple",
+    "UncomparedResult": "result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'names')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

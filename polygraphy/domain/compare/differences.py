@@ -10,6 +10,7 @@ import numpy as np
 from polygraphy.domain.arithmetic import Difference, Mismatches
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, excess_ratio
 from polygraphy.domain.limits.tolerance import Tolerance
+from polygraphy.domain.tensors.pickling import pickled_as
 from polygraphy.domain.tensors.precision import Rounding
 
 _Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -22,6 +23,7 @@ _FIELDS = tuple(
 )
 
 
+@pickled_as("polygraphy.comparator.compare")
 class OutputCompareResult(CompareResult):
     """The differences of one output, and whether they are tolerable.
 

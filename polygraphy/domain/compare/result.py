@@ -38,6 +38,7 @@ def _described(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Compa
     return ComparedTensor(name, str(dtype), shape)
 
 
+@pickled_as("polygraphy.comparator.compare")
 class CompareResult:
     """The answer about one output: truthy when it passed.
 
@@ -141,6 +142,7 @@ class CompareResult:
     __hash__ = object.__hash__
 
 
+@pickled_as("polygraphy.comparator.compare")
 class UncomparedResult(CompareResult):
     """A failure without metrics: the output is missing on one side, or the shapes differ.
 

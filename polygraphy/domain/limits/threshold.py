@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from polygraphy.domain.tensors.pickling import pickled_as
 
+
+@pickled_as("polygraphy.comparator.compare")
 class Threshold:
     """What the metrics of one output are held to; the base of all thresholds."""
 
