@@ -15,6 +15,7 @@ from polygraphy.adapters.onnx.edit.stripping import (
     strip_weights,
 )
 from polygraphy.adapters.onnx.edit.tidying import CleanUp, SortNodes, clean_up, sort_nodes
+from polygraphy.adapters.onnx.fold.simplifying import Simplify, simplify
 from polygraphy.adapters.onnx.graph.checking import CheckModel, check_model
 from polygraphy.application.compare.verification import verify, verify_runs
 from polygraphy.application.models.edit_reports import show_edited, show_original
@@ -30,6 +31,7 @@ __all__ = [
     "ReconstructWeights",
     "RemoveNodes",
     "RestoreWeights",
+    "Simplify",
     "SortNodes",
     "StripWeights",
     "check_model",
@@ -44,6 +46,7 @@ __all__ = [
     "restore_weights",
     "show_edited",
     "show_original",
+    "simplify",
     "sort_nodes",
     "strip_weights",
     "verify",

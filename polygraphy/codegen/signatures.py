@@ -824,6 +824,7 @@ SIGNATURES = {
     "set_upper_bound": Signature(
         "polygraphy.backend.onnx", {"model": ..., "upper_bounds": ..., "copy": None}
     ),
+    "simplify": Signature("polygraphy.surgeon", {"model": ..., "copy": None}),
     "sort_nodes": Signature("polygraphy.surgeon", {"model": ...}),
     "strip_weights": Signature(
         "polygraphy.surgeon", {"model": ..., "exclude": (), "exclude_list": None}

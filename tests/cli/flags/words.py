@@ -488,6 +488,7 @@ _EDITING_FLAGS = {
     },
     "SanitizeOptions": {
         "cleanup": "--cleanup",
+        "simplify": "--simplify",
         "toposort": "--toposort",
         "upper_bounds": "--set-unbounded-dds-upper-bound 1000 a:5",
     },

@@ -138,15 +138,8 @@ class FoldConstants(BaseLoader):
             shapes: what is known of the shapes of its tensors before.
             along: whether shapes are inferred on the way, too.
         """
-        inference = None
-        if along:
-            try:
-                inference = NodeInference(model)
-            except ModelError as error:
-                G_LOGGER.verbose(str(error))
         room = Room(limit_bytes(model_bytes(model)), self._said)
-        walk = Walk(model, room, self._folds_shapes, inference)
-        walk.run(TypeInference(model).of_graph(model.graph), shapes)
+        walk = walk_over(model, shapes, room, folds_shapes=self._folds_shapes, infers=along)
         # Before version 4, a branch can have no weights.
         graphs = walk.graphs if model.ir_version >= 4 else walk.graphs[:1]
         folded = [graph.fold(self._partitioning, self._size_threshold) for graph in graphs]
@@ -154,12 +147,47 @@ class FoldConstants(BaseLoader):
         return walk.has_opened or any(folded)
 
     def _shapes(self, model: ModelProto, *, symbolic: bool = False) -> Shapes:
-        """Return the shapes of the tensors of the main graph, as far as they are known."""
-        infos = value_infos(without_ambiguous_names(model))
-        if self._infers:
-            found = inferred_value_infos(model, symbolic=symbolic, keeps_names=True)
-            infos = {**infos, **found}
-        return {name: shape_of(value) for name, value in infos.items()}
+        return known_shapes(model, infers=self._infers, symbolic=symbolic)
+
+
+def known_shapes(model: ModelProto, *, infers: bool = True, symbolic: bool = False) -> Shapes:
+    """Return the shapes of the tensors of the main graph, as far as they are known."""
+    infos = value_infos(without_ambiguous_names(model))
+    if infers:
+        infos.update(inferred_value_infos(model, symbolic=symbolic, keeps_names=True))
+    return {name: shape_of(value) for name, value in infos.items()}
+
+
+def walk_over(
+    model: ModelProto,
+    shapes: Shapes | None = None,
+    room: Room | None = None,
+    *,
+    folds_shapes: bool = True,
+    infers: bool = True,
+    opens_branches: bool = True,
+) -> Walk:
+    """Return what one walk over a model finds out.
+
+    Args:
+        model: the model, whose nodes are in order.
+        shapes: the shapes of its tensors, as far as they are known before (default: inferred).
+        room: how much constants may come to take (default: what the limit for models allows).
+        folds_shapes: whether shapes of tensors that are not constant are constants.
+        infers: whether shapes are inferred on the way.
+        opens_branches: whether branches that are known to be taken take the place of their nodes.
+    """
+    inference = None
+    if infers:
+        try:
+            inference = NodeInference(model)
+        except ModelError as error:
+            G_LOGGER.verbose(str(error))
+    room = Room(limit_bytes(model_bytes(model)), set()) if room is None else room
+    walk = Walk(model, room, folds_shapes, inference, opens_branches)
+    types = TypeInference(model).of_graph(model.graph)
+    walk.run(types, known_shapes(model) if shapes is None else shapes)
+    return walk
 
 
 def _count(model: ModelProto) -> int:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 onnx = mod.lazy_import("onnx")
 
-_QUANTISATION = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
+QUANTISATION = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 _ARRAY_TYPES = frozenset(
     f"tensor({name})"
     for name in (
@@ -73,6 +73,7 @@ class Walk:
         room: how much constants may come to take.
         folds_shapes: whether shapes of tensors that are not constant are folded.
         inference: infers shapes; None to make do with those that are known before.
+        opens_branches: whether branches that are known to be taken take the place of their nodes.
         graphs: the graphs that were walked over, from the outside to the inside.
         has_opened: whether a branch has taken the place of its node.
     """
@@ -81,6 +82,7 @@ class Walk:
     room: Room
     folds_shapes: bool
     inference: NodeInference | None
+    opens_branches: bool = True
     versions: dict[str, int] = field(init=False)
     graphs: list[GraphWalk] = field(factory=list)
     has_opened: bool = False
@@ -92,8 +94,7 @@ class Walk:
         }
 
     def run(self, types: GraphTypes, shapes: Mapping[str, Shape | None]) -> None:
-        """Walk over all graphs. Branches that are known to be taken are put in the place of their
-        nodes; everything else stays.
+        """Walk over all graphs. Everything stays but the branches that are opened.
 
         Args:
             types: the types of the tensors of the main graph.
@@ -140,7 +141,8 @@ class GraphWalk:
         """Go through the nodes, and those of the graphs inside them."""
         walk = self._walk
         walk.graphs.append(self)
-        opens = walk.model.ir_version >= 4
+        has_scopes = walk.model.ir_version >= 4  # Graphs inside cannot have weights before.
+        opens = has_scopes and walk.opens_branches
         pending = [
             (place, node, self._types.inner(place)) for place, node in enumerate(self._graph.node)
         ][::-1]
@@ -151,7 +153,7 @@ class GraphWalk:
                 pending += self._opened(node, scopes, chosen)[::-1]
                 has_opened = True
             else:
-                self._visit(place, node, scopes if opens else ())
+                self._visit(place, node, scopes if has_scopes else ())
         if has_opened:
             self.nodes.reorder()
             walk.has_opened = True
@@ -228,7 +230,7 @@ class GraphWalk:
         """Return whether the value of a node only depends on its operands, and can be had."""
         domain = domain_of(node.domain)
         op = node.op_type
-        if domain or op in _QUANTISATION or graphs_of(node):
+        if domain or op in QUANTISATION or graphs_of(node):
             return False
         if op in _SHAPES and not self._walk.folds_shapes:
             return False

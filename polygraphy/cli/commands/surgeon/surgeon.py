@@ -136,6 +136,7 @@ class SurgeonSanitizeCommand(Command):
         steps += [Call("clean_up")] if tidying.cleanup else []
         steps += [Call("sort_nodes")] if tidying.toposort else []
         steps += [_fold_step(values)] if fold.fold_constants else []
+        steps += [Call("simplify")] if tidying.simplify else []
         steps += late
         if tidying.upper_bounds is not None:
             steps.append(call_of("set_upper_bound", values))

@@ -177,6 +177,14 @@ class SanitizeOptions(Options):
     cleanup: bool = option(
         "--cleanup", kind=Flag(), help="Remove nodes and weights on which no output depends."
     )
+    simplify: bool = option(
+        "--simplify",
+        kind=Flag(),
+        help=(
+            "Remove steps that cannot change a value, such as a Reshape to the shape that is there,"
+            " and computations that are there twice. Outputs stay the same to the bit."
+        ),
+    )
     toposort: bool = option(
         "--toposort",
         kind=Flag(),
