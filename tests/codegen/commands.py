@@ -460,7 +460,7 @@ RENDERED: dict[str, str] = {
     "surgeon_extract_bare": "surgeon extract model.onnx --inputs input --outputs intermediate",
     "surgeon_sanitize_all": (
         "surgeon sanitize model.onnx --fold-constants --num-passes 3 --partitioning recursive"
-        " --no-fold-shapes --no-per-pass-shape-inference --fold-size-threshold 1M --cleanup"
+        " --no-fold-shapes --no-per-pass-shape-inference --fold-size-threshold 1M --cleanup --simplify"
         " --toposort --override-input-shapes x:[1,N] --outputs a b* --exclude-outputs b2"
         " --outputs-by-type Conv --set-unbounded-dds-upper-bound 1000 a:5"
         " --no-onnxruntime-shape-inference --save-external-data weights.bin"

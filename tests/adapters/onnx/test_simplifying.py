@@ -67,7 +67,19 @@ def test_what_changes_nothing_goes(body: str, weights: str) -> None:
             "int64[1] z = {-1}, int64[1] end = {-9}, int64[1] axes = {1}, int64[1] step = {-1}",
         ),
         ("e = Expand(x, to)  y = Relu(e)", "int64[2] to = {2, 3}"),
+        # The next four are what other simplifiers make something else of (onnxslim 0.1.98, onnxsim 0.8.1,
+        # onnxoptimizer 0.4.2): one random tensor instead of two, one product of
+        # constants that underflows, a bias of a Gemm for which two rows are too many, one Reshape.
         ("a = RandomNormalLike(x)  b = RandomNormalLike(x)  y = Sub(a, b)", ""),
+        ("a = Mul(x, k)  y = Mul(a, l)", "float k = {1e-30}, float l = {1e30}"),
+        (
+            "a = MatMul(x, k)  y = Add(a, l)",
+            "float[3,3] k = {1,2,3,4,5,6,7,8,9}, float[2,3] l = {1,2,3,4,5,6}",
+        ),
+        (
+            "a = Reshape(x, k)  b = Reshape(a, l)  y = Relu(b)",
+            "int64[3] k = {1, -1, 3}, int64[2] l = {0, -1}",
+        ),
         (
             "q = QuantizeLinear(x, s)  e = QuantizeLinear(x, s)  d = DequantizeLinear(q, s)"
             " f = DequantizeLinear(e, s)  y = Add(d, f)",

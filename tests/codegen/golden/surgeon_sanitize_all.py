@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Simplify model.onnx.
 
-polygraphy surgeon sanitize model.onnx --fold-constants --num-passes 3 --partitioning recursive --no-fold-shapes --no-per-pass-shape-inference --fold-size-threshold 1M --cleanup --toposort --override-input-shapes 'x:[1,N]' --outputs a 'b*' --exclude-outputs b2 --outputs-by-type Conv --set-unbounded-dds-upper-bound 1000 a:5 --no-onnxruntime-shape-inference --save-external-data weights.bin --external-data-size-threshold 16K --no-save-all-tensors-to-one-file --external-data-dir w --verify --val-range '[0,5]' --to-bf16
+polygraphy surgeon sanitize model.onnx --fold-constants --num-passes 3 --partitioning recursive --no-fold-shapes --no-per-pass-shape-inference --fold-size-threshold 1M --cleanup --simplify --toposort --override-input-shapes 'x:[1,N]' --outputs a 'b*' --exclude-outputs b2 --outputs-by-type Conv --set-unbounded-dds-upper-bound 1000 a:5 --no-onnxruntime-shape-inference --save-external-data weights.bin --external-data-size-threshold 16K --no-save-all-tensors-to-one-file --external-data-dir w --verify --val-range '[0,5]' --to-bf16
 """
 
 from polygraphy import program
@@ -21,6 +21,7 @@ from polygraphy.surgeon import (
     override_input_shapes,
     show_edited,
     show_original,
+    simplify,
     sort_nodes,
     verify,
 )
@@ -46,6 +47,7 @@ def main() -> bool:
         fold_shapes=False,
         size_threshold=1 << 20,
     )
+    model = simplify(model)
     model = set_upper_bound(
         model,
         upper_bounds={
