@@ -6,10 +6,14 @@ from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
     from polygraphy.application.diagnose.diagnosing import diagnose
+    from polygraphy.application.diagnose.half_verdict import diagnose_half
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "diagnose_half"]
 
 __getattr__ = deferred_names(
     globals(),
-    {"diagnose": "polygraphy.application.diagnose.diagnosing"},
+    {
+        "diagnose": "polygraphy.application.diagnose.diagnosing",
+        "diagnose_half": "polygraphy.application.diagnose.half_verdict",
+    },
 )

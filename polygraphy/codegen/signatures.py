@@ -607,6 +607,10 @@ SIGNATURES = {
     "diagnose": Signature(
         "polygraphy.diagnose", {"model": ..., "parties": ..., "data_loader": None}
     ),
+    "diagnose_half": Signature(
+        "polygraphy.diagnose",
+        {"model": ..., "dtype": "fp16", "data_loader": None, "rtol": None, "atol": None},
+    ),
     "doctor": Signature("polygraphy.doctor", {}),
     "draw_model": Signature(
         "polygraphy.inspect",

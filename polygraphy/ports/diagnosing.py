@@ -37,6 +37,9 @@ class NarrowModel(Protocol):
     users: Mapping[str, Collection[str]]
     bounded: Collection[str]
 
+    def facts(self) -> Facts:
+        """Return what the model tells without being run."""
+
     def run(
         self, feed: Mapping[str, Any], keep: Collection[str] = ()
     ) -> dict[str, np.ndarray[Any, Any]]:
@@ -45,6 +48,14 @@ class NarrowModel(Protocol):
         Args:
             feed: one array per input.
             keep: the names of nodes that stay in float32.
+
+        Raises:
+            BackendError: the model cannot be run.
+        """
+
+    def rounded(self, feed: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the outputs with the digits of the narrower type, but without the ends of its
+        range: what rounding alone does.
 
         Raises:
             BackendError: the model cannot be run.

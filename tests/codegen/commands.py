@@ -373,6 +373,10 @@ RENDERED: dict[str, str] = {
         "debug precision reduced.onnx --golden-outputs onnxrt_outputs.json --mark-all"
         " --save-layer-outputs analysis.json"
     ),
+    "diagnose_half": "diagnose identity.onnx --fp-to-fp16",
+    "diagnose_half_data": (
+        "diagnose identity.onnx --to-bf16 --rtol 0.05 --atol 1e-3 --input-shapes x:[1,1,2,2]"
+    ),
     "debug_precision_onnx": (
         "debug precision identity.onnx --onnxrt --bf16 --rtol 0.05 --atol 1e-3 --seed 7"
     ),

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from polygraphy.domain.tensors import narrowing
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.domain.tensors.narrowing import NarrowingLoss, narrowed
+from polygraphy.domain.tensors.narrowing import NarrowingLoss, narrowed, with_digits
 
 floats = hnp.arrays(
     np.float32, hnp.array_shapes(min_dims=0, min_side=0, max_side=5), elements=st.floats(width=32)
@@ -55,3 +55,19 @@ def test_blocks_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrowing, "_BLOCK", 7)
     parts = narrowed(array, DataType.FLOAT16)
     assert parts[1] == whole[1] and np.array_equal(parts[0], whole[0])
+
+
+@given(st.lists(st.floats(-60000, 60000, width=32), min_size=1))
+def test_digits_are_those_of_the_type_within_its_range(numbers: list[float]) -> None:
+    given = np.asarray([each for each in numbers if abs(each) > 1e-4] or [1], np.float32)
+    assert np.array_equal(with_digits(given, 2**-10), given.astype(np.float16))
+    beyond = with_digits(given * np.float32(2**40), 2**-10)
+    assert np.array_equal(beyond, given.astype(np.float16).astype(np.float32) * np.float32(2**40))
+
+
+def test_what_has_no_digits_to_lose_is_left_alone() -> None:
+    assert with_digits(np.array([70001]), 2**-10)[0] == 70001
+    odd = with_digits(np.array([np.inf, np.nan, 0], np.float32), 2**-10)
+    assert np.isinf(odd[0])
+    assert np.isnan(odd[1])
+    assert odd[2] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 from polygraphy.domain.data.describing import describe_model
@@ -10,14 +9,14 @@ from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.synthesis import DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.diagnosing import DissectedModel
+from polygraphy.ports.diagnosing import DissectedModel, NarrowModel
 
 _MOST = 4
 """Sets of data that are used of those given."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
-def feeds_of(model: DissectedModel, data_loader: Any) -> list[dict[str, Any]]:
+def feeds_of(model: DissectedModel | NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
     """Return the data that a model is run on.
 
     Raises:
@@ -50,11 +49,10 @@ def _varied(loader: Any, inputs: TensorMetadata) -> list[Any]:
     if is_chosen:
         return [loader]
     floats = [name for name, meta in inputs.items() if meta.dtype is None or meta.dtype.is_floating]
-    varied = [loader]
-    for more, held in enumerate(_RANGES, 1):
-        other = copy(loader)
-        other.seed, other.notes = loader.seed + more, []
-        if floats:
-            other.val_range = dict.fromkeys(floats, held)
-        varied.append(other)
-    return varied
+    return [
+        loader,
+        *(
+            loader.drawing_from(loader.seed + more, dict.fromkeys(floats, held) if floats else None)
+            for more, held in enumerate(_RANGES, 1)
+        ),
+    ]

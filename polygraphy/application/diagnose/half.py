@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from polygraphy.application.run.feeding import Feeds
-from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.application.diagnose.data import feeds_of
 from polygraphy.domain.diagnosis.closeness import OutputError, output_error
+from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.half import HalfCulprit, culprits_among, first_invalid, ranked
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, worst_of
-from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModel, NarrowModels
-from polygraphy.ports.reporting import Console
-from polygraphy.ports.running import FactFinder
 
 _TYPES: Mapping[str, tuple[DataTypeEntry, float]] = {
     "fp16": (DataType.FLOAT16, 1e-2),
@@ -31,7 +29,14 @@ _TYPES: Mapping[str, tuple[DataTypeEntry, float]] = {
 }
 """The types, and how far outputs may be off by default: about ten times their spacing."""
 
+_BESIDE_ROUNDING = 1.5
+_MOST_ROUNDING = 5.0
+"""What is tolerated where rounding alone, everywhere in a deep model, is more than usual: so many
+times what it does, and so many times what usually is at most.
+"""
+
 Feed = Mapping[str, Any]
+Report = Callable[[Attempt], None]
 
 
 @frozen
@@ -71,6 +76,7 @@ def try_half_precision(
     data_loader: Any = None,
     rtol: float | None = None,
     atol: float | None = None,
+    report: Report | None = None,
 ) -> HalfPrecision:
     """Compute a model in half precision, rounding at every operator, and if outputs are off, find
     the fewest nodes that have to stay in float32.
@@ -83,20 +89,28 @@ def try_half_precision(
         rtol: how far outputs may be off, as a fraction of each element (default: 0.01 in fp16, 0.1
             in bf16).
         atol: how far they may be off absolutely (default: `rtol` times the root mean square of the
-            output; times 1 where it is between -1 and 1 by nature).
+            output; times 1 where it is between -1 and 1 by nature). Where neither is given, and
+            rounding everywhere in a deep model explains more, that is tolerated, too.
+        report: is told of each step.
 
     Raises:
         UnknownNameError: there is no such type.
         ModelError: the model cannot be cast.
         BackendError: the reference evaluator cannot run it.
-        UsageError: there are no data.
+        UsageError: nothing of it can be cast, or there are no data.
     """
     entry = casting(dtype)
     usual = _TYPES[dtype][1]
     opened = resolve(NarrowModels).open(model, entry)
-    tolerance = _Tolerance(usual if rtol is None else rtol, atol, opened.bounded)
-    trial = _Trial(opened, tolerance, list(_feeds(model, opened.inputs, data_loader)))
-    return trial.result(Range.of(entry), entry)
+    is_usual = rtol is None and atol is None
+    tolerance = _Tolerance(usual if rtol is None else rtol, atol, opened.bounded, is_usual)
+    if not opened.nodes:
+        raise UsageError(
+            f"No node of the model can be cast to {dtype}.",
+            hint="Give a model that computes in float32.",
+        )
+    feeds = feeds_of(opened, data_loader)
+    return _Trial(opened, tolerance, feeds, report).result(Range.of(entry), entry)
 
 
 def casting(dtype: str) -> DataTypeEntry:
@@ -125,8 +139,7 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
     """
     entry = casting(dtype)
     opened = resolve(NarrowModels).open(model, entry)
-    feeds = _feeds(model, opened.inputs, data_loader)
-    losses = worst_of(opened.measure(feed)[1] for feed in feeds)
+    losses = worst_of(opened.measure(feed)[1] for feed in feeds_of(opened, data_loader))
     return ranked(losses, opened.nodes, opened.users, Range.of(entry))
 
 
@@ -135,6 +148,7 @@ class _Tolerance:
     rtol: float
     atol: float | None
     bounded: Collection[str]
+    is_usual: bool
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> OutputError:
         return output_error(exact, made, rtol=self.rtol, atol=self.atol, bounded=self.bounded)
@@ -143,42 +157,67 @@ class _Tolerance:
 class _Trial:
     """Runs a model in half precision on all data, with some of its nodes in float32."""
 
-    def __init__(self, model: NarrowModel, tolerance: _Tolerance, feeds: Sequence[Feed]) -> None:
+    def __init__(
+        self,
+        model: NarrowModel,
+        tolerance: _Tolerance,
+        feeds: Sequence[Feed],
+        report: Report | None = None,
+    ) -> None:
         self._model = model
         self._tolerance = tolerance
         self._feeds = feeds
-        measured = [model.measure(feed) for feed in feeds]
-        self._exact = [outputs for outputs, _ in measured]
-        self._losses = worst_of(losses for _, losses in measured)
+        self._report = report
         self._order = list(range(len(feeds)))
         self._checks = 0
+        with self._step("in float32, node by node") as said:
+            measured = [model.measure(feed) for feed in feeds]
+            self._exact = [outputs for outputs, _ in measured]
+            self._losses = worst_of(losses for _, losses in measured)
+            said.append(f"{len(self._losses)} nodes on {len(feeds)} sets of data")
 
     def result(self, limits: Range, dtype: DataTypeEntry) -> HalfPrecision:
         """Return what half precision does."""
+        facts: dict[str, Any] = {"losses": self._losses, "feeds": len(self._feeds)}
         if any(_is_invalid(outputs) for outputs in self._exact):
             invalid = first_invalid(self._losses)
             if invalid is not None:
-                return HalfPrecision("fault", OutputError(), culprits=[invalid])
-        errors = [self._error(index, ()) for index in range(len(self._feeds))]
-        before = max(errors, key=lambda error: error.excess)
-        facts: dict[str, Any] = {"losses": self._losses, "feeds": len(self._feeds)}
+                return HalfPrecision("fault", OutputError(), culprits=[invalid], **facts)
+        with self._step(f"all nodes in {limits.name}") as said:
+            errors = [self._error(index, ()) for index in range(len(self._feeds))]
+            before = max(errors, key=lambda error: error.excess)
+            said.append(str(before))
+        self._order.sort(key=lambda index: -errors[index].excess)
+        if not before.is_tolerable and not before.broken and self._is_ill_conditioned(dtype):
+            return HalfPrecision("ill-conditioned", before, before, checks=2, **facts)
+        if not before.is_tolerable and self._allow_for_rounding(limits):
+            errors = [self._error(index, ()) for index in range(len(self._feeds))]
+            before = max(errors, key=lambda error: error.excess)
         if before.is_tolerable:
             return HalfPrecision("agree", before, before, checks=1, **facts)
-        self._order.sort(key=lambda index: -errors[index].excess)
-        if self._is_ill_conditioned(dtype):
-            return HalfPrecision("ill-conditioned", before, before, checks=2, **facts)
-        order = ranked(self._losses, self._model.nodes, self._model.users, limits)
-        kept = smallest_good_set(order, self._test, is_ranked=True)
+        with self._step("fewest nodes in float32") as said:
+            order = ranked(self._losses, self._model.nodes, self._model.users, limits)
+            kept = smallest_good_set(order, self._test, is_ranked=True)
+            said.append(f"{len(kept or ())} of {len(order)} nodes, {self._checks} sets tried")
         if kept is None:
             return HalfPrecision("inconclusive", before, before, checks=self._checks, **facts)
-        after = max(
-            (self._error(index, kept) for index in range(len(self._feeds))),
-            key=lambda error: error.excess,
-        )
+        with self._step("counter-check") as said:
+            remaining = [self._error(index, kept) for index in range(len(self._feeds))]
+            after = max(remaining, key=lambda error: error.excess)
+            said.append(f"with these {after}")
         in_order = [name for name in self._model.nodes if name in set(kept)]
         found = culprits_among(in_order, self._losses, self._model.users, limits)
         verdict = "fault" if after.is_tolerable else "inconclusive"
         return HalfPrecision(verdict, before, after, in_order, found, checks=self._checks, **facts)
+
+    @contextmanager
+    def _step(self, title: str) -> Iterator[list[str]]:
+        """Do a step; what is put into the list is what came of it."""
+        said: list[str] = []
+        start = time.perf_counter()
+        yield said
+        if self._report is not None:
+            self._report(Attempt(title, f"{' '.join(said)}.", time.perf_counter() - start))
 
     def _test(self, keep: Sequence[str]) -> Outcome:
         """Return whether the outputs are close enough, asking first the data that fail most."""
@@ -191,6 +230,21 @@ class _Trial:
     def _error(self, index: int, keep: Collection[str]) -> OutputError:
         made = self._model.run(self._feeds[index], keep)
         return self._tolerance.error(self._exact[index], made)
+
+    def _allow_for_rounding(self, limits: Range) -> bool:
+        """Tolerate what rounding alone explains, where nobody said what is tolerated, and no node
+        makes more of rounding than others; return whether that is more than before.
+        """
+        if not self._tolerance.is_usual or any(loss.amplifies(limits) for loss in self._losses):
+            return False
+        index = self._order[0]
+        made = self._model.rounded(self._feeds[index])
+        alone = self._tolerance.error(self._exact[index], made)
+        share = min(_MOST_ROUNDING, _BESIDE_ROUNDING * alone.excess)
+        if share <= 1:
+            return False
+        self._tolerance = evolve(self._tolerance, rtol=share * self._tolerance.rtol)
+        return True
 
     def _is_ill_conditioned(self, dtype: DataTypeEntry) -> bool:
         """Return whether float32 itself does not keep the outputs when the inputs are rounded."""
@@ -212,26 +266,6 @@ def _rounded(value: Any, dtype: DataTypeEntry) -> Any:
     array = np.asarray(value)
     with np.errstate(over="ignore"):
         return array.astype(dtype.numpy()).astype(array.dtype) if array.dtype.kind == "f" else array
-
-
-def _feeds(model: Any, inputs: TensorMetadata, data_loader: Any) -> Iterator[Feed]:
-    """Yield the data; those that are generated are of several seeds, and of both signs."""
-    signed = {
-        name: (-1.0, 1.0)
-        for name, meta in inputs.items()
-        if meta.dtype is not None and meta.dtype.is_floating
-    }
-    loaders = [data_loader]
-    if data_loader is None:
-        loaders = [DataLoader(iterations=2)]
-        loaders += [DataLoader(seed=3, val_range=signed)] if signed else []
-    told: set[str] = set()
-    for loader in loaders:
-        feeds = Feeds(loader, resolve(Console), told)
-        feeds.describe_model(inputs, partial(resolve(FactFinder).find, model))
-        yield {name: feeds.current[name] for name in inputs}
-        while feeds.advance():
-            yield {name: feeds.current[name] for name in inputs}
 
 
 def convert_command(model: str, dtype: str, keep: Sequence[str]) -> str:

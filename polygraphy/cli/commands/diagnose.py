@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.cli.commands.diagnose_half import HalfOptions, half_of, render_half
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
     DiagnosedOptions,
@@ -31,11 +32,13 @@ class DiagnoseCommand(Command):
     description = (
         "Find out why the outputs of an ONNX model are wrong: which node, whose fault it is, why,"
         " and what helps, which is tried on the whole model. Exits with 0 when all agree, with 1"
-        " when something is wrong, and with 4 when that could not be found out."
+        " when something is wrong, and with 4 when that could not be found out. With --fp-to-fp16"
+        " or --to-bf16: would it work in half precision, and what has to stay in fp32?"
     )
     groups = (
         PartyOptions,
         DiagnosedOptions,
+        HalfOptions,
         *(group for each in PARTIES.values() for group in each.groups),
         DataOptions,
         ScriptOptions,
@@ -49,16 +52,23 @@ class DiagnoseCommand(Command):
         path = values[DiagnosedOptions].path
         if not path:
             raise CommandLineError("no model is given. Name its path.", usage)
-        parties = values[PartyOptions].parties
-        if not parties:
-            flags = " or ".join(each.flag for each in PARTIES.values())
-            raise CommandLineError(f"no backend is given. Choose {flags}, or both.", usage)
-        _warn_of_unused(values)
         check_paths(
             [("MODEL", path), *(("--load-inputs", one) for one in values[DataOptions].load_inputs)],
             [("--log-file", values[LogOptions].log_file)],
             usage,
         )
+        half = half_of(values, usage)
+        if half is not None:
+            return render_half(values, words, half, usage)
+        parties = values[PartyOptions].parties
+        if not parties:
+            flags = ", ".join(each.flag for each in PARTIES.values())
+            raise CommandLineError(
+                f"no backend is given. Choose some of {flags}; or ask about half precision with"
+                " --fp-to-fp16 or --to-bf16.",
+                usage,
+            )
+        _warn_of_unused(values)
         data = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes, usage)
         return render(
             "diagnose.py.j2",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -147,6 +148,20 @@ class DataLoader:
             " Give a range for others."
         )
         return (low, high), True
+
+    def drawing_from(self, seed: int, val_range: PerOutput[ValRange] | None) -> DataLoader:
+        """Return a loader of data of the same shapes and data types.
+
+        Args:
+            seed: its seed.
+            val_range: its range; None for the same.
+        """
+        made = copy(self)
+        made.seed, made.notes = seed, []
+        if val_range is not None:
+            made.val_range = kept_setting(val_range)
+            made._is_range_given = True
+        return made
 
     @property
     def user_input_metadata(self) -> TensorMetadata:

@@ -272,27 +272,47 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
     if exact.dtype.kind not in "fV":
         differs = exact.size and exact.shape == narrow.shape and np.mean(exact != narrow)
         return TensorLoss(name, exact.size, error=float(differs))
-    is_finite = np.isfinite(exact)
-    sizes = np.abs(np.where(is_finite, exact, 0).astype(np.float64))
-    made = np.asarray(narrow, np.float64)
-    survives = np.isfinite(made)
-    both = is_finite & survives
-    differences = np.where(both, made, 0) - np.where(both, exact, 0)
-    norm = float(np.sqrt(np.mean(np.square(sizes)))) if sizes.size else 0.0
-    error = float(np.sqrt(np.mean(np.square(differences)))) if sizes.size else 0.0
-    nonzero = sizes > 0
+    wide = exact if exact.dtype.kind == "f" and exact.itemsize > 2 else exact.astype(np.float32)
+    made = narrow.astype(wide.dtype)
+    is_finite, survives = np.isfinite(wide), np.isfinite(made)
+    invalid = int(exact.size - np.count_nonzero(is_finite))
+    reference = np.where(is_finite, wide, 0) if invalid else wide
+    broken = int(np.count_nonzero(is_finite & ~survives))
+    if broken or invalid:
+        made = np.where(is_finite & survives, made, reference)
+    sizes = np.abs(reference)
+    peak, least = float(sizes.max(initial=0)), inf
+    zeroed = subnormal = 0
+    is_small = sizes < limits.normal
+    if is_small.any():
+        small = sizes[is_small]
+        nonzero = small > 0
+        subnormal = int(np.count_nonzero(nonzero))
+        zeroed = int(np.count_nonzero(nonzero & (made[is_small] == 0)))
+        least = float(small.min(where=nonzero, initial=inf))
+    if least == inf:
+        least = float(sizes.min(where=sizes > 0, initial=inf))
+    above = peak >= limits.largest and sizes >= limits.largest * (1 + limits.spacing / 4)
     return TensorLoss(
         name,
         exact.size,
-        float(sizes.max(initial=0)),
-        float(sizes.min(where=nonzero, initial=inf)),
-        int(np.count_nonzero(sizes >= limits.largest * (1 + limits.spacing / 4))),
-        int(np.count_nonzero(is_finite & ~survives)),
-        int(np.count_nonzero(nonzero & (made == 0))),
-        int(np.count_nonzero(nonzero & (sizes < limits.normal))),
-        int(exact.size - np.count_nonzero(is_finite)),
-        error / norm if norm else (0.0 if not error else inf),
+        peak,
+        least,
+        int(np.count_nonzero(above)),
+        broken,
+        zeroed,
+        subnormal,
+        invalid,
+        _relative(made - reference, reference, peak),
     )
+
+
+def _relative(differences: Array, reference: Array, peak: float) -> float:
+    """Return the root mean square of differences, relative to that of the reference."""
+    if not peak:
+        return inf if np.any(differences) else 0.0
+    part, whole = (np.ravel(each / peak) for each in (differences, reference))
+    return float(np.sqrt(np.vdot(part, part) / np.vdot(whole, whole)))
 
 
 def worst_of(runs: Iterable[Sequence[NodeLoss]]) -> list[NodeLoss]:

@@ -87,6 +87,18 @@ def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
     return float(limits.max), float(limits.smallest_normal), float(limits.eps)
 
 
+def with_digits(array: Array, spacing: float) -> Array:
+    """Round numbers to the digits of a type whose numbers have some spacing at 1, and leave them as
+    large or as small as they are; others are left alone.
+    """
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(all="ignore"):
+        mantissa, exponent = np.frexp(array)
+        steps = np.asarray(2 / spacing, mantissa.dtype)
+        return np.asarray(np.ldexp(np.rint(mantissa * steps) / steps, exponent), array.dtype)
+
+
 def _narrow_block(block: Array, made: Array, largest: float, smallest: float) -> NarrowingLoss:
     given, magnitude = block, np.abs(block)
     finite = np.isfinite(block)

@@ -140,6 +140,27 @@ def test_what_is_nan_in_float32_is_said_first() -> None:
     assert (culprit.nodes, culprit.fault.cause) == (["logarithm"], "nan")
 
 
+def deep(layers: int) -> onnx.ModelProto:
+    """Return a chain in which every layer adds to the error, and none more than others."""
+    random = np.random.RandomState(0)
+    weights, nodes = {}, []
+    for layer in range(layers):
+        turn = np.linalg.qr(random.randn(SIZE, SIZE))[0]
+        weights[f"w{layer}"] = turn.astype(np.float32)
+        made = "y" if layer == layers - 1 else f"t{layer}"
+        reads = ["x" if not layer else f"t{layer - 1}", f"w{layer}"]
+        nodes.append(helper.make_node("MatMul", reads, [made], name=f"n{layer}"))
+    return make("deep", nodes, [value("x", [2, SIZE])], [value("y", [2, SIZE])], weights=weights)
+
+
+def test_rounding_everywhere_in_a_deep_model_blames_nobody() -> None:
+    model = deep(400)
+    found = try_half_precision(model)
+    assert (found.verdict, found.culprits, found.checks) == ("agree", (), 1)
+    exact = try_half_precision(model, rtol=1e-2, atol=0)
+    assert exact.verdict != "agree"
+
+
 def test_a_tolerance_can_be_given() -> None:
     model = network(None)
     assert try_half_precision(model, rtol=0.1)

@@ -587,6 +587,12 @@ _DEBUGGING_FLAGS = {
         "iter_info": "--iter-info i.json",
     },
     "IterationInfoOptions": {"iter_info": "--iter-info i.json"},
+    "HalfOptions": {
+        "fp_to_fp16": "--fp-to-fp16",
+        "to_bf16": "--to-bf16",
+        "rtol": "--fp-to-fp16 + --rtol 0.5",
+        "atol": "--fp-to-fp16 + --atol 0.5",
+    },
     "PrecisionSearchOptions": {
         "onnxrt": "--onnxrt",
         "mode": "--mode linear",

@@ -15,13 +15,15 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
+from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of, signature_of
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
 from polygraphy.domain.tensors.datatype import DataTypeEntry
-from polygraphy.domain.tensors.narrowing import narrowed
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.domain.tensors.narrowing import narrowed, with_digits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +74,10 @@ class OnnxNarrowModel:
         self.users = _users(self._nodes)
         self.bounded = _bounded(model)
 
+    def facts(self) -> Facts:
+        """Return what the model tells without being run."""
+        return OnnxFactFinder().find(self._model)
+
     def run(self, feed: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Array]:
         """Compute the outputs in the narrow type; see the port."""
         made, _ = cast_copy(
@@ -94,6 +100,31 @@ class OnnxNarrowModel:
             return self._measuring(node, run, losses.append)
 
         return _evaluated(self._model, watched, feed), losses
+
+    def rounded(self, feed: Mapping[str, Any]) -> dict[str, Array]:
+        """Compute the outputs with the digits of the narrow type, and without end of its range; see
+        the port.
+        """
+        spacing = self._range.spacing
+
+        def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            if not self._is_lowered(node):
+                return run
+            takes, gives = self._forms[node.output[0]]
+
+            def call(*inputs: Any, **options: Any) -> Any:
+                operands = list(inputs)
+                for position, is_narrow in enumerate(takes[: len(inputs)]):
+                    if is_narrow and inputs[position] is not None:
+                        operands[position] = with_digits(inputs[position], spacing)
+                return tuple(
+                    with_digits(value, spacing) if is_narrow else value
+                    for value, is_narrow in zip(run(*operands, **options), gives)
+                )
+
+            return call
+
+        return _evaluated(self._model, watched, feed)
 
     def _is_lowered(self, node: NodeProto) -> bool:
         return bool(node.output) and node.output[0] in self._forms and not _calls(node)

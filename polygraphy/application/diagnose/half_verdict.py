@@ -1,0 +1,141 @@
+"""Diagnoses a model in half precision: which nodes have to stay in float32, why, and the command
+that casts it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from polygraphy.application.diagnose.half import (
+    HalfPrecision,
+    casting,
+    convert_command,
+    try_half_precision,
+)
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    ILL_CONDITIONED,
+    INCONCLUSIVE,
+    MODEL,
+    Attempt,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.half import HalfCulprit
+from polygraphy.domain.diagnosis.headroom import Range
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
+from polygraphy.ports.reporting import Findings
+
+_NAMED = 4
+"""How many nodes are named that stay in float32 beside a culprit."""
+
+
+def diagnose_half(
+    model: Any,
+    dtype: str = "fp16",
+    *,
+    data_loader: Any = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> bool:
+    """Say whether a float32 model would work in half precision, and if not, what has to stay in
+    float32, which is tried on the whole model.
+
+    Args:
+        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
+        dtype: ``fp16`` or ``bf16``.
+        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
+        rtol: how far outputs may be off; see `try_half_precision`.
+        atol: the same absolutely.
+
+    Returns:
+        Whether it would work.
+
+    Raises:
+        UsageError: nothing of the model can be cast, or there are no data.
+        ModelError: the model cannot be cast.
+        BackendError: the reference evaluator cannot run the model.
+        InconclusiveError: it does not work, and no node is to blame.
+    """
+    reports = resolve(DiagnosisReports)
+    attempts: list[Attempt] = []
+
+    def report(attempt: Attempt) -> None:
+        attempts.append(attempt)
+        reports.attempted(attempt)
+
+    proto = resolve(DissectedModels).open(model).proto
+    found = try_half_precision(
+        proto, dtype, data_loader=data_loader, rtol=rtol, atol=atol, report=report
+    )
+    path = model if isinstance(model, str) else "MODEL"
+    result = DiagnosisResult(
+        found.verdict, list(_culprits(found, path, dtype)), attempts, _reason(found, dtype)
+    )
+    reports.concluded(result)
+    resolve(Findings).conclude(result.verdict, result.facts())
+    if result.verdict == INCONCLUSIVE:
+        raise InconclusiveError(result.reason)
+    return bool(result)
+
+
+def _culprits(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit]:
+    remedy = Remedy()
+    proof = f"With all nodes in {dtype} {found.before}."
+    if found.kept:
+        remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
+        proof += f" With {len(found.kept)} node(s) in fp32 {found.after}."
+    for each in found.culprits:
+        said = [f"{each.fault.evidence[:1].upper()}{each.fault.evidence[1:]}."]
+        if each.beside:
+            said.append(_beside(each))
+        if found.kept:
+            said.append(proof)
+        yield Culprit(
+            each.nodes,
+            each.fault.tensor,
+            MODEL,
+            each.fault.cause,
+            evidence=said,
+            remedy=remedy,
+            op=each.op,
+        )
+
+
+def _beside(culprit: HalfCulprit) -> str:
+    names = ", ".join(map(repr, culprit.beside[:_NAMED]))
+    more = len(culprit.beside) - _NAMED
+    if len(culprit.beside) == 1:
+        return f"{names} stays in fp32 with it, because it reads or hands on what it computes."
+    return (
+        f"{names}{f' and {more} more' if more > 0 else ''} stay in fp32 with it, because they read"
+        " or hand on what it computes."
+    )
+
+
+def _reason(found: HalfPrecision, dtype: str) -> str:
+    """Return why nobody is to blame, where that is so."""
+    if found.verdict == AGREE:
+        return f"All outputs match in {dtype}: {found.before}.{_headroom(found, dtype)}"
+    if found.verdict == ILL_CONDITIONED:
+        return (
+            f"Rounding nothing but the inputs to {dtype} changes outputs as much: {found.before}."
+        )
+    if found.verdict == INCONCLUSIVE:
+        return f"No set of nodes is found with which outputs match; in {dtype} {found.before}."
+    return ""
+
+
+def _headroom(found: HalfPrecision, dtype: str) -> str:
+    """Return how near the largest tensor is to the end of the range."""
+    largest = Range.of(casting(dtype)).largest
+    results = [result for loss in found.losses for result in loss.results]
+    top = max(results, key=lambda result: result.peak, default=None)
+    if top is None:
+        return ""
+    share = 100 * top.peak / largest
+    return f" The largest tensor, {top.name!r}, reaches {share:.2g}% of the range of {dtype}."

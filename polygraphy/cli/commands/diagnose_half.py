@@ -1,0 +1,97 @@
+"""`diagnose --fp-to-fp16` and `--to-bf16`: would the model work in half precision?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from polygraphy.cli.commands.diagnose_options import PARTIES, DiagnosedOptions, PartyOptions
+from polygraphy.cli.declare.call import call_of
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.kinds import Flag, Number
+from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
+from polygraphy.cli.shared.log_context import log_of
+from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.render import render
+
+
+@frozen
+class HalfOptions(Options):
+    """Half precision: would the model work in it, and what has to stay in fp32?"""
+
+    fp_to_fp16: bool = option(
+        "--fp-to-fp16",
+        kind=Flag(),
+        help=(
+            "Compute the model in fp16, rounding at every operator, compare with fp32, and find the"
+            " fewest nodes that have to stay in fp32. No backend is needed."
+        ),
+    )
+    to_bf16: bool = option("--to-bf16", kind=Flag(), help="The same in bf16.")
+    rtol: float | None = option(
+        "--rtol",
+        "--rel-tol",
+        kind=Number(minimum=0),
+        feeds="diagnose_half.rtol",
+        help=(
+            "How far outputs in half precision may be off, as a fraction (default: 0.01 in fp16,"
+            " 0.1 in bf16)."
+        ),
+    )
+    atol: float | None = option(
+        "--atol",
+        "--abs-tol",
+        kind=Number(minimum=0),
+        feeds="diagnose_half.atol",
+        help=(
+            "How far they may be off absolutely (default: that fraction of the root mean square of"
+            " the output, or of 1 for probabilities)."
+        ),
+    )
+
+
+def half_of(values: Values, usage: str) -> str | None:
+    """Return the type that is asked about; None for no question about half precision.
+
+    Raises:
+        CommandLineError: there are two.
+    """
+    options = values[HalfOptions]
+    if options.fp_to_fp16 and options.to_bf16:
+        raise CommandLineError("--fp-to-fp16 and --to-bf16 exclude each other. Choose one.", usage)
+    if options.fp_to_fp16 or options.to_bf16:
+        return "fp16" if options.fp_to_fp16 else "bf16"
+    unused = flags_given(values, [HalfOptions])
+    if unused:
+        warn(f"{', '.join(unused)}: without effect without --fp-to-fp16 or --to-bf16.")
+    return None
+
+
+def render_half(values: Values, words: Sequence[str], dtype: str, usage: str) -> str:
+    """Return the program that tries half precision."""
+    unused = flags_given(values, [PartyOptions])
+    unused += flags_given(values, [group for each in PARTIES.values() for group in each.groups])
+    if unused:
+        warn(
+            f"{', '.join(unused)}: without effect, because half precision is compared with fp32 in"
+            " the reference evaluator, which rounds at every operator."
+        )
+    diagnosed = values[DiagnosedOptions]
+    data = data_of(values[DataOptions], diagnosed.input_shapes, usage)
+    return render(
+        "diagnose_half.py.j2",
+        f"Find out whether {quoted(diagnosed.path)} would work in {dtype}.",
+        words,
+        model=diagnosed.path,
+        diagnose=call_of(
+            "diagnose_half",
+            values,
+            dtype=None if dtype == "fp16" else dtype,
+            data_loader=usual_or(data),
+        ),
+        log=log_of(values),
+    )
