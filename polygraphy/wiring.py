@@ -22,6 +22,7 @@ _ADAPTERS: dict[str, str] = {
     "ConstantEvaluator/onnxruntime": (
         "polygraphy.adapters.onnxruntime.constants:OnnxrtConstantEvaluator"
     ),
+    "DataFrames": "polygraphy.adapters.pandas.frames:PandasFrames",
     "DataTypeConverter/onnx": "polygraphy.adapters.onnx.storage.datatype:OnnxDataTypes",
     "DataTypeConverter/onnxruntime": "polygraphy.adapters.onnxruntime.datatype:OnnxrtDataTypes",
     "DataTypeConverter/tensorflow": "polygraphy.adapters.tensorflow.datatype:TensorFlowDataTypes",
@@ -36,6 +37,7 @@ _ADAPTERS: dict[str, str] = {
     "Diagnosis/packages": "polygraphy.adapters.machine.packages:InstalledPackages",
     "Diagnosis/providers": "polygraphy.adapters.onnxruntime.diagnosis:OnnxrtDiagnosis",
     "Diagnosis/tensorrt": "polygraphy.adapters.tensorrt.describe.diagnosis:TensorrtDiagnosis",
+    "Notebooks": "polygraphy.adapters.web.notebook:HtmlNotebooks",
     "OnnxFiles": "polygraphy.adapters.onnx.storage.files:OnnxFilesAdapter",
     "PrecisionCaster": "polygraphy.adapters.onnx.cast.precision:OnnxPrecisionCaster",
     "Reports": "polygraphy.adapters.console.reports:LogReports",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.statistics import ModelStatistics
     from polygraphy.domain.report.document import Document, OutputRow
     from polygraphy.domain.results.device_times import DeviceTimes
+    from polygraphy.domain.results.results import RunResults
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -251,6 +252,30 @@ class Plots(Protocol):
 
         Raises:
             FileError: the plot cannot be saved.
+        """
+
+
+class Notebooks(Protocol):
+    """Shows values in a notebook, as fragments of HTML."""
+
+    def results(self, results: RunResults) -> str:
+        """Return what runners gave, without elements."""
+
+    def verdicts(self, results: AccuracyResults) -> str:
+        """Return verdicts."""
+
+    def model(self, model: Model) -> str:
+        """Return what a model takes and gives, and how large it is."""
+
+
+class DataFrames(Protocol):
+    """Makes tables for people who compute with them."""
+
+    def frame(self, records: Sequence[Mapping[str, Any]]) -> Any:
+        """Return a table with a row per record.
+
+        Raises:
+            MissingDependencyError: the package that makes tables is not installed.
         """
 
 

@@ -14,11 +14,12 @@ from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers, Spool
 from polygraphy.domain.accuracy.reevaluation import Thresholds, check_aggregation, reevaluate
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.tensors.pickling import pickled_as, their_items
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import DataFrames, Notebooks
 from polygraphy.ports.storage import ResultStore
 
 PathOrFile = Union[str, "Path", IO[Any]]
@@ -406,6 +407,41 @@ class AccuracyResults(list[AccuracyResult]):
         for result, each in zip(self, listed, strict=True):
             result.reevaluate(each, aggregation)
         return self
+
+    def summary(self) -> str:
+        """Return the verdict in a few lines: per pair of runs, what failed, the worst first."""
+        from polygraphy.domain.accuracy.summarizing import summary_of
+
+        return summary_of(self)
+
+    def raise_for_failure(self) -> AccuracyResults:
+        """Return these results if all of them passed.
+
+        Raises:
+            CheckFailedError: they did not; the message is the summary.
+        """
+        if not self:
+            raise CheckFailedError(self.summary())
+        return self
+
+    def to_dataframe(self) -> Any:
+        """Return a ``pandas.DataFrame`` with a row per comparison function, pair of runs and
+        output.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        from polygraphy.domain.accuracy.summarizing import records_of
+
+        return resolve(DataFrames).frame(records_of(self))
+
+    def _repr_html_(self) -> str:
+        """Return the verdicts as notebooks show them."""
+        return resolve(Notebooks).verdicts(self)
+
+    def __repr__(self) -> str:
+        verdict = "PASSED" if self else "FAILED"
+        return f"AccuracyResults({verdict}: {', '.join(repr(result.label) for result in self)})"
 
     def save(self, dest: PathOrFile) -> None:
         """Write the verdicts to one file, whole or not at all."""

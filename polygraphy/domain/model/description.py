@@ -13,6 +13,7 @@ from typing import Any
 from attrs import Factory, evolve, field, frozen
 
 from polygraphy.domain.tensors.shapes import Dim
+from polygraphy.ports.binding import resolve
 
 
 @frozen
@@ -195,3 +196,9 @@ class Model:
     producer: str = ""
     functions: tuple[Function, ...] = ()
     metadata: Mapping[str, str] = Factory(dict)
+
+    def _repr_html_(self) -> str:
+        """Return the model as notebooks show it."""
+        from polygraphy.ports.reporting import Notebooks
+
+        return resolve(Notebooks).model(self)

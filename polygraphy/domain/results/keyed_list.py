@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.tensors.pickling import their_items
+
+_SHOWN = 3
+"""Values of an entry that are shown."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -93,7 +96,15 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         vars(self).update(state)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self.items())!r})"
+        entries = ", ".join(f"({key!r}, {_listed(values)})" for key, values in self.items())
+        return f"{type(self).__name__}([{entries}])"
+
+
+def _listed(values: Sequence[Any]) -> str:
+    """Return a list as text, of a long one its beginning."""
+    shown = ", ".join(map(repr, values[:_SHOWN]))
+    more = len(values) - _SHOWN
+    return f"[{shown}{f', and {more} more' if more > 0 else ''}]"
 
 
 def _is_position(key: Any) -> bool:

@@ -16,6 +16,7 @@ from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.pickling import pickled_as, their_items
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import Notebooks
 from polygraphy.ports.storage import ResultStore
 
 PathOrFile = Union[str, "Path", IO[Any]]
@@ -110,10 +111,17 @@ class IterationResult(dict[str, Any]):
     __hash__ = None
 
     def __repr__(self) -> str:
+        outputs = ", ".join(f"{name!r}: {_described(array)}" for name, array in self.items())
         return (
-            f"IterationResult({dict(self)!r}, runtime={self.runtime!r},"
+            f"IterationResult({{{outputs}}}, runtime={self.runtime!r},"
             f" runner_name={self.runner_name!r})"
         )
+
+
+def _described(array: Any) -> str:
+    """Return data type and shape of an array: its elements would hide everything else."""
+    dtype, shape = getattr(array, "dtype", None), getattr(array, "shape", None)
+    return repr(array) if dtype is None or shape is None else f"{dtype}{list(shape)}"
 
 
 def _loaded(outputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,6 +197,10 @@ class RunResults(KeyedList[str, IterationResult]):
                 for (_, mine), (_, more) in zip(joined, run):
                     mine.extend(more)
         return RunResults() if joined is None else joined
+
+    def _repr_html_(self) -> str:
+        """Return the results as notebooks show them."""
+        return resolve(Notebooks).results(self)
 
     def save(self, dest: PathOrFile) -> None:
         """Write the results to one file, whole or not at all."""

@@ -1,0 +1,111 @@
+"""Results, verdicts and models as notebooks show them: a fragment of HTML, in which names are
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from polygraphy.adapters.web.charts import shortened
+from polygraphy.adapters.web.page import displayable
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.domain.accuracy.summarizing import records_of, summary_of
+from polygraphy.domain.arithmetic import summarize
+from polygraphy.domain.model import Model
+from polygraphy.domain.model.statistics import statistics_of
+from polygraphy.domain.report.summary import brief
+from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.results.runner_names import short_names
+
+_MOST_ROWS = 100
+_LARGEST = 1 << 22
+"""Elements of an array whose range is shown: a notebook asks for it whenever a cell ends."""
+
+
+class HtmlNotebooks:
+    """Implements the port `Notebooks`."""
+
+    def results(self, results: RunResults) -> str:
+        """Return the tensors of each runner, in its first iteration."""
+        names = short_names(results.keys())
+        rows = [
+            (name, len(iterations), output, *_facts(array))
+            for name, (_, iterations) in zip(names, results.items())
+            if iterations
+            for output, array in iterations[0].items()
+        ]
+        title = ("runner", "iterations", "output", "type", "shape", "min", "max", "mean", "NaN")
+        caption = f"Results of {len(names)} runner{'s' * (len(names) != 1)}, first iteration"
+        return _table(caption, title, rows)
+
+    def verdicts(self, results: AccuracyResults) -> str:
+        """Return a row for each output."""
+        rows = [
+            (
+                f"{each['value_of']} vs. {each['reference']}",
+                each["output"],
+                each["dtype"] or "",
+                _shape(each["shape"]),
+                _number(each["max_absdiff"]),
+                _number(each["max_reldiff"]),
+                _number(each["metric"]),
+                each["tolerance"] or "",
+                f"{each['passed_iterations']}/{each['iterations']}",
+                "passed" if each["passed"] else "\N{BALLOT X} failed",
+            )
+            for each in sorted(records_of(results), key=lambda record: record["passed"])
+        ]
+        title = ("runs", "output", "type", "shape", "max abs", "max rel", "metric", "tolerance",
+                 "iterations", "verdict")  # fmt: skip
+        return _table(summary_of(results).partition("\n")[0], title, rows)
+
+    def model(self, model: Model) -> str:
+        """Return inputs, outputs and how large it is."""
+        statistics = statistics_of(model)
+        rows = [
+            (kind, tensor.name, tensor.dtype or "", _shape(tensor.shape))
+            for kind, tensors in (("input", model.graph.inputs), ("output", model.graph.outputs))
+            for tensor in tensors
+        ]
+        caption = f"{model.path}: {statistics.nodes:,} nodes, {statistics.parameters:,} parameters"
+        return _table(caption, ("", "name", "type", "shape"), rows)
+
+
+def _facts(array: Any) -> tuple[str, ...]:
+    if not isinstance(array, np.ndarray):
+        return (type(array).__name__, "", "", "", "", "")
+    kind = (str(array.dtype), _shape(array.shape))
+    if array.dtype.kind in "OSUcV" or not 0 < array.size <= _LARGEST:
+        return (*kind, "", "", "", "")
+    summary = summarize(array, quantiles=())
+    numbers = (_number(each) for each in (summary.min, summary.max, summary.mean))
+    return (*kind, *numbers, str(summary.nan) if summary.nan else "")
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else brief(float(value))
+
+
+def _shape(shape: Sequence[Any] | None) -> str:
+    return "" if shape is None else f"[{', '.join(map(str, shape))}]"
+
+
+def _table(caption: str, title: Iterable[str], rows: Sequence[Sequence[Any]]) -> str:
+    head = Markup("").join(Markup("<th>{}</th>").format(each) for each in title)
+    body = Markup("").join(
+        Markup("<tr>{}</tr>").format(
+            Markup("").join(Markup("<td>{}</td>").format(shortened(str(cell), 80)) for cell in row)
+        )
+        for row in rows[:_MOST_ROWS]
+    )
+    more = len(rows) - _MOST_ROWS
+    rest = Markup("<p>{} more</p>").format(more) if more > 0 else ""
+    return displayable(
+        Markup(
+            "<table><caption>{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table>{}"
+        ).format(caption, head, body, rest)
+    )

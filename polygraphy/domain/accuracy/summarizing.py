@@ -1,0 +1,114 @@
+"""Verdicts as rows, and in a few lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf, isnan
+from typing import Any
+
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
+from polygraphy.domain.results.runner_names import short_names
+
+_MOST = 10
+"""Outputs that a summary lists."""
+
+
+def records_of(results: AccuracyResults) -> list[dict[str, Any]]:
+    """Return a dictionary per comparison function, pair of runs and output: what both are called,
+    data type and shape, the largest differences or the value of the metric, the tolerance, and in
+    how many iterations it passed.
+    """
+    return [
+        {
+            "function": result.label,
+            "value_of": pair[0],
+            "reference": pair[1],
+            "output": row.name,
+            "dtype": next((each.dtype for each in row.tensors if each is not None), None),
+            "shape": row.shape,
+            "max_absdiff": row.absolute,
+            "max_reldiff": row.relative,
+            "metric": row.value,
+            "tolerance": None if row.limit is None else str(row.limit),
+            "excess": row.worst.excess,
+            "worst_iteration": row.worst.iteration,
+            "passed_iterations": row.matched,
+            "iterations": row.total,
+            "passed": row.passed,
+        }
+        for result, pair, rows in _tables(results)
+        for row in rows
+    ]
+
+
+def summary_of(results: AccuracyResults) -> str:
+    """Return the verdict, and a line for each output that failed, the worst first; of what passed,
+    the one that came closest to its tolerance.
+    """
+    if len(results) == 0:
+        return "FAILED: nothing was compared."
+    lines = []
+    for result, pair, rows in _tables(results):
+        failed = sorted((row for row in rows if not row.passed), key=_size, reverse=True)
+        where = f"{pair[0]} vs. {pair[1]} ({result.label})"
+        if failed or not rows:
+            counted = f"{len(failed)} of {len(rows)} outputs differ" if rows else "no outputs"
+            lines.append(f"FAILED: {where}: {counted}")
+            lines += [f"  {_failure(row)}" for row in failed[:_MOST]]
+            if len(failed) > _MOST:
+                lines.append(f"  and {len(failed) - _MOST} more")
+            continue
+        closest = max(rows, key=_size)
+        outputs = f"{len(rows)} output{'s' * (len(rows) != 1)} matched"
+        iterations = f" in {closest.total} iterations" if closest.total > 1 else ""
+        lines.append(f"PASSED: {where}: {outputs}{iterations}{_closest(closest)}")
+    return "\n".join(lines)
+
+
+def _tables(
+    results: AccuracyResults,
+) -> Iterator[tuple[AccuracyResult, tuple[str, str], Sequence[OutputRow]]]:
+    """Yield the rows of each pair of runs, which have short names."""
+    names = list(dict.fromkeys(name for result in results for pair in result for name in pair))
+    short = dict(zip(names, short_names(names)))
+    for result in results:
+        for table in AccuracyTable.of(result):
+            first, second = table.runners
+            yield result, (short[first], short[second]), table.rows()
+
+
+def _size(row: OutputRow) -> float:
+    excess = row.worst.excess
+    return inf if excess is None or isnan(excess) else excess
+
+
+def _closest(row: OutputRow) -> str:
+    excess = row.worst.excess
+    if excess is None:
+        return ""
+    return f"; {row.name!r} needs {excess:.0%} of its tolerance" if excess else "; all equal"
+
+
+def _failure(row: OutputRow) -> str:
+    worst = row.worst
+    if worst.reason:
+        return f"{row.name}: {worst.reason}"
+    facts = []
+    if row.absolute is not None:
+        facts.append(f"max abs {row.absolute:.4g}")
+    if row.relative is not None:
+        facts.append(f"max rel {row.relative:.4g}")
+    if row.value is not None:
+        facts.append(f"{row.metric} {row.value:.4g}")
+    if row.limit is not None:
+        facts.append(f"allowed {row.limit}")
+    if worst.element is not None:
+        element = worst.element
+        index = list(map(int, element.index))
+        facts.append(f"worst at {index}: {element.value}, expected {element.reference}")
+    if worst.mismatched is not None:
+        facts.append(f"{worst.mismatched} of {worst.size} elements")
+    if row.total > 1:
+        facts.append(f"{row.total - row.matched} of {row.total} iterations")
+    return f"{row.name}: {', '.join(facts)}"

@@ -1,0 +1,80 @@
+"""What notebooks show of results, verdicts and models."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from polygraphy.comparator import IterationResult, RunResults
+from polygraphy.domain.model import Detail, ModelSource
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.models import ModelReader
+from tests.adapters.web.models import MARKUP, nested, save
+from tests.domain.test_summarizing import compared
+
+
+class Cells(HTMLParser):
+    """Collects the texts of cells, and refuses every other element than those of a table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        assert tag in ("table", "caption", "thead", "tbody", "tr", "th", "td", "p"), tag
+        assert not attrs
+        self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        self.cells[-1] += data
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([1.0, np.nan, np.inf], np.float32),
+        np.zeros((0, 3)),
+        np.array(3),
+        np.array(["text"]),
+        np.array([True]),
+        np.ones(2, ml_dtypes.bfloat16),
+        "no array",
+    ],
+)
+def test_results_of_any_type(array: object) -> None:
+    results = RunResults(
+        [("onnxrt-runner-N0-11/22/26-18:31:49", [IterationResult({MARKUP: array})])]
+    )
+    cells = Cells(results._repr_html_()).cells
+    assert "onnxrt" in cells
+    assert any(cell.startswith(MARKUP[:10]) for cell in cells)
+
+
+def test_results_show_their_range() -> None:
+    results = RunResults([("a", [IterationResult({"y": np.array([1.0, np.nan, 3.0])})])])
+    cells = Cells(results._repr_html_()).cells
+    assert cells[cells.index("y") + 1 :] == ["float64", "[3]", "1", "3", "2", "1"]
+    assert RunResults()._repr_html_().startswith("<table>")
+
+
+def test_verdicts_have_a_row_per_output() -> None:
+    cells = Cells(compared(0.0, 1.0)._repr_html_()).cells
+    assert cells[1] == "FAILED: onnxrt vs. onnx (simple): 1 of 2 outputs differ"
+    assert cells.index("y1") < cells.index("y0")  # What failed comes first.
+    assert sum("failed" in cell for cell in cells) == 1
+
+
+def test_many_rows_are_counted() -> None:
+    assert Cells(compared(*[1.0] * 120)._repr_html_()).cells[-1] == "20 more"
+
+
+def test_models_show_what_they_take_and_give(tmp_path: object) -> None:
+    path = save(nested(), tmp_path / "nested.onnx")  # type: ignore[operator]
+    model = resolve(ModelReader, "onnx").read(ModelSource(path), Detail(layers=True))
+    cells = Cells(model._repr_html_()).cells
+    assert "nested.onnx: " in cells[1] and "nodes" in cells[1]
+    assert {"input", "output", "float32", "[2]"} <= set(cells)

@@ -1,0 +1,113 @@
+"""Verdicts in a few lines, as records, and as an exception."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.fake import RecordingConsole
+from polygraphy.comparator import Comparator, IterationResult, RunResults, SimpleCompareFunc
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.compare import L2CompareFunc
+from polygraphy.domain.errors import CheckFailedError
+from polygraphy.ports.binding import bind
+from polygraphy.ports.reporting import Console, DataFrames
+
+
+def compared(*differences: float, function: Any = None, iterations: int = 1) -> AccuracyResults:
+    """Compare two runs whose outputs y0, y1, ... differ by so much in the last iteration."""
+    runs = RunResults()
+    for name, sign in (
+        ("onnxrt-runner-N0-11/22/26-18:31:49", 1),
+        ("onnx-runner-N0-11/22/26-18:31:49", 0),
+    ):
+        steps = []
+        for index in range(iterations):
+            last = index == iterations - 1
+            steps.append(
+                IterationResult(
+                    {
+                        f"y{number}": np.array([1.0, 2.0 + sign * last * difference], np.float32)
+                        for number, difference in enumerate(differences)
+                    }
+                )
+            )
+        runs.append((name, steps))
+    with bind(Console, RecordingConsole()):
+        return Comparator.compare_accuracy(runs, compare_func=function or SimpleCompareFunc())
+
+
+def test_what_failed_is_listed_the_worst_first() -> None:
+    lines = compared(0.0, 0.5, 1.0, iterations=3).summary().splitlines()
+    assert lines[0] == "FAILED: onnxrt vs. onnx (simple): 2 of 3 outputs differ"
+    assert [line.split(":")[0].strip() for line in lines[1:]] == ["y2", "y1"]
+    assert "max abs 1, max rel 0.5, allowed " in lines[1]
+    assert "worst at [1]: 3.0, expected 2.0, 1 of 2 elements, 1 of 3 iterations" in lines[1]
+
+
+def test_many_failures_are_counted() -> None:
+    lines = compared(*[1.0] * 25).summary().splitlines()
+    assert len(lines) == 12 and lines[-1] == "  and 15 more"
+
+
+def test_what_passed_says_how_close_it_was() -> None:
+    text = compared(0.0, 1e-6, iterations=2).summary()
+    assert text.startswith("PASSED: onnxrt vs. onnx (simple): 2 outputs matched in 2 iterations")
+    assert "'y1' needs " in text and "%" in text
+    assert compared(0.0).summary().endswith("1 output matched; all equal")
+
+
+def test_other_metrics_have_their_own_value() -> None:
+    text = compared(1.0, function=L2CompareFunc()).summary()
+    assert "L2 Norm 1" in text and "allowed" in text
+
+
+def test_nothing_compared_is_a_failure() -> None:
+    assert AccuracyResults().summary() == "FAILED: nothing was compared."
+    assert AccuracyResults([AccuracyResult([(("a", "b"), [{}])])]).summary() == (
+        "FAILED: a vs. b (simple): no outputs"
+    )
+
+
+def test_a_failure_can_be_raised() -> None:
+    passed = compared(0.0)
+    assert passed.raise_for_failure() is passed
+    with pytest.raises(CheckFailedError, match="y0: max abs 1"):
+        compared(1.0).raise_for_failure()
+
+
+def test_loaded_results_have_the_same_rows() -> None:
+    results = compared(0.0, 1.0, function=SimpleCompareFunc(check_error_stat="max"))
+    loaded = AccuracyResults.from_json(results.to_json())
+    first, second = loaded.summary().splitlines()
+    assert first == "FAILED: onnxrt vs. onnx (simple): 1 of 2 outputs differ"
+    assert second.startswith("  y1: max abs 1")
+
+
+class _Lists:
+    def frame(self, records: Any) -> Any:
+        return list(records)
+
+
+def test_a_table_has_a_row_per_output() -> None:
+    with bind(DataFrames, _Lists()):
+        rows = compared(0.0, 1.0, iterations=2).to_dataframe()
+    assert [(row["output"], row["passed"], row["passed_iterations"]) for row in rows] == [
+        ("y0", True, 2),
+        ("y1", False, 1),
+    ]
+    assert rows[1]["max_absdiff"] == 1.0 and rows[1]["worst_iteration"] == 1
+    assert (rows[1]["value_of"], rows[1]["reference"]) == ("onnxrt", "onnx")
+    assert rows[0]["dtype"] == "float32" and rows[0]["shape"] == (2,)
+
+
+def test_texts_for_a_prompt_hold_no_elements() -> None:
+    outputs = {"y": np.arange(1e6)}
+    runs = RunResults([("a", [IterationResult(outputs, runtime=1.0)] * 100)])
+    assert repr(runs[0][1][0]) == (
+        "IterationResult({'y': float64[1000000]}, runtime=1.0, runner_name='custom_runner')"
+    )
+    assert len(repr(runs)) < 400 and repr(runs).endswith("and 97 more])])")
+    assert repr(compared(1.0)) == "AccuracyResults(FAILED: 'simple')"
