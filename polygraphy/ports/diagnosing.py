@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
     from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
     from polygraphy.domain.diagnosis.headroom import NodeLoss
+    from polygraphy.domain.diagnosis.mending import Mending
     from polygraphy.domain.diagnosis.regions import GraphNode
+    from polygraphy.domain.diagnosis.variants import Variant
+    from polygraphy.domain.model import Graph
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -191,3 +194,16 @@ class DiagnosisReports(Protocol):
 
     def concluded(self, result: DiagnosisResult) -> None:
         """All steps were done."""
+
+
+class ModelPairs(Protocol):
+    """Describes models to be compared, and changes nodes of them."""
+
+    def graph(self, model: Any) -> Graph:
+        """Return what an ``onnx.ModelProto`` consists of, with the values of its weights."""
+
+    def mended(self, model: Any, reference: Any, plan: Mending) -> Any:
+        """Return a copy of a model with what a plan takes from the reference."""
+
+    def altered(self, model: Any, output: str, variant: Variant) -> Any:
+        """Return a copy of a model in which the node that makes a tensor is another."""

@@ -15,8 +15,8 @@ from polygraphy.domain.diagnosis.pairing import (
     attribute_text,
 )
 
-_SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
-_QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
+SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _TINY = 1e-2
 """A number that is added to keep another away from zero is no larger where it is right."""
 
@@ -96,7 +96,7 @@ def _own_names(side: Side, index: int) -> list[str]:
 
 def _cause(side: Side, places: list[tuple[int, int]], one: Any, other: Any) -> str:
     ops = {side.nodes[index].op for index, _ in places}
-    if ops & _QUANTISING and all(position > 0 for _, position in places):
+    if ops & QUANTISING and all(position > 0 for _, position in places):
         return "quantisation"
     if ops <= {"Add", "Max", "Clip"} and one is not None and np.size(one) == 1:
         values = [abs(float(np.asarray(value).reshape(-1)[0])) for value in (one, other)]
@@ -182,7 +182,7 @@ def _operands(pairing: Pairing) -> Iterator[Suspect]:
         if here == there:
             continue
         if sorted(here) == sorted(there):
-            if node.op not in _SYMMETRIC:
+            if node.op not in SYMMETRIC:
                 yield Suspect(
                     (index,),
                     "structure",

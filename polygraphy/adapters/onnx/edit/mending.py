@@ -1,17 +1,22 @@
-"""Takes nodes and weights of one ONNX model over into another."""
+"""Describes ONNX models to be compared, and changes nodes of them: implements the port `ModelPairs`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.graph.graph import sort
+from polygraphy.adapters.onnx.storage.arrays import WeightArrays
+from polygraphy.domain.model import EVERYTHING
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
     from polygraphy.domain.diagnosis.mending import Mending
+    from polygraphy.domain.diagnosis.variants import Variant
+    from polygraphy.domain.model import Graph
 
 onnx = mod.lazy_import("onnx")
 
@@ -56,3 +61,55 @@ def _weight(graph: GraphProto, name: str) -> TensorProto:
             if tensor is not None:
                 return tensor
     raise KeyError(name)
+
+
+def altered(model: ModelProto, output: str, variant: Variant) -> ModelProto:
+    """Return a copy of a model in which the node that makes a tensor is another."""
+    copy: ModelProto = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    node = next(node for node in graph.node if output in node.output)
+    names = {name: f"{name}//tried" for name in variant.weights}
+    before = list(node.input)
+    node.input[:] = [names.get(name, name) for name in variant.node.inputs]
+    for name, values in variant.weights.items():
+        graph.initializer.append(onnx.numpy_helper.from_array(values, names[name]))
+    given = {one.name for one in variant.node.attributes}
+    kept = [one for one in node.attribute if one.name in given]
+    held = {one.name: onnx.helper.get_attribute_value(one) for one in kept}
+    made = [
+        onnx.helper.make_attribute(one.name, one.value)
+        for one in variant.node.attributes
+        if one.kind in _PLAIN and not _same(held.get(one.name), one.value)
+    ]
+    changed = {one.name for one in made}
+    kept = [one for one in kept if one.name not in changed]
+    attributes = [onnx.AttributeProto.FromString(one.SerializeToString()) for one in kept]
+    del node.attribute[:]
+    node.attribute.extend([*attributes, *made])
+    if before != list(node.input) or made:
+        del graph.value_info[:]
+    return copy
+
+
+_PLAIN = frozenset({"float", "int", "ints", "floats"})
+
+
+def _same(held: Any, value: Any) -> bool:
+    return held is not None and (list(held) == list(value) if isinstance(value, tuple) else held == value)
+
+
+class OnnxModelPairs:
+    """Compares ONNX models; see the port."""
+
+    def graph(self, model: ModelProto) -> Graph:
+        """Describe a model with the values of its weights."""
+        return described(model, "", EVERYTHING, WeightArrays("", None)).graph
+
+    def mended(self, model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
+        """Return a copy with what a plan takes from the reference."""
+        return mended(model, reference, plan)
+
+    def altered(self, model: ModelProto, output: str, variant: Variant) -> ModelProto:
+        """Return a copy in which the node that makes a tensor is another."""
+        return altered(model, output, variant)

@@ -1,0 +1,289 @@
+"""Finds out in what a model differs from one that is right, and whether that is why its outputs do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.half import HalfPrecision, try_half_precision
+from polygraphy.application.diagnose.locating import trace
+from polygraphy.application.diagnose.numbers import first_non_finite
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.fused import traced
+from polygraphy.domain.diagnosis.judging import Deviation
+from polygraphy.domain.diagnosis.mending import mending
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
+from polygraphy.domain.diagnosis.two_models import Suspect, suspects
+from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.search import Outcome, smallest_good_set
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import DissectedModel, ModelPairs, SuspectedParty
+
+_MANY = 8
+"""From so many differences on, the reference may be a graph that a backend optimised."""
+_MOST = 64
+"""Of more differences, none is proven."""
+_CLOSE = 1e-5
+"""What is left of a difference that is mended, relative to the size of the outputs."""
+_LARGE = 1e-3
+_STEPS = 64
+"""Epsilons that rounding adds up to in a model of another precision."""
+_SIMULATED = {"float16": "fp16", "bfloat16": "bf16"}
+
+
+def against_reference(
+    case: Case, reference: DissectedModel, feeds: Sequence[Feed]
+) -> DiagnosisResult | None:
+    """Find out why a model and one that is right differ.
+
+    Returns:
+        What was found out; None where the model is the same, so that a backend is at fault.
+
+    Raises:
+        BackendError: the reference cannot be run.
+    """
+    return _Comparison(case, reference, feeds).result()
+
+
+class _Comparison:
+    """A model and its reference, run by the first party."""
+
+    def __init__(self, case: Case, reference: DissectedModel, feeds: Sequence[Feed]) -> None:
+        self._case = case
+        self._reference = reference
+        self._feeds = feeds
+        self._party: SuspectedParty = case.parties[0]
+        self._pairs = resolve(ModelPairs)
+        self._pairing = paired(
+            self._pairs.graph(case.model.proto), self._pairs.graph(reference.proto)
+        )
+
+    def result(self) -> DiagnosisResult | None:
+        """Go through the steps."""
+        case, party = self._case, self._party
+        with case.attempt("outputs") as told:
+            right = party.load(self._reference.proto)
+            expected = [self._named(right(self._fed(feed))) for feed in self._feeds]
+            try:
+                compute = case.loaded(party)
+                values = [compute(feed) for feed in self._feeds]
+            except BackendError:
+                return None
+            worst, found = self._worst(values, expected)
+            told.append(_said(found, len(case.model.outputs)))
+        if not found:
+            return DiagnosisResult(AGREE) if len(case.parties) == 1 else None
+        feed, goal = self._feeds[worst], expected[worst]
+        if self._pairing.model.narrow is not None:
+            return self._of_precision(feed, values[worst], found)
+        culprits = self._of_structure(feed, goal, found)
+        if _breaks(values[worst], goal):
+            broken = first_non_finite(case, trace(case, party, feed))
+            if broken is not None:
+                return DiagnosisResult(FAULT, [_with_reasons(broken, culprits)])
+        if culprits:
+            return DiagnosisResult(FAULT, culprits)
+        return None
+
+    def _fed(self, feed: Feed) -> dict[str, Any]:
+        return {self._pairing.tensors.get(name, name): value for name, value in feed.items()}
+
+    def _named(self, values: Values) -> dict[str, Any]:
+        """Return outputs of the reference by the names that the model has for them."""
+        names = {theirs: mine for mine, theirs in self._pairing.tensors.items()}
+        outputs = set(self._case.model.outputs)
+        mine = {name: name if name in outputs else names.get(name, name) for name in values}
+        return {mine[name]: value for name, value in values.items()}
+
+    def _worst(
+        self, values: Sequence[Values], expected: Sequence[Values]
+    ) -> tuple[int, dict[str, Deviation]]:
+        """Return the data on which outputs differ most, and how."""
+        worst: tuple[int, dict[str, Deviation]] = (0, {})
+        most = -1.0
+        for number, (one, other) in enumerate(zip(values, expected)):
+            found = self._case.differing(one, other)
+            size = max((each.relative for each in found.values()), default=0.0)
+            if found and size > most:
+                worst, most = (number, found), size
+        return worst
+
+    def _of_structure(
+        self, feed: Feed, goal: Values, differing: Mapping[str, Deviation]
+    ) -> list[Culprit]:
+        """Return the differences that make the outputs differ."""
+        case = self._case
+        with case.attempt("structure") as told:
+            model, pairing = case.model.proto, self._pairing
+            found = suspects(pairing)
+            fused = self._optimised(len(found)) if len(found) > _MANY else None
+            if fused is not None:
+                model, pairing, found = fused
+            told.append(f"{len(found)} differences between the models.")
+        worst = max(each.relative for each in differing.values())
+        if not found or len(found) > _MOST or (fused is not None and worst < _LARGE / 3):
+            return []
+        with case.attempt("remedy") as told:
+            needed = self._needed(model, pairing, found, feed, goal)
+            proven = needed is not None
+            kept = found if needed is None else needed
+            told.append(
+                f"{len(kept)} of them make the outputs differ."
+                if proven
+                else "What differs does not explain it."
+            )
+        if fused is not None:
+            kept = traced(kept, pairing, self._pairing.model)
+        side = self._pairing.model
+        return [self._culprit(side, one, proven) for one in kept] if proven else []
+
+    def _needed(
+        self, model: Any, pairing: Pairing, found: Sequence[Suspect], feed: Feed, goal: Values
+    ) -> list[Suspect] | None:
+        """Return the fewest differences without which all outputs match; None where they do not."""
+
+        def test(chosen: Sequence[Suspect]) -> Outcome:
+            return Outcome.GOOD if self._matches(model, pairing, chosen, feed, goal) else Outcome.BAD
+
+        return smallest_good_set(list(found), test)
+
+    def _matches(
+        self, model: Any, pairing: Pairing, chosen: Sequence[Suspect], feed: Feed, goal: Values
+    ) -> bool:
+        """Return whether all outputs match with some differences mended."""
+        try:
+            made = self._pairs.mended(model, self._reference.proto, mending(pairing, chosen))
+            compute = self._party.load(made)
+            values = compute(feed)
+            noise = noise_of(compute, feed, values)
+        except (PolygraphyException, KeyError):
+            return False
+        found = self._case.differing(values, goal, noise)
+        return all(each.relative <= _CLOSE for each in found.values())
+
+    def _optimised(self, most: int) -> tuple[Any, Pairing, list[Suspect]] | None:
+        """Return the model as the backend optimises it at that level where it differs least from the
+        reference, if it differs less than the model itself does.
+        """
+        best: tuple[Any, Pairing, list[Suspect]] | None = None
+        reference = self._pairs.graph(self._reference.proto)
+        for level in self._party.levels:
+            try:
+                made = self._party.executed(self._case.model.proto, level=level)
+            except BackendError:
+                continue
+            if made is None:
+                continue
+            pairing = paired(self._pairs.graph(made), reference)
+            found = suspects(pairing)
+            if len(found) < most:
+                best, most = (made, pairing, found), len(found)
+        return best
+
+    def _culprit(self, side: Side, suspect: Suspect, proven: bool) -> Culprit:
+        nodes = [side.identity(index) for index in suspect.nodes]
+        last = side.nodes[suspect.nodes[-1]]
+        said = f"{suspect.what[0].upper()}{suspect.what[1:]}."
+        evidence = [said]
+        if proven:
+            evidence.append("With only that taken from the reference, all outputs match.")
+        tensor = next(filter(None, last.outputs), None)
+        remedy = Remedy(_remedy(suspect), proven)
+        return Culprit(
+            nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=last.op
+        )
+
+    def _of_precision(
+        self, feed: Feed, values: Values, found: Mapping[str, Deviation]
+    ) -> DiagnosisResult | None:
+        """Say what the narrower type loses of the reference."""
+        narrow = str(self._pairing.model.narrow)
+        worst = max(each.relative for each in found.values())
+        limit = max(_LARGE, _STEPS * float(_EPSILONS.get(narrow, 0.0)))
+        structural = suspects(self._pairing)
+        if worst <= limit and not structural:
+            return DiagnosisResult(AGREE, reason=f"What differs is what rounding to {narrow} does.")
+        if narrow not in _SIMULATED:
+            return None
+        with self._case.attempt(f"every node in {narrow}") as told:
+            trial = try_half_precision(
+                self._reference.proto, _SIMULATED[narrow], data_loader=[self._fed(feed)]
+            )
+            told.append(f"{len(trial.culprits)} culprits.")
+        culprits = self._half_culprits(trial)
+        if not culprits:
+            return DiagnosisResult(
+                INCONCLUSIVE,
+                reason=f"The outputs differ by more than rounding to {narrow} explains.",
+            )
+        return DiagnosisResult(FAULT, culprits)
+
+    def _half_culprits(self, trial: HalfPrecision) -> list[Culprit]:
+        mine, theirs = self._pairing.model, self._pairing.reference
+        names = {
+            theirs.identity(other): mine.identity(index)
+            for index, other in self._pairing.nodes.items()
+        }
+        keep = " ".join(trial.kept)
+        name = _SIMULATED[str(mine.narrow)]
+        return [
+            Culprit(
+                [names.get(node, node) for node in one.nodes],
+                one.fault.tensor,
+                MODEL,
+                one.fault.cause,
+                evidence=[one.fault.evidence],
+                remedy=Remedy(
+                    f"polygraphy convert REFERENCE --fp-to-{name} --cast-keep-nodes {keep}",
+                    bool(trial.kept),
+                ),
+                op=one.op,
+            )
+            for one in trial.culprits
+        ]
+
+
+_EPSILONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def _said(found: Mapping[str, Deviation], outputs: int) -> str:
+    if not found:
+        return "All outputs match those of the reference."
+    name, worst = max(found.items(), key=lambda item: item[1].relative)
+    return f"{len(found)} of {outputs} differ from the reference, worst {name!r}: {worst.largest:.3g}."
+
+
+def _breaks(values: Values, expected: Values) -> bool:
+    """Return whether outputs have NaN or infinities that they should not have."""
+    for name, value in values.items():
+        right = expected.get(name)
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and right is not None:
+            if not np.isfinite(value).all() and np.isfinite(right).all():
+                return True
+    return False
+
+
+def _with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
+    """Return where numbers stop being numbers, with what differs from the reference as evidence."""
+    said = [sentence for one in culprits for sentence in one.evidence]
+    remedy = culprits[0].remedy if culprits else broken.remedy
+    return evolve(broken, evidence=[*broken.evidence, *said], remedy=remedy)
+
+
+def _remedy(suspect: Suspect) -> str:
+    if suspect.weights:
+        names = ", ".join(repr(name) for name, _ in suspect.weights)
+        return f"Take {names} from the reference: {suspect.what}."
+    return f"Do as the reference does: {suspect.what}."

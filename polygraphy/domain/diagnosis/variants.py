@@ -1,0 +1,220 @@
+"""What a node may have been before somebody changed it: tried against results that are right, the
+one that gives them says what was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.two_models import QUANTISING, SYMMETRIC
+from polygraphy.domain.model.description import Attribute, Node
+
+_EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7)
+_ALPHAS = (1.0, 0.01, 0.2, 0.1, 0.3, 0.5, 0.25, 1.67326)
+_NUMBERS = {
+    "epsilon": ("epsilon", _EPSILONS),
+    "alpha": ("attribute", _ALPHAS),
+    "beta": ("attribute", (1.0, 0.5, 0.2)),
+    "bias": ("attribute", (0.0, 1.0)),
+}
+"""Attributes of one number: the cause, and what is usual."""
+_OWN = {
+    "BatchNormalization": ("epsilon",),
+    "InstanceNormalization": ("epsilon",),
+    "LayerNormalization": ("epsilon",),
+    "GroupNormalization": ("epsilon",),
+    "LeakyRelu": ("alpha",),
+    "Elu": ("alpha",),
+    "ThresholdedRelu": ("alpha",),
+    "Gemm": ("alpha", "beta"),
+    "HardSigmoid": ("alpha", "beta"),
+}
+"""Which of them an operator has, also where they are left to their defaults."""
+_SWITCHES = {
+    "Gemm": ("transA", "transB"),
+    "AveragePool": ("ceil_mode", "count_include_pad"),
+    "MaxPool": ("ceil_mode",),
+    "ArgMax": ("keepdims",),
+    "ReduceMean": ("keepdims",),
+}
+_AXES = frozenset(
+    {"Softmax", "LogSoftmax", "Hardmax", "Concat", "Gather", "Flatten", "LayerNormalization"}
+)
+_GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
+"""Operators before which an epsilon is added."""
+
+
+@frozen
+class Variant:
+    """A node as it may have been.
+
+    Attributes:
+        cause: what it is called if that is what was changed.
+        what: a sentence.
+        node: the node.
+        weights: values of weights that it reads, by name, where they are others.
+    """
+
+    cause: str
+    what: str
+    node: Node
+    weights: Mapping[str, Any] = field(factory=dict)
+
+
+def variants(side: Side, index: int) -> Iterator[Variant]:
+    """Yield what a node may have been, what is likeliest first."""
+    node = side.nodes[index]
+    yield from _swapped(node)
+    yield from _numbers(node)
+    yield from _epsilons(side, node)
+    yield from _switches(node)
+    yield from _axes(side, node)
+    yield from _pads(node)
+    yield from _transposed(side, node)
+    yield from _partners(side, index)
+
+
+def _with(node: Node, name: str, kind: str, value: Any) -> Node:
+    kept = tuple(one for one in node.attributes if one.name != name)
+    return evolve(node, attributes=(*kept, Attribute(name, kind, value)))
+
+
+def _swapped(node: Node) -> Iterator[Variant]:
+    if len(node.inputs) == 2 and node.inputs[0] != node.inputs[1] and node.op not in SYMMETRIC:
+        other = evolve(node, inputs=node.inputs[::-1])
+        yield Variant("structure", f"the inputs of {node.op} are swapped", other)
+
+
+def _numbers(node: Node) -> Iterator[Variant]:
+    given = {one.name for one in node.attributes}
+    for name in (*_OWN.get(node.op, ()), *(one for one in _NUMBERS if one in given)):
+        cause, usual = _NUMBERS[name]
+        held = node.attribute(name)
+        for value in usual:
+            if held is None or not np.isclose(held, value, rtol=1e-3, atol=0):
+                said = "its default" if held is None else f"{held:.6g}"
+                what = f"the attribute {name!r} of {node.op} is {said} instead of {value:g}"
+                yield Variant(cause, what, _with(node, name, "float", value))
+
+
+def _epsilons(side: Side, node: Node) -> Iterator[Variant]:
+    """A number that is added before a root or a division."""
+    read = {side.nodes[i].op for name in node.outputs for i, _ in side.readers.get(name, ())}
+    if node.op not in ("Add", "Max", "Clip") or not read & _GUARDING:
+        return
+    for name in node.inputs:
+        held = side.weights.get(name)
+        if held is None or held.values is None or np.size(held.values) != 1:
+            continue
+        array = np.asarray(held.values)
+        if array.dtype.kind != "f":
+            continue
+        for value in _EPSILONS:
+            now = float(array.reshape(-1)[0])
+            if not np.isclose(now, value, rtol=1e-3, atol=0):
+                what = f"the epsilon {name!r} is {now:.6g} instead of {value:g}"
+                yield Variant("epsilon", what, node, {name: np.full_like(array, value)})
+
+
+def _switches(node: Node) -> Iterator[Variant]:
+    for name in _SWITCHES.get(node.op, ()):
+        held = int(node.attribute(name, 1 if name == "keepdims" else 0))
+        what = f"the attribute {name!r} of {node.op} is {held} instead of {1 - held}"
+        yield Variant("attribute", what, _with(node, name, "int", 1 - held))
+
+
+def _axes(side: Side, node: Node) -> Iterator[Variant]:
+    if node.op not in _AXES:
+        return
+    held = node.attribute("axis")
+    for value in (-1, 1, -2, 0, 2, 3):
+        if held != value:
+            what = f"the attribute 'axis' of {node.op} is {held} instead of {value}"
+            yield Variant("attribute", what, _with(node, "axis", "int", value))
+
+
+def _pads(node: Node) -> Iterator[Variant]:
+    """Pads that are not the same on both sides, made so; as many as a kernel needs; none."""
+    held = node.attribute("pads")
+    kernel = node.attribute("kernel_shape")
+    if not kernel or node.op not in ("Conv", "MaxPool", "AveragePool", "ConvTranspose", "LpPool"):
+        return
+    rank = len(kernel)
+    now = tuple(held or (0,) * 2 * rank)
+    middle = tuple((now[i] + now[i + rank]) // 2 for i in range(rank)) * 2
+    for value in dict.fromkeys((middle, tuple(k // 2 for k in kernel) * 2, (0,) * 2 * rank)):
+        if value != now:
+            what = f"the attribute 'pads' of {node.op} is {now} instead of {value}"
+            yield Variant("attribute", what, _with(node, "pads", "ints", value))
+    for name in ("strides", "dilations"):
+        if any(one != 1 for one in node.attribute(name) or ()):
+            what = f"the attribute {name!r} of {node.op} is {node.attribute(name)} instead of ones"
+            yield Variant("attribute", what, _with(node, name, "ints", (1,) * rank))
+
+
+def _transposed(side: Side, node: Node) -> Iterator[Variant]:
+    for name in node.inputs if node.op in ("MatMul", "Gemm", "Mul", "Add") else ():
+        held = side.weights.get(name)
+        if held is None or held.values is None or len(held.shape) != 2:
+            continue
+        if held.shape[0] == held.shape[1] > 1:
+            turned = np.ascontiguousarray(np.asarray(held.values).T)
+            yield Variant("weight", f"the weight {name!r} is transposed", node, {name: turned})
+
+
+def _partners(side: Side, index: int) -> Iterator[Variant]:
+    """The scale and zero point of the other half of a pair."""
+    node = side.nodes[index]
+    if node.op not in QUANTISING:
+        return
+    near = [side.producer.get(node.inputs[0])]
+    near += [reader for name in node.outputs for reader, _ in side.readers.get(name, ())]
+    for other in near:
+        if other is None or side.nodes[other].op not in QUANTISING - {node.op}:
+            continue
+        theirs = side.nodes[other].inputs[1:]
+        if [_content(side, name) for name in theirs] == [
+            _content(side, n) for n in node.inputs[1:]
+        ]:
+            continue
+        what = f"the scale or zero point is not that of {side.identity(other)!r}"
+        yield Variant("quantisation", what, evolve(node, inputs=(node.inputs[0], *theirs)))
+
+
+def _content(side: Side, name: str) -> str:
+    return side.digest(name) if name in side.weights else name
+
+
+def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
+    """Return the likeliest cause of what a node makes wrong where no variant explains it, and a
+    sentence: a constant difference along the channels is a bias, and otherwise a weight it is.
+    """
+    node = side.nodes[index]
+    weights = [name for name in node.inputs if name in side.weights]
+    if node.op in QUANTISING:
+        return "quantisation", f"the scale or zero point of {side.identity(index)!r} differs"
+    apart = np.asarray(made, np.float64) - np.asarray(expected, np.float64)
+    if node.op in ("Conv", "ConvTranspose", "Gemm", "MatMul") and _is_bias(apart, node.op):
+        missing = len(node.inputs) < 3
+        what = f"{node.op} lacks a bias" if missing else f"the bias {node.inputs[2]!r} differs"
+        return ("structure" if missing else "weight"), what
+    if weights:
+        return "weight", f"the weight {weights[-1]!r} of {node.op} differs"
+    return "structure", f"{node.op} computes something else than the saved results hold"
+
+
+def _is_bias(apart: Any, op: str) -> bool:
+    """Return whether a difference is the same number all along each channel."""
+    channel = 1 if op.startswith("Conv") else apart.ndim - 1
+    if apart.ndim < 2 or not np.isfinite(apart).all():
+        return False
+    others = tuple(axis for axis in range(apart.ndim) if axis != channel)
+    if np.prod([apart.shape[axis] for axis in others]) < 2:
+        return False
+    spread = np.ptp(apart, axis=others)
+    return bool(np.max(spread) <= 1e-3 * max(float(np.max(np.abs(apart))), 1e-30))
