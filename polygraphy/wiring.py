@@ -31,6 +31,7 @@ _ADAPTERS: dict[str, str] = {
     "DebugReplays": "polygraphy.adapters.files.small.debug_replays:JsonDebugReplays",
     "Device": "polygraphy.adapters.cuda.device:CudaDevice",
     "DiagnosisReports": "polygraphy.adapters.console.diagnosis:LogDiagnosisReports",
+    "ModelPairs": "polygraphy.adapters.onnx.edit.mending:OnnxModelPairs",
     "DissectedModels": "polygraphy.adapters.onnx.run.dissecting:OnnxDissectedModels",
     "DeviceMemory": "polygraphy.adapters.cuda.device:CudaDevice",
     "Diagnosis/machine": "polygraphy.adapters.machine.machine:ThisMachine",

@@ -61,7 +61,7 @@ def _constants(model: onnx.ModelProto) -> None:
 
 
 def _replace(weight: onnx.TensorProto, array: np.ndarray) -> None:
-    weight.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), weight.name))
+    weight.CopyFrom(numpy_helper.from_array(np.array(array, order="C"), weight.name))
 
 
 def _drawn(rng: np.random.Generator, found: list) -> object:

@@ -605,7 +605,8 @@ SIGNATURES = {
         },
     ),
     "diagnose": Signature(
-        "polygraphy.diagnose", {"model": ..., "parties": ..., "data_loader": None}
+        "polygraphy.diagnose",
+        {"model": ..., "parties": ..., "data_loader": None, "reference": None, "golden": None},
     ),
     "diagnose_half": Signature(
         "polygraphy.diagnose",

@@ -97,11 +97,13 @@ class SuspectedParty(Protocol):
         passes: the names of its rewrites that can be switched off one by one; none where it
             rewrites nothing, or does not say.
         rewrites: whether it may run another graph than it is given.
+        levels: how much it rewrites can be one of these, from the least to the most.
     """
 
     name: str
     passes: Sequence[str]
     rewrites: bool
+    levels: Sequence[str]
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Load a model as a user would.
@@ -115,9 +117,16 @@ class SuspectedParty(Protocol):
             BackendError: it refuses the model.
         """
 
-    def executed(self, model: Any, *, without: Collection[str] = ()) -> Any | None:
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any | None:
         """Return the graph that it really runs, as an ``onnx.ModelProto`` in which tensors keep
         their names; None where it does not show that.
+
+        Args:
+            model: an ``onnx.ModelProto``, or its path.
+            without: the names of rewrites that are switched off.
+            level: how much is rewritten (default: as a user would have it).
 
         Raises:
             BackendError: it refuses the model.

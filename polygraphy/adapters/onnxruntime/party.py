@@ -53,6 +53,7 @@ class OnnxrtParty:
     name = "onnxrt"
     passes = _PASSES
     rewrites = True
+    levels = ("ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class OnnxrtParty:
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Make a session; see the port."""
-        runner = OnnxrtRunner(self._session(model, plain, without))
+        runner = OnnxrtRunner(self._session(model, _PLAIN if plain else None, without))
         runner.activate()
 
         def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,11 +76,13 @@ class OnnxrtParty:
 
         return compute
 
-    def executed(self, model: Any, *, without: Collection[str] = ()) -> Any | None:
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any | None:
         """Return the graph after all rewrites."""
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = Path(folder) / "optimised.onnx"
-            self._session(model, False, without, str(path))
+            self._session(model, level, without, str(path))
             return onnx.load(str(path)) if path.exists() else None
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
@@ -90,9 +93,9 @@ class OnnxrtParty:
         return f"polygraphy run {path} --onnxrt --graph-optimization-level {_PLAIN}"
 
     def _session(
-        self, model: Any, plain: bool, without: Collection[str], saved: str | None = None
+        self, model: Any, level: str | None, without: Collection[str], saved: str | None = None
     ) -> Any:
-        options = session_options(_PLAIN if plain else self._level)
+        options = session_options(level or self._level)
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
         if saved is not None:

@@ -10,6 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.careful import CarefulParty, alone
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import feeds_of
 from polygraphy.application.diagnose.locating import (
     Place,
@@ -20,6 +21,7 @@ from polygraphy.application.diagnose.locating import (
 )
 from polygraphy.application.diagnose.numbers import first_non_finite
 from polygraphy.application.diagnose.refusing import refused
+from polygraphy.application.diagnose.results import against_results, saved_results
 from polygraphy.application.diagnose.rewriting import guilty_passes
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -52,28 +54,42 @@ _STEPS = 0.1
 """The same for one that rounds to few steps."""
 
 
-def diagnose(model: Any, parties: Sequence[SuspectedParty], data_loader: Any = None) -> bool:
+def diagnose(
+    model: Any,
+    parties: Sequence[SuspectedParty],
+    data_loader: Any = None,
+    reference: Any = None,
+    golden: str | Sequence[str] | None = None,
+) -> bool:
     """Run a model in one or more backends, and if something is wrong, say why.
 
     Args:
         model: its path, an ``onnx.ModelProto``, or a loader that makes one.
         parties: the backends.
         data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
+        reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
+        golden: files of results that are right, made with the data of `data_loader`; of outputs, or
+            better of all tensors.
 
     Returns:
         Whether nothing is wrong.
 
     Raises:
-        UsageError: there are no backends.
+        UsageError: there are no backends, or there are a reference and results.
+        FileError: the reference or a file of results is missing or damaged.
         InconclusiveError: it could not be found out.
     """
     if not parties:
         raise UsageError("There is no backend to run the model.", hint="Give one, as --onnxrt.")
+    if reference is not None and golden is not None:
+        raise UsageError("There are a reference and saved results.", hint="Give one of them.")
     reports = resolve(DiagnosisReports)
     dissected = resolve(DissectedModels).open(model)
     path = model if isinstance(model, str) else "MODEL"
     case = Case(dissected, path, parties, reports)
-    result = evolve(_Diagnosis(case, data_loader).result(), attempts=case.attempts)
+    paths = [golden] if isinstance(golden, str) else golden
+    diagnosis = _Diagnosis(case, data_loader, reference, paths)
+    result = evolve(diagnosis.result(), attempts=case.attempts)
     reports.concluded(result)
     resolve(Findings).conclude(result.verdict, result.facts())
     if result.verdict == INCONCLUSIVE:
@@ -84,8 +100,16 @@ def diagnose(model: Any, parties: Sequence[SuspectedParty], data_loader: Any = N
 class _Diagnosis:
     """One diagnosis."""
 
-    def __init__(self, case: Case, data_loader: Any) -> None:
+    def __init__(
+        self,
+        case: Case,
+        data_loader: Any,
+        reference: Any = None,
+        golden: Sequence[str] | None = None,
+    ) -> None:
         self._case = case
+        self._reference = reference
+        self._golden = golden
         self._feeds = feeds_of(case.model, data_loader)
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
@@ -95,6 +119,9 @@ class _Diagnosis:
 
     def result(self) -> DiagnosisResult:
         """Go through all steps."""
+        compared = self._compared()
+        if compared is not None:
+            return compared
         self._run()
         if self._refusals:
             return self._of_refusals()
@@ -105,6 +132,16 @@ class _Diagnosis:
             numbers = self._of_numbers()
             return DiagnosisResult(AGREE) if numbers is None else numbers
         return self._of_difference(worst)
+
+    def _compared(self) -> DiagnosisResult | None:
+        """Compare with what is right, if that is given; None where a backend is to be searched."""
+        if self._reference is not None:
+            opened = resolve(DissectedModels).open(self._reference)
+            return against_reference(self._case, opened, self._feeds, self._third)
+        if self._golden is not None:
+            saved = saved_results(self._golden)
+            return against_results(self._case, saved, self._feeds, self._third)
+        return None
 
     def _run(self) -> None:
         """Run the model in every backend, on all data."""

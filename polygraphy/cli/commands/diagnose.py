@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from polygraphy.cli.commands.diagnose_half import HalfOptions, half_of, render_half
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
+    ComparedOptions,
     DiagnosedOptions,
     PartyOptions,
     party_of,
@@ -37,6 +38,7 @@ class DiagnoseCommand(Command):
     )
     groups = (
         PartyOptions,
+        ComparedOptions,
         DiagnosedOptions,
         HalfOptions,
         *(group for each in PARTIES.values() for group in each.groups),
@@ -52,8 +54,17 @@ class DiagnoseCommand(Command):
         path = values[DiagnosedOptions].path
         if not path:
             raise CommandLineError("no model is given. Name its path.", usage)
+        compared = values[ComparedOptions]
+        if compared.reference is not None and compared.golden:
+            message = "--reference and --golden exclude each other. Choose one thing that is right."
+            raise CommandLineError(message, usage)
         check_paths(
-            [("MODEL", path), *(("--load-inputs", one) for one in values[DataOptions].load_inputs)],
+            [
+                ("MODEL", path),
+                *(("--reference", one) for one in [compared.reference] if one is not None),
+                *(("--golden", one) for one in compared.golden),
+                *(("--load-inputs", one) for one in values[DataOptions].load_inputs),
+            ],
             [("--log-file", values[LogOptions].log_file)],
             usage,
         )

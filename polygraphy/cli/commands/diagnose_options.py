@@ -8,7 +8,7 @@ from attrs import frozen
 
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.command import Values
-from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
+from polygraphy.cli.declare.kinds import Ordered, Shapes, Text, Texts
 from polygraphy.cli.declare.option import Options, option
 from polygraphy.codegen.call import Call
 
@@ -35,6 +35,32 @@ class PartyOptions(Options):
         ),
         default=(),
         help="The backends that run the model.",
+    )
+
+
+@frozen
+class ComparedOptions(Options):
+    """Reference: what is right, if that is known."""
+
+    reference: str | None = option(
+        "--reference",
+        reads="Reference",
+        kind=Text("MODEL"),
+        help="A model that is right, with whatever names in it, or optimised.",
+        feeds="diagnose.reference",
+    )
+    golden: tuple[str, ...] = option(
+        "--golden",
+        "--golden-outputs",
+        "--load-outputs",
+        reads="File of results",
+        kind=Texts("PATH"),
+        default=(),
+        help=(
+            "Results that are right, of the data of --load-inputs: of outputs, or better of all"
+            " tensors."
+        ),
+        feeds="diagnose.golden",
     )
 
 

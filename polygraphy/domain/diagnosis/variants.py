@@ -190,6 +190,15 @@ def _content(side: Side, name: str) -> str:
     return side.digest(name) if name in side.weights else name
 
 
+def explains(made: Any, expected: Any) -> bool:
+    """Return whether what a variant makes is what is expected, but for rounding."""
+    one, other = np.asarray(made, np.float64), np.asarray(expected, np.float64)
+    if one.shape != other.shape or not np.isfinite(other).all():
+        return False
+    size = float(np.sqrt(np.mean(np.square(other)))) if other.size else 0.0
+    return bool(np.isfinite(one).all() and np.max(np.abs(one - other), initial=0) <= 1e-4 * size)
+
+
 def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
     """Return the likeliest cause of what a node makes wrong where no variant explains it, and a
     sentence: a constant difference along the channels is a bias, and otherwise a weight it is.

@@ -1,4 +1,4 @@
-"""Describes ONNX models to be compared, and changes nodes of them: implements the port `ModelPairs`."""
+"""Describes ONNX models to be compared, and changes nodes of them; implements `ModelPairs`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ _PLAIN = frozenset({"float", "int", "ints", "floats"})
 
 
 def _same(held: Any, value: Any) -> bool:
-    return held is not None and (list(held) == list(value) if isinstance(value, tuple) else held == value)
+    return held is not None and (
+        list(held) == list(value) if isinstance(value, tuple) else held == value
+    )
 
 
 class OnnxModelPairs:

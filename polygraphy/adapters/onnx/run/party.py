@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from polygraphy import mod
@@ -17,6 +17,7 @@ class OnnxParty:
     name = "onnx"
     passes = ()
     rewrites = False
+    levels: Sequence[str] = ()
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Look up the implementations of a model's nodes; see the port."""
@@ -28,7 +29,9 @@ class OnnxParty:
 
         return compute
 
-    def executed(self, model: Any, *, without: Collection[str] = ()) -> Any | None:
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any | None:
         """Return the model itself: nothing is rewritten."""
         return model
 
