@@ -373,11 +373,11 @@ def quantised(net: Net, embed: Embed, at: float) -> str:
     width, blocks = int(net.rng.choice([6, 8])), int(net.rng.integers(3, 6))
     place = min(int(at * blocks), blocks - 1)
     trunk = _pair(net, net.input("image", (1, 3, 12, 12)), 0.03)
-    trunk = _pair(net, net.same("Relu", net.conv(trunk, width)), 0.02, 0)
+    trunk = _pair(net, net.same("Relu", _quantised_conv(net, trunk, width)), 0.02, 0)
     for block in range(blocks):
         with net.scope(f"block{block}"):
-            inner = _pair(net, net.same("Relu", net.conv(trunk, width)), 0.025, 0)
-            trunk = _pair(net, net.same("Add", trunk, net.conv(inner, width)), 0.04)
+            inner = _pair(net, net.same("Relu", _quantised_conv(net, trunk, width)), 0.025, 0)
+            trunk = _pair(net, net.same("Add", trunk, _quantised_conv(net, inner, width)), 0.04)
             if block == place:
                 trunk = embed(net, trunk)
     pooled = net.reshape(net.node("GlobalAveragePool", trunk), (1, width))
@@ -385,6 +385,19 @@ def quantised(net: Net, embed: Embed, at: float) -> str:
         "Gemm", pooled, net.weight(width, 6, fan_in=width, gain=2), net.weight(6, fan_in=4)
     )
     return net.shaped(made, (1, 6))
+
+
+def _quantised_conv(net: Net, tensor: str, width: int) -> str:
+    """A convolution whose weights are stored in 8 bits."""
+    batch, channels, height, length = net.shapes[tensor]
+    values = np.clip(np.rint(net.rng.standard_normal((width, channels, 3, 3)) * 40), -127, 127)
+    scale = net.constant(1.2 / 40 / np.sqrt(channels * 9))
+    weight = net.node(
+        "DequantizeLinear", net.constant(values, np.int8), scale, net.constant(0, np.int8)
+    )
+    bias = net.constant(net.rng.standard_normal(width) * 0.1)
+    made = net.node("Conv", tensor, weight, bias, kernel_shape=[3, 3], pads=[1] * 4)
+    return net.shaped(made, (batch, width, height, length))
 
 
 def _pair(net: Net, tensor: str, scale: float, zero: int = 128) -> str:

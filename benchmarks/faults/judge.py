@@ -83,14 +83,14 @@ def score(folder: Path, case: Case) -> Score:
             seconds,
             f"exit code {code}: {last[0][:200]}",
         )
-    return _compared(case, document, code, seconds)
+    return compared(case, document, code, seconds)
 
 
 def _named(case: Case) -> bool:
     return any(culprit.rewrites for culprit in case.culprits)
 
 
-def _compared(case: Case, document: dict[str, Any], code: int, seconds: float) -> Score:
+def compared(case: Case, document: dict[str, Any], code: int, seconds: float) -> Score:
     verdict, found = document.get("verdict"), document.get("culprits", [])
     told = CODES.get(str(verdict)) == code
     said = f"{verdict}: " + "; ".join(_shown(one) for one in found)

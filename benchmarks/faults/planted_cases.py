@@ -28,9 +28,9 @@ def planted_cases(folder: Path, models: Models, seed: int, faulty: int, healthy:
     for number in range(faulty):
         turn = number % 12
         makers.append(
-            (_quantised, _numbers, _numbers, _half, _two)[turn - 7]
+            (quantised_case, not_numbers, not_numbers, _half, two)[turn - 7]
             if turn >= 7
-            else _changed(kinds[turn])
+            else changed(kinds[turn])
         )
     makers += [HEALTHY[number % len(HEALTHY)] for number in range(healthy)]
     cases = []
@@ -98,7 +98,7 @@ def _culprit(found: Planted) -> Culprit:
     return Culprit(found.nodes, party=(found.party,), causes=found.causes)
 
 
-def _against(
+def against(
     place: Path,
     rng: np.random.Generator,
     healthy: onnx.ModelProto,
@@ -146,7 +146,7 @@ def _saved(place: Path, model: onnx.ModelProto, data: dict[str, np.ndarray]) -> 
     save_json([data], str(place / "inputs.json"))
 
 
-def _changed(kind: str) -> Callable[[Path, np.random.Generator, Models, int], Case | None]:
+def changed(kind: str) -> Callable[[Path, np.random.Generator, Models, int], Case | None]:
     """A weight, an attribute or the structure is another."""
 
     def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
@@ -163,7 +163,7 @@ def _changed(kind: str) -> Callable[[Path, np.random.Generator, Models, int], Ca
         faulty, found = made
         place = _place(folder, number)
         try:
-            way, words = _against(place, rng, healthy, data, options)
+            way, words = against(place, rng, healthy, data, options)
         except ValueError:
             return None
         if rng.random() < 0.2:
@@ -182,7 +182,7 @@ def _first_outputs(model: onnx.ModelProto, names: tuple[str, ...]) -> tuple[str,
     )
 
 
-def _two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+def two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
     """Two faults at once, in different nodes."""
     healthy = host(rng)
     data = drawn(healthy, number)
@@ -196,19 +196,21 @@ def _two(folder: Path, rng: np.random.Generator, models: Models, number: int) ->
     if set(first[1].nodes) & set(second[1].nodes):
         return None
     place = _place(folder, number)
-    way, words = _against(place, rng, healthy, data)
+    way, words = against(place, rng, healthy, data)
     onnx.save(second[0], place / "model.onnx")
     return _case(place, f"two at once: {way}", words, (_culprit(first[1]), _culprit(second[1])))
 
 
-def _quantised(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+def quantised_case(
+    folder: Path, rng: np.random.Generator, models: Models, number: int
+) -> Case | None:
     healthy = host(rng, quantised)
     data = drawn(healthy, number)
     made = planted(healthy, "quantisation", rng)
     if made is None or not shows(healthy, made[0], data):
         return None
     place = _place(folder, number)
-    way, words = _against(place, rng, healthy, data, ways=("same", "renamed", "golden"))
+    way, words = against(place, rng, healthy, data, ways=("same", "renamed", "golden"))
     onnx.save(made[0], place / "model.onnx")
     return _case(place, f"quantisation: {way}", words, (_culprit(made[1]),))
 
@@ -231,7 +233,7 @@ def not_a_number(op: str, broken: bool) -> Callable[[Net, str], str]:
     return build
 
 
-def _numbers(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+def not_numbers(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
     """NaN is born, with or without a healthy model beside it."""
     op, name = str(rng.choice(["Log", "Sqrt", "Div"])), str(rng.choice(list(HOSTS)))
     seed, style, at = int(rng.integers(2**31)), str(rng.choice(STYLES)), rng.random()
@@ -251,7 +253,7 @@ def _numbers(folder: Path, rng: np.random.Generator, models: Models, number: int
     if alone:
         culprit = Culprit((nets[1].identity(core),), (changed,), ("model", "onnxrt"), ("nan",))
         return _case(place, f"nan: {op} alone", (), (culprit,))
-    way, words = _against(place, rng, made[0], data, ways=("same", "renamed"))
+    way, words = against(place, rng, made[0], data, ways=("same", "renamed"))
     nodes = (nets[1].identity(core), changed)
     culprit = Culprit(nodes, (), ("model",), ("nan", "weight"))
     return _case(place, f"nan: {op}, {way}", words, (culprit,))
@@ -331,7 +333,7 @@ def _healthy_reference(
         data = drawn(model, number)
     place = _place(folder, number)
     try:
-        way, words = _against(place, rng, model, data, options)
+        way, words = against(place, rng, model, data, options)
     except ValueError:
         return None
     onnx.save(model, place / "model.onnx")

@@ -126,6 +126,8 @@ def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
         node.attribute.extend([*kept, onnx.helper.make_attribute("epsilon", 0.5)])
     else:
         _replace(weight, np.full_like(numpy_helper.to_array(weight), 0.5))
+        readers = [other for other in model.graph.node if weight.name in other.input]
+        return Planted(tuple(map(identity, readers)), ("epsilon",))
     return Planted((identity(node),), ("epsilon",))
 
 

@@ -103,11 +103,29 @@ class _Comparison:
         broken = None
         if breaks(values[worst], goal):
             broken = first_non_finite(case, trace(case, party, feed))
-        if broken is not None:
+        if broken is not None and self._is_cause(broken, culprits):
             return DiagnosisResult(FAULT, [_with_reasons(broken, culprits)])
         if culprits:
             return DiagnosisResult(FAULT, culprits)
         return None
+
+    def _is_cause(self, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
+        """Return whether a node that makes NaN of numbers is what is to be named: not where it, or
+        one far before it, differs from the reference.
+        """
+        if not culprits:
+            return True
+        differing = {name for one in culprits for name in one.nodes}
+        if differing & set(broken.nodes):
+            return False
+        read = {
+            name
+            for node in self._case.model.nodes
+            if node.name in broken.nodes
+            for name in node.reads
+        }
+        before = {node.name for node in self._case.model.nodes if read & set(node.makes)}
+        return differing <= before
 
     def _simulated(self) -> list[Values] | None:
         """Return the outputs of the model with rounding at every operator."""
@@ -165,7 +183,7 @@ class _Comparison:
                 else "What differs does not explain it."
             )
         if fused is not None:
-            kept = traced(kept, pairing, self._pairing.model)
+            kept = traced(kept, pairing, self._pairing.model, found)
         side = self._pairing.model
         return [self._culprit(side, one, proven) for one in kept] if proven else []
 

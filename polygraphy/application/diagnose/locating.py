@@ -27,6 +27,8 @@ FLIPS = 0.01
 steps is as right either way."""
 _EVERYWHERE = 0.05
 """The share from which on it is not as right."""
+SMALL = 1e-4
+"""What a node errs by for good reasons, relative to the size of what it makes."""
 _SAMPLES = 4
 _FEW = 3
 
@@ -115,7 +117,7 @@ def misfits(
     found = []
     for name in sorted((name for name in values if name in order), key=order.__getitem__):
         made = deviation(values[name], known.values[name], noise.get(name, 0.0))
-        if made:
+        if made and made.relative > SMALL:
             found.append((name, made))
     return found
 

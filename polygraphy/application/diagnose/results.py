@@ -144,20 +144,27 @@ class _Comparison:
         order = producers(model.nodes)
         known = Trace({name: saved[name] for name in saved if name in order}, feed, self._third)
         with case.attempt("node by node") as told:
-            wrong: dict[str, tuple[Deviation, Any]] = {}
+            wrong: list[dict[str, tuple[Deviation, Any]]] = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
                     values, noise = isolated(model, party, known)
                 except BackendError as error:
                     told.append(f"{party.name} cannot run the nodes alone: {error}")
                     continue
-                found = misfits(values, noise, known, order)
-                wrong = {name: (made, values[name]) for name, made in found if _counts(made)}
-                told.append(f"{len(wrong)} tensors are not made of what was saved.")
-                break
+                found = dict(misfits(values, noise, known, order))
+                wrong.append(
+                    {name: (made, values[name]) for name, made in found.items() if _counts(made)}
+                )
+            if not wrong:
+                return None
+            # What only one of two makes otherwise is no fault of the model.
+            differing = {
+                name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
+            }
+            told.append(f"{len(differing)} tensors are not made of what was saved.")
         regions = {
             name: region_before(model.nodes, name, known.values.keys() | feed.keys())
-            for name in wrong
+            for name in differing
         }
         if not regions:
             return None
@@ -166,13 +173,13 @@ class _Comparison:
         culprits = []
         for name, region in regions.items():
             index = positions.get(next(iter(model.nodes[region[-1]].makes), ""))
-            culprits.append(self._named(name, region, wrong[name], side, index, known))
+            culprits.append(self._named(name, region, differing[name], side, index, known))
         entering = [
             one for one, region in zip(culprits, regions.values())
             if any(set(model.nodes[index].reads) & feed.keys() for index in region)
         ]  # fmt: skip
         is_entry = len(entering) == len(culprits) and not any(x.remedy.proven for x in culprits)
-        if is_entry and self._is_other_data(known, regions, wrong, feed):
+        if is_entry and self._is_other_data(known, regions, differing, feed):
             return self._of_data(culprits)
         return DiagnosisResult(FAULT, culprits)
 

@@ -52,18 +52,21 @@ def replaced(model: Side, fused: Side, index: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def traced(found: Iterable[Suspect], pairing: Pairing, model: Side) -> list[Suspect]:
+def traced(
+    found: Iterable[Suspect], pairing: Pairing, model: Side, among: Iterable[Suspect] = ()
+) -> list[Suspect]:
     """Return suspects of an optimised graph as suspects of the model that it was made of.
 
     Args:
         found: in what the optimised graph, the first of the pairing, differs from the reference.
         pairing: its nodes and those of the reference.
         model: the model as it was written.
+        among: all differences, where `found` is only some of them.
     """
     made: dict[tuple[tuple[int, ...], str], Suspect] = {}
     held = list(found)
     for suspect in held:
-        nodes = _traced(suspect, held, pairing, model)
+        nodes = _traced(suspect, [*held, *among], pairing, model)
         if nodes is not None:
             made.setdefault((nodes.nodes, nodes.cause), nodes)
     return list(made.values())
@@ -111,7 +114,12 @@ def _folded(
         return evolve(suspect, nodes=others or indices)
     if differing == {2}:
         bare = tuple(index for index in others if len(model.nodes[index].inputs) < 3)
-        return evolve(suspect, nodes=norms if not bare else (*bare, *norms))
+        biased = [node for node in model.nodes if node.op == "Conv" and len(node.inputs) > 2]
+        # Where other convolutions have a bias, the one that has none has lost it.
+        lost = bare and len(biased) > sum(node.op == "Conv" for node in model.nodes) / 2
+        return (
+            evolve(suspect, nodes=bare, cause="structure") if lost else evolve(suspect, nodes=norms)
+        )
     epsilon = _epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
         said = (

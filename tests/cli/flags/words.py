@@ -633,6 +633,7 @@ WORDS: dict[str, dict[str, str]] = {
     **_EDITING_FLAGS,
     **_DEBUGGING_FLAGS,
     "PartyOptions": {"parties": "--onnxrt > --onnx"},
+    "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
     "DiagnosedOptions": {"path": "m.onnx > n.onnx", "input_shapes": "--input-shapes x:[5,7]"},
 }
 """By group of options and by option."""

@@ -1,0 +1,78 @@
+"""Faults that are planted in a copy of a network are found beside the network itself, a renamed or
+optimised copy of it, or its saved results; networks that are right are not blamed.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+SEEDS = {
+    "element": 1,
+    "scaled": 2,
+    "transposed": 3,
+    "epsilon": 4,
+    "attribute": 5,
+    "swapped": 6,
+    "dropped": 7,
+}
+WAYS = ("same", "renamed", "golden")
+
+
+@pytest.fixture(scope="module")
+def faults():
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        from faults import case, judge, planted_cases
+
+        yield case, judge, planted_cases
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+def _diagnosed(polygraphy, place, words):
+    done = polygraphy(shlex.join(["polygraphy", *words]), cwd=place)
+    return done, json.loads(done.out)
+
+
+@pytest.mark.parametrize("kind", [*SEEDS, "two", "quantised", "nan", "optimised"])
+def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, kind):
+    _, judge, planted_cases = faults
+    rng = np.random.default_rng(SEEDS.get(kind, 8))
+    if kind in SEEDS:
+        monkeypatch.setattr(planted_cases, "PLANTED", planted_cases.HOSTS)
+        maker = planted_cases.changed(kind)
+    elif kind == "optimised":
+        maker = planted_cases.changed("element")
+        chosen = planted_cases.against
+        monkeypatch.setattr(
+            planted_cases, "against", lambda *args, **_: chosen(*args, ways=("optimised",))
+        )
+    else:
+        makers = {
+            "two": planted_cases.two,
+            "quantised": planted_cases.quantised_case,
+            "nan": planted_cases.not_numbers,
+        }
+        maker = makers[kind]
+    case = next(filter(None, (maker(tmp_path, rng, {}, number) for number in range(40))))
+    done, document = _diagnosed(polygraphy, tmp_path / case.name, case.words)
+    score = judge.compared(case, document, done.code, 0.0)
+    assert score.right, (case.kind, case.culprits, score.said)
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_nobody_is_blamed_where_nothing_is_wrong(faults, polygraphy, tmp_path, monkeypatch, number):
+    _, judge, planted_cases = faults
+    monkeypatch.setattr(planted_cases, "PLANTED", planted_cases.HOSTS)
+    maker = planted_cases.HEALTHY[number]
+    case = maker(tmp_path, np.random.default_rng(number), {}, number)
+    done, document = _diagnosed(polygraphy, tmp_path / case.name, case.words)
+    score = judge.compared(case, document, done.code, 0.0)
+    assert score.right, (case.kind, score.said)
