@@ -38,8 +38,8 @@ class Score(NamedTuple):
     @property
     def right(self) -> bool:
         """Everything is right."""
-        told = self.node and self.party and self.cause and self.innocent and self.code
-        return told and self.rewrite is not False
+        notes = self.node and self.party and self.cause and self.innocent and self.code
+        return notes and self.rewrite is not False
 
 
 def scores(folder: Path, cases: Iterable[Case], jobs: int = 1) -> Iterable[Score]:
@@ -92,12 +92,12 @@ def _named(case: Case) -> bool:
 
 def compared(case: Case, document: dict[str, Any], code: int, seconds: float) -> Score:
     verdict, found = document.get("verdict"), document.get("culprits", [])
-    told = CODES.get(str(verdict)) == code
+    notes = CODES.get(str(verdict)) == code
     said = f"{verdict}: " + "; ".join(_shown(one) for one in found)
     if not case.culprits:
         blamed = [one for one in found if one.get("cause") not in NOBODY]
         clean = (not blamed and verdict != "fault") or bool(found and not blamed)
-        return Score(case, clean, clean, clean, None, clean, told, seconds, said)
+        return Score(case, clean, clean, clean, None, clean, notes, seconds, said)
     matched = [_match(culprit, found) for culprit in case.culprits]
     pairs = list(zip(case.culprits, matched))
     allowed = {name for one in case.culprits for name in (*one.nodes, *one.beside)}
@@ -116,7 +116,7 @@ def compared(case: Case, document: dict[str, Any], code: int, seconds: float) ->
         cause=all((one or _first(found)).get("cause") in culprit.causes for culprit, one in pairs),
         rewrite=rewrite,
         innocent=innocent,
-        code=told and code == 1,
+        code=notes and code == 1,
         seconds=seconds,
         said=said,
     )

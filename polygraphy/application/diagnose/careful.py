@@ -23,6 +23,7 @@ class CarefulParty:
         self.name = party.name
         self.passes = party.passes
         self.rewrites = party.rewrites
+        self.levels = party.levels
         self._party = party
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
@@ -31,9 +32,11 @@ class CarefulParty:
             lambda: self._party.load(model, plain=plain, without=without)(feed), self.name
         )
 
-    def executed(self, model: Any, *, without: Collection[str] = ()) -> Any | None:
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any | None:
         """Return the graph that is really run; see the port."""
-        return alone(lambda: self._party.executed(model, without=without), self.name)
+        return alone(lambda: self._party.executed(model, without=without, level=level), self.name)
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
         """Return the command line that runs a model so."""

@@ -32,6 +32,7 @@ class Case:
         path: where it is, for command lines.
         parties: who may be at fault.
         attempts: what was tried so far.
+        unexplained: whether outputs are not what they should be, and the model is not why.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Case:
         self.path = path
         self.parties = list(parties)
         self.attempts: list[Attempt] = []
+        self.unexplained = False
         self._reports = reports
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
         self._epsilons: dict[str, float | None] | None = None

@@ -80,7 +80,7 @@ class _Comparison:
     def result(self) -> DiagnosisResult | None:
         """Go through the steps."""
         case, party = self._case, self._party
-        with case.attempt("outputs") as told:
+        with case.attempt("outputs") as notes:
             right = party.load(self._reference.proto)
             expected = [self._named(right(self._fed(feed))) for feed in self._feeds]
             try:
@@ -93,7 +93,7 @@ class _Comparison:
                 # Some backends compute in float32 what hardware would round.
                 values = self._simulated() or values
                 worst, found = self._worst(values, expected)
-            told.append(_said(found, len(case.model.outputs)))
+            notes.append(_said(found, len(case.model.outputs)))
         if not found:
             return DiagnosisResult(AGREE) if len(case.parties) == 1 else None
         feed, goal = self._feeds[worst], expected[worst]
@@ -107,6 +107,9 @@ class _Comparison:
             return DiagnosisResult(FAULT, [_with_reasons(broken, culprits)])
         if culprits:
             return DiagnosisResult(FAULT, culprits)
+        if max(each.relative for each in found.values()) <= _LARGE:
+            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+        case.unexplained = True
         return None
 
     def _is_cause(self, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
@@ -163,21 +166,21 @@ class _Comparison:
     ) -> list[Culprit]:
         """Return the differences that make the outputs differ."""
         case = self._case
-        with case.attempt("structure") as told:
+        with case.attempt("structure") as notes:
             model, pairing = case.model.proto, self._pairing
             found = suspects(pairing)
             fused = self._optimised(len(found)) if len(found) > _MANY else None
             if fused is not None:
                 model, pairing, found = fused
-            told.append(f"{len(found)} differences between the models.")
+            notes.append(f"{len(found)} differences between the models.")
         worst = max(each.relative for each in differing.values())
         if not found or len(found) > _MOST or (fused is not None and worst < _LARGE / 3):
             return []
-        with case.attempt("remedy") as told:
+        with case.attempt("remedy") as notes:
             needed = self._needed(model, pairing, found, feed, goal)
             proven = needed is not None
             kept = found if needed is None else needed
-            told.append(
+            notes.append(
                 f"{len(kept)} of them make the outputs differ."
                 if proven
                 else "What differs does not explain it."
@@ -257,11 +260,11 @@ class _Comparison:
             return DiagnosisResult(AGREE, reason=f"What differs is what rounding to {narrow} does.")
         if narrow not in _SIMULATED:
             return None
-        with self._case.attempt(f"every node in {narrow}") as told:
+        with self._case.attempt(f"every node in {narrow}") as notes:
             trial = try_half_precision(
                 self._reference.proto, _SIMULATED[narrow], data_loader=[self._fed(feed)]
             )
-            told.append(f"{len(trial.culprits)} culprits.")
+            notes.append(f"{len(trial.culprits)} culprits.")
         culprits = self._half_culprits(trial)
         if not culprits:
             return DiagnosisResult(

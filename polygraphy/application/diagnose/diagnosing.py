@@ -122,6 +122,16 @@ class _Diagnosis:
         compared = self._compared()
         if compared is not None:
             return compared
+        if self._case.unexplained and len(self._case.parties) == 1:
+            self._case.parties.append(self._third)
+        found = self._of_parties()
+        if found.verdict == AGREE and self._case.unexplained:
+            reason = "No difference between the models explains that their outputs differ."
+            return DiagnosisResult(INCONCLUSIVE, reason=reason)
+        return found
+
+    def _of_parties(self) -> DiagnosisResult:
+        """Compare the backends with each other."""
         self._run()
         if self._refusals:
             return self._of_refusals()

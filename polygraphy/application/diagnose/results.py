@@ -106,14 +106,14 @@ class _Comparison:
                 "The saved results hold none of the tensors of the model.",
                 hint="Results are found by the names of outputs.",
             )
-        with case.attempt("saved results") as told:
+        with case.attempt("saved results") as notes:
             try:
                 compute = case.loaded(self._party)
                 values = [compute(feed) for feed in self._feeds[: self._count]]
             except BackendError:
                 return None
             number, found = self._worst(values)
-            told.append(
+            notes.append(
                 "All outputs match." if not found else f"{len(found)} outputs differ from them."
             )
         if not found:
@@ -125,7 +125,7 @@ class _Comparison:
                 return DiagnosisResult(FAULT, [broken])
         inner = common - set(case.model.outputs)
         if inner:
-            return self._of_tensors(feed, saved)
+            return self._of_tensors(feed, saved, found)
         return self._of_outputs(feed, saved, values[number], found)
 
     def _worst(self, values: Sequence[Values]) -> tuple[int, dict[str, Deviation]]:
@@ -138,18 +138,20 @@ class _Comparison:
                 worst, most = (number, found), size
         return worst
 
-    def _of_tensors(self, feed: Feed, saved: Values) -> DiagnosisResult | None:
+    def _of_tensors(
+        self, feed: Feed, saved: Values, outputs: Mapping[str, Deviation]
+    ) -> DiagnosisResult | None:
         """Compute every node from what was saved, which says where they part."""
         case, model = self._case, self._case.model
         order = producers(model.nodes)
         known = Trace({name: saved[name] for name in saved if name in order}, feed, self._third)
-        with case.attempt("node by node") as told:
+        with case.attempt("node by node") as notes:
             wrong: list[dict[str, tuple[Deviation, Any]]] = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
-                    values, noise = isolated(model, party, known)
+                    values, noise = isolated(case, model, party, known)
                 except BackendError as error:
-                    told.append(f"{party.name} cannot run the nodes alone: {error}")
+                    notes.append(f"{party.name} cannot run the nodes alone: {error}")
                     continue
                 found = dict(misfits(values, noise, known, order))
                 wrong.append(
@@ -161,12 +163,13 @@ class _Comparison:
             differing = {
                 name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
             }
-            told.append(f"{len(differing)} tensors are not made of what was saved.")
+            notes.append(f"{len(differing)} tensors are not made of what was saved.")
         regions = {
             name: region_before(model.nodes, name, known.values.keys() | feed.keys())
             for name in differing
         }
         if not regions:
+            case.unexplained = max(each.relative for each in outputs.values()) > _LARGE
             return None
         side = Side(self._pairs.graph(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
@@ -274,16 +277,16 @@ class _Comparison:
     ) -> DiagnosisResult | None:
         """Only outputs were saved: see whether the data or one changed node explains them."""
         case = self._case
-        with case.attempt("third party") as told:
+        with case.attempt("third party") as notes:
             try:
                 other: Values = self._third.load(case.model.proto)(feed)
             except BackendError as error:
-                told.append(str(error))
+                notes.append(str(error))
                 other = values
             if not case.differing(other, saved):
-                told.append(f"{self._third.name} gives what was saved.")
+                notes.append(f"{self._third.name} gives what was saved.")
                 return None
-            told.append(f"{self._third.name} does not give what was saved either.")
+            notes.append(f"{self._third.name} does not give what was saved either.")
         if self._are_usual_data(saved):
             evidence = ["The data that `polygraphy run` makes up give what was saved."]
             culprit = Culprit([], next(iter(found)), "data", "data", evidence=evidence)
@@ -301,7 +304,7 @@ class _Comparison:
         return DiagnosisResult(
             INCONCLUSIVE,
             reason="All backends agree, so the model is not the one that the results were saved"
-            " with. Which node differs cannot be told from outputs alone: save all tensors of the"
+            " with. Which node differs cannot be notes from outputs alone: save all tensors of the"
             " model that is right, with --onnx-outputs mark all, or give it as --reference.",
         )
 
@@ -321,16 +324,16 @@ class _Comparison:
         side = Side(self._pairs.graph(case.model.proto))
         stop = time.perf_counter() + _SECONDS
         tried = 0
-        with case.attempt("changed nodes") as told:
+        with case.attempt("changed nodes") as notes:
             for index, node in enumerate(side.nodes):
                 for variant in variants(side, index):
                     if time.perf_counter() > stop:
-                        told.append(f"{tried} variants; the rest was left out.")
+                        notes.append(f"{tried} variants; the rest was left out.")
                         return None
                     tried += 1
                     output = next(filter(None, node.outputs))
                     if self._gives(output, variant, feed, saved):
-                        told.append(f"{variant.what}.")
+                        notes.append(f"{variant.what}.")
                         said = f"{variant.what[0].upper()}{variant.what[1:]}."
                         evidence = [said, "With only that changed, all outputs match."]
                         remedy = Remedy(f"Undo: {variant.what}.", True)
@@ -338,7 +341,7 @@ class _Comparison:
                             [side.identity(index)], output, MODEL, variant.cause,
                             evidence=evidence, remedy=remedy, op=node.op,
                         )  # fmt: skip
-            told.append(f"None of {tried} variants gives what was saved.")
+            notes.append(f"None of {tried} variants gives what was saved.")
         return None
 
     def _gives(self, output: str, variant: Variant, feed: Feed, saved: Values) -> bool:
