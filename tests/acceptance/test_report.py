@@ -130,6 +130,33 @@ def test_a_failure_says_what_is_worst(two: Path, polygraphy: Run) -> None:
     assert party["inputs"][0]["dtype"] == "float32"
 
 
+def test_a_diagnosis_names_culprits_at_the_top(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x, y = (onnx.helper.make_tensor_value_info(each, 1, [2]) for each in "xy")
+    nodes = [
+        onnx.helper.make_node("Abs", ["x"], ["size"], "first"),
+        onnx.helper.make_node("Neg", ["size"], ["negative"], "second"),
+        onnx.helper.make_node("Log", ["negative"], ["y"], "third"),
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, ir_version=8), "nan.onnx")
+    command = "polygraphy diagnose nan.onnx --onnxrt --format json"
+    done = polygraphy(f"{command} --report r.html --report r.xml --report r.md")
+    assert done.code == 1
+    document = document_of(done.out)
+    assert list(document)[:5] == ["schema", "verdict", "exit_code", "summary", "culprits"]
+    assert document["verdict"] == "fault"
+    [culprit] = document["culprits"]
+    assert (culprit["cause"], culprit["nodes"]) == ("nan", ["third"])
+    assert "'third', nan" in document["summary"]
+    assert junitparser.JUnitXml.fromfile("r.xml").failures == 1
+    assert "Culprit: third" in Path("r.md").read_text(encoding="utf-8")
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "What was tried" in page and 'id="graph"' in page
+
+
 def test_seed_and_iterations_are_recorded(two: Path, polygraphy: Run) -> None:
     command = "polygraphy run good.onnx --onnxrt --onnx --seed 7 --iterations 3 --format json"
     document = document_of(polygraphy(command).out)

@@ -89,7 +89,9 @@ class Session:
             FileError: one cannot be written.
         """
         self._bound.close()
-        model = first_model(self._sources) if self._recorder.comparisons else None
+        recorder = self._recorder
+        is_of_model = recorder.comparisons or recorder.culprits
+        model = first_model(self._sources) if is_of_model else None
         document = self._document(code, model)
         if self._stdout is not None:
             _print(self._stdout, json_of(document))
@@ -107,7 +109,8 @@ class Session:
             seconds=round(time.perf_counter() - self._start, 3),
             verdict=verdict,
             exit_code=code,
-            summary=recorder.summary or summary_of(verdict, recorder.comparisons, self._problems),
+            summary=recorder.summary
+            or summary_of(verdict, recorder.comparisons, self._problems, recorder.culprits),
             environment=environment(),
             files=file_facts(self._sources),
             data=recorder.data,

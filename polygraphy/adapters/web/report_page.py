@@ -36,6 +36,8 @@ from polygraphy.domain.report.summary import brief, brief_pair, row_in_words, wo
 _FOLDER = VIEWER.parent / "report"
 _LARGE = 200_000
 """Letters of a document that is compressed."""
+_ATTEMPTS = "attempts"
+"""The kind of result that has a table of its own: the steps of a diagnosis."""
 _MOST_ROWS = 3000
 _MOST_LETTERS = 20_000
 
@@ -99,7 +101,17 @@ class HtmlReportPages:
             region=None if model is None else _region(document, model, tables),
             details=list(_details(tables)),
             checks=_other_checks(document),
-            results=[(str(each["kind"]), _text(each)) for each in document.results],
+            attempts=[
+                attempt
+                for each in document.results
+                if each["kind"] == _ATTEMPTS
+                for attempt in each["attempts"]
+            ],
+            results=[
+                (str(each["kind"]), _text(each))
+                for each in document.results
+                if each["kind"] != _ATTEMPTS
+            ],
         )
         return displayable(page)
 

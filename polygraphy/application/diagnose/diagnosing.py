@@ -91,7 +91,9 @@ def diagnose(
     diagnosis = _Diagnosis(case, data_loader, reference, paths)
     result = evolve(diagnosis.result(), attempts=case.attempts)
     reports.concluded(result)
-    resolve(Findings).conclude(result.verdict, result.facts())
+    findings = resolve(Findings)
+    findings.found("attempts", {"attempts": result.attempts})
+    findings.conclude(result.verdict, result.facts(), result.reason)
     if result.verdict == INCONCLUSIVE:
         raise InconclusiveError(result.reason)
     return bool(result)

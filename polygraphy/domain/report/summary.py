@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isnan
 from typing import Any
 
 from polygraphy.domain.report.document import Comparison, OutputRow, Problem
 
+_MOST_NAMES = 4
+_PLAIN = {
+    "passed": "Completed.",
+    "failed": "The check failed.",
+    "agree": "Everything agrees.",
+    "ill-conditioned": "The model magnifies rounding; nobody is to blame.",
+}
 _BRIEF = 4
 """Digits of a number in a sentence."""
 
 
-def summary_of(verdict: str, comparisons: Sequence[Comparison], problems: Sequence[Problem]) -> str:
+def summary_of(
+    verdict: str,
+    comparisons: Sequence[Comparison],
+    problems: Sequence[Problem],
+    culprits: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Return the sentence.
 
     Args:
         verdict: in a word.
         comparisons: what was found about pairs of runs.
         problems: what ended the program early.
+        culprits: what is to blame.
     """
+    if culprits:
+        return _blamed(culprits)
     failed = [each for each in comparisons if not each.passed]
     if problems and not failed:
         return problems[-1].message
@@ -27,7 +42,19 @@ def summary_of(verdict: str, comparisons: Sequence[Comparison], problems: Sequen
         return _failed(failed)
     if comparisons:
         return _passed(comparisons)
-    return {"passed": "Completed.", "failed": "The check failed."}.get(verdict, f"{verdict}.")
+    return _PLAIN.get(verdict, f"{verdict}.")
+
+
+def _blamed(culprits: Sequence[Mapping[str, Any]]) -> str:
+    """Say who is to blame, and for what."""
+    first = culprits[0]
+    names = [str(node) for node in first.get("nodes") or ()]
+    shown = ", ".join(map(repr, names[:_MOST_NAMES])) or "the model as a whole"
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    what = first.get("rewrite") or first.get("party")
+    facts = f"Culprit: {shown}{more}, {first.get('cause')}{f' ({what})' if what else ''}"
+    others = len(culprits) - 1
+    return f"{facts}, and {others} more culprit{'s' * (others != 1)}." if others else f"{facts}."
 
 
 def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:

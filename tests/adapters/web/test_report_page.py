@@ -158,3 +158,25 @@ def test_what_is_not_finite_is_counted() -> None:
 def test_long_names_keep_both_ends() -> None:
     assert shortened("a" * 50 + "b" * 50, 11) == "aaaaa\N{HORIZONTAL ELLIPSIS}bbbbb"
     assert shortened("short", 11) == "short"
+
+
+def test_culprits_are_shown_with_what_was_tried() -> None:
+    culprit = {
+        "nodes": ["n3"],
+        "tensor": "t3",
+        "party": "onnxrt",
+        "cause": "rewrite",
+        "rewrite": "DivMulFusion",
+        "evidence": ["Without it, all outputs match."],
+        "remedy": {"command": "polygraphy run m.onnx --onnxrt --something", "proven": True},
+    }
+    attempts = [{"title": "3/5 layer by layer", "result": "4 equal", "seconds": 0.5}]
+    found = evolve(
+        document([], results=[{"kind": "attempts", "attempts": attempts}], culprits=[culprit]),
+        comparisons=[],
+    )
+    page = HtmlReportPages().page(found, chain(9))
+    for text in ("DivMulFusion", "Without it, all outputs match.", "Tried: this makes it agree.",
+                 "--something</code>", "3/5 layer by layer"):  # fmt: skip
+        assert text in page, text
+    assert page.count(" centre") == 1  # The graph is drawn around it.
