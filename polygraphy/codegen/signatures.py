@@ -836,7 +836,7 @@ SIGNATURES = {
     ),
     "verify": Signature(
         "polygraphy.surgeon",
-        {"original": ..., "edited": ..., "data_loader": None, "compare_func": None},
+        {"original": ..., "edited": ..., "data_loader": None, "compare_func": None, "advice": None},
     ),
     "verify_runs": Signature("polygraphy.surgeon", {"model": ..., "data_loader": None}),
 }

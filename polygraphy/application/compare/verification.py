@@ -17,6 +17,7 @@ from polygraphy.domain.compare import PairwiseCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import FactFinder, TensorObserver
@@ -25,7 +26,11 @@ _ORIGINAL, _EDITED = "original", "edited"
 
 
 def verify(
-    original: Any, edited: Any, data_loader: Any = None, compare_func: Any = None
+    original: Any,
+    edited: Any,
+    data_loader: Any = None,
+    compare_func: Any = None,
+    advice: str | None = None,
 ) -> AccuracyResults:
     """Run a model and an edited one on the same data, every iteration of them, and compare all
     outputs of the latter.
@@ -38,6 +43,7 @@ def verify(
         edited: the model as it is.
         data_loader: where the input data come from (default: generated).
         compare_func: a comparison function; `SimpleCompareFunc()` unless given.
+        advice: a command that tells more where outputs differ.
 
     Returns:
         Verdicts, truthy when everything matched.
@@ -51,10 +57,13 @@ def verify(
     for name, meta in then.items():  # The edited model may have fixed some dimensions.
         if name in asked:
             asked.add(name, asked[name].dtype, meta.shape)
-    return compare_accuracy(
+    results = compare_accuracy(
         _runs(original, edited, then, _feeds(original, asked, data_loader)),
         compare_func=_as_of_verification(compare_func),
     )
+    if advice is not None and not results:
+        G_LOGGER.info(f"Which nodes are to blame, and what helps: {advice}")
+    return results
 
 
 def _as_of_verification(compare_func: Any) -> Any:

@@ -54,6 +54,8 @@ class HalfPrecision:
         losses: what each node loses alone.
         checks: how many sets of nodes were tried.
         feeds: how many sets of input data there were.
+        allowance: how many times as much as usual was tolerated, because rounding alone explains
+            that.
     """
 
     verdict: str
@@ -64,6 +66,7 @@ class HalfPrecision:
     losses: Sequence[NodeLoss] = ()
     checks: int = 0
     feeds: int = 0
+    allowance: float = 1.0
 
     def __bool__(self) -> bool:
         return self.verdict == "agree"
@@ -170,6 +173,7 @@ class _Trial:
         self._report = report
         self._order = list(range(len(feeds)))
         self._checks = 0
+        self._allowance = 1.0
         with self._step("in float32, node by node") as said:
             measured = [model.measure(feed) for feed in feeds]
             self._exact = [outputs for outputs, _ in measured]
@@ -193,6 +197,7 @@ class _Trial:
         if not before.is_tolerable and self._allow_for_rounding(limits):
             errors = [self._error(index, ()) for index in range(len(self._feeds))]
             before = max(errors, key=lambda error: error.excess)
+        facts["allowance"] = self._allowance
         if before.is_tolerable:
             return HalfPrecision("agree", before, before, checks=1, **facts)
         with self._step("fewest nodes in float32") as said:
@@ -243,6 +248,7 @@ class _Trial:
         share = min(_MOST_ROUNDING, _BESIDE_ROUNDING * alone.excess)
         if share <= 1:
             return False
+        self._allowance = share
         self._tolerance = evolve(self._tolerance, rtol=share * self._tolerance.rtol)
         return True
 

@@ -120,7 +120,8 @@ def _beside(culprit: HalfCulprit) -> str:
 def _reason(found: HalfPrecision, dtype: str) -> str:
     """Return why nobody is to blame, where that is so."""
     if found.verdict == AGREE:
-        return f"All outputs match in {dtype}: {found.before}.{_headroom(found, dtype)}"
+        said = f"All outputs match in {dtype}: {found.before}."
+        return f"{said}{_allowed(found)}{_headroom(found, dtype)}"
     if found.verdict == ILL_CONDITIONED:
         return (
             f"Rounding nothing but the inputs to {dtype} changes outputs as much: {found.before}."
@@ -128,6 +129,16 @@ def _reason(found: HalfPrecision, dtype: str) -> str:
     if found.verdict == INCONCLUSIVE:
         return f"No set of nodes is found with which outputs match; in {dtype} {found.before}."
     return ""
+
+
+def _allowed(found: HalfPrecision) -> str:
+    """Return why more than usual was tolerated, if it was."""
+    if found.allowance <= 1:
+        return ""
+    return (
+        f" That is {found.allowance:.2g} times as much as usual, because rounding everywhere adds"
+        " up to it, and no node does more than others; --rtol and --atol ask for less."
+    )
 
 
 def _headroom(found: HalfPrecision, dtype: str) -> str:

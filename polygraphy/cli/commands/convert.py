@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -23,6 +24,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.option import argv_of
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.log import LogOptions
@@ -117,7 +119,7 @@ class ConvertCommand(Command):
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes, _USAGE)
         verifies = _verifies(values, kind, target)
         if target == "onnx":
-            statements = _to_onnx(onnx, data if verifies else None)
+            statements = _to_onnx(onnx, data if verifies else None, _advice(values, model))
         else:
             trt = _trt(values, target, is_script=not parses)
             statements = _to_trt(onnx if parses else OnnxModel(), trt, data, target, output)
@@ -131,13 +133,28 @@ class ConvertCommand(Command):
         )
 
 
-def _to_onnx(onnx: OnnxModel, data: Call | None) -> dict[str, Any]:
+_HALF = {"convert_to_fp16": "--fp-to-fp16", "convert_to_bf16": "--to-bf16"}
+
+
+def _advice(values: Values, model: str) -> list[str]:
+    """Return the words of a command that says why outputs differ, without the type."""
+    shapes = ModelOptions(input_shapes=values[ModelOptions].input_shapes)
+    words = [*argv_of(shapes), *argv_of(values[DataOptions])]
+    return ["polygraphy", "diagnose", split_symbol(model)[0], *words]
+
+
+def _to_onnx(onnx: OnnxModel, data: Call | None, advice: Sequence[str]) -> dict[str, Any]:
     """Return the statements that make an ONNX model, and compare outputs on some data, if any."""
     path, model = RunnerModel.path, Source("model")
     unsaved = onnx.without("save_onnx")
     original = OnnxModel(onnx.calls[:1], onnx.graph)
     loader = None if data is None or data == USUAL else Source("data_loader")
-    compare = {"data_loader": loader, "compare_func": tolerance_of(onnx.calls)}
+    flags = [_HALF[call.name] for call in onnx.calls if call.name in _HALF]
+    compare = {
+        "data_loader": loader,
+        "compare_func": tolerance_of(onnx.calls),
+        "advice": shlex.join([*advice, flags[-1]]) if flags else None,
+    }
     return {
         "before": [
             *([] if data is None else data_step(data)),

@@ -23,6 +23,7 @@ def main() -> bool:
         model,
         data_loader=data_loader,
         compare_func=SimpleCompareFunc(rtol=0.01, atol=0.01),
+        advice="polygraphy diagnose identity.onnx --load-inputs inputs.json --fp-to-fp16",
     ):
         return False
     save_onnx(model, path="verified.onnx", external_data_path="")
