@@ -1,9 +1,14 @@
 """Data types of tensors, in one vocabulary for all backends."""
 
-from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import (
+    DataType,
+    DataTypeEntry,
+    register_dtype_exporter,
+    register_dtype_importer,
+)
 from polygraphy.mod.deferred import deferred_names
 
-__all__ = ["DataType", "DataTypeEntry"]
+__all__ = ["DataType", "DataTypeEntry", "register_dtype_exporter", "register_dtype_importer"]
 
 __getattr__ = deferred_names(
     globals(), submodules=("datatype", "numpy", "onnx", "onnxrt", "tensorrt", "torch")

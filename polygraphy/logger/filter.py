@@ -63,12 +63,17 @@ class SeverityFilter:
 
     @property
     def severity(self) -> int:
-        """The severity of all modules that have none of their own; setting it leaves theirs."""
+        """The severity of all modules that have none of their own; setting it leaves theirs, and is
+        deprecated.
+        """
         return self.module_severity.get()
 
     @severity.setter
     def severity(self, severity: int) -> None:
+        from polygraphy import mod  # Which logs itself.
+
         self.module_severity = self.module_severity.with_default(severity)
+        mod.warn_deprecated("Logger.severity", "module_severity", "2.0")
 
     def _table_changed(self) -> None:
         table = self.module_severity

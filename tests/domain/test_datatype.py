@@ -138,3 +138,34 @@ def test_an_unknown_library_is_told() -> None:
 def test_a_library_that_is_not_installed_is_named() -> None:
     with pytest.raises(MissingDependencyError, match="tensorrt is required"):
         DataType.FLOAT32.tensorrt()
+
+
+def test_a_library_may_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polygraphy.datatype import datatype, register_dtype_exporter, register_dtype_importer
+    from polygraphy.domain.tensors import datatype as domain
+
+    assert datatype.register_dtype_importer is register_dtype_importer
+    monkeypatch.setattr(domain, "_importers", {})
+    monkeypatch.setattr(domain, "_exporters", {})
+
+    @register_dtype_importer("mine")
+    def from_mine(dtype: Any) -> Any:
+        return {"f": DataType.FLOAT32, "odd": DataType.INT4}.get(dtype)
+
+    @register_dtype_exporter("mine")
+    def to_mine(dtype: Any) -> Any:
+        return {DataType.FLOAT32: "f"}.get(dtype)
+
+    try:
+        assert DataType.from_dtype("f", "mine") is DataType.FLOAT32 is from_mine("f")
+        assert DataType.from_dtype("odd") is DataType.INT4
+        assert DataType.from_dtype("float16") is DataType.FLOAT16
+        assert DataType.to_dtype(DataType.FLOAT32, "mine") == to_mine(DataType.FLOAT32) == "f"
+        entry: Any = DataType.FLOAT32
+        assert entry.mine() == "f"
+        with pytest.raises(DataTypeConversionException, match="int4"):
+            DataType.INT4.mine()  # type: ignore[attr-defined]
+        with pytest.raises(DataTypeConversionException, match="zz"):
+            DataType.from_dtype("zz", "mine")
+    finally:
+        del DataTypeEntry.mine  # type: ignore[attr-defined]

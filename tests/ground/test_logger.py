@@ -119,7 +119,7 @@ class TestPlace:
     @pytest.fixture
     def place(self, log: Logger, capsys: Capture) -> Callable[[], tuple[str, int]]:
         log.line_info = True
-        log.severity = G_LOGGER.ULTRA_VERBOSE
+        log.module_severity = G_LOGGER.ULTRA_VERBOSE
 
         def read() -> tuple[str, int]:
             captured = capsys.readouterr()
@@ -272,7 +272,7 @@ class TestMessages:
         module = types.ModuleType("thing")
         module.__version__ = "1.2"  # type: ignore[attr-defined]
         module.__path__ = ["/lib/thing"]
-        log.severity = log.VERBOSE
+        log.module_severity = log.VERBOSE
         log.module_info(module)
         log.module_info(module)
         log.module_info(module, name="other", severity=log.INFO)
@@ -298,7 +298,7 @@ class TestMessages:
         assert re.findall(r"in (\w+)", capsys.readouterr().out) == ["outer"]
         outer(10_000)
         assert capsys.readouterr().out.startswith("[W]   File ")
-        log.severity = log.ERROR
+        log.module_severity = log.ERROR
         outer(0)
         assert capsys.readouterr().out == ""
 
@@ -390,7 +390,7 @@ class TestState:
         log.timestamp = log.line_info = log.json = log.use_python_logging_system = True
         log.register_callback(lambda table: None)
         log.log_file = second
-        log.severity = 50
+        log.module_severity = 50
         file_set_since = log._file
         for _ in range(2):
             log.restore(state)
@@ -406,7 +406,7 @@ class TestState:
 
     def test_preserved(self, log: Logger) -> None:
         with log.preserved():
-            log.severity = 50
+            log.module_severity = 50
             log.letter = False
         assert log.severity == 20
         assert log.letter

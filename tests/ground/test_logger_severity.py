@@ -58,9 +58,9 @@ class TestSeverities:
         self, log: Logger, method: str, letter: str, capsys: Capture
     ) -> None:
         severity = SEVERITIES[method.upper()]
-        log.severity = severity
+        log.module_severity = severity
         getattr(log, method)("message")
-        log.severity = severity + 1
+        log.module_severity = severity + 1
         getattr(log, method)("hidden")
         assert capsys.readouterr() == (f"[{letter}] message\n", "")
 
@@ -173,7 +173,7 @@ class TestVerbosity:
 
     def test_what_is_set_within_ends_with_it(self, log: Logger) -> None:
         with log.verbosity(log.ERROR):
-            log.severity = log.VERBOSE
+            log.module_severity = log.VERBOSE
             assert log.is_enabled_for(log.VERBOSE)
         assert log.severity == log.INFO
 
@@ -191,7 +191,7 @@ class TestCallbacks:
     def test_called_at_once_and_at_each_change(self, log: Logger) -> None:
         seen: list[int] = []
         log.register_callback(lambda table: seen.append(table.get("backend/trt/x.py")))
-        log.severity = 30
+        log.module_severity = 30
         log.module_severity = {"backend": 10}
         with log.verbosity():
             pass

@@ -250,7 +250,7 @@ class TestPythonLogging:
         self, log: Logger, caplog: pytest.LogCaptureFixture, capsys: Capture, tmp_path: Path
     ) -> None:
         log.use_python_logging_system = True
-        log.severity = log.ULTRA_VERBOSE
+        log.module_severity = log.ULTRA_VERBOSE
         log.log_file = tmp_path / "debug.log"
         with caplog.at_level(logging.DEBUG, "Polygraphy"):
             for severity in SEVERITIES.values():

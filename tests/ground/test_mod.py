@@ -119,7 +119,7 @@ class TestLazyImport:
     def test_logs_once_what_is_used(self, write: Write, capsys: Capture) -> None:
         name = write("a", "__version__ = '1.2'")
         quiet = write("b")
-        G_LOGGER.severity = G_LOGGER.VERBOSE
+        G_LOGGER.module_severity = G_LOGGER.VERBOSE
         for _ in range(2):
             assert mod.lazy_import(name).__version__
             assert mod.lazy_import(quiet, log=False).__file__

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import polygraphy.util
-from polygraphy import constants, func, mod, util
-from polygraphy.backend.base import BaseLoader
+from polygraphy import config, constants, func, mod, util
+from polygraphy.backend.base import BaseLoader, BaseRunner
 from polygraphy.backend.base.util import check_inputs
 from polygraphy.backend.trt import CreateConfig, NetworkFromOnnxPath, Profile
 from polygraphy.common import FormattedArray, TensorMetadata
@@ -351,3 +351,48 @@ for part in "{parts} mod util".split():
 assert not hasattr(polygraphy, "nothing")
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("checks", [False, True])
+@pytest.mark.parametrize("resets", [False, True])
+def test_with_internal_checks_a_runner_resets_itself(
+    checks: bool, resets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Runner(BaseRunner):
+        def activate_impl(self) -> None:
+            self.session = object()
+
+        def deactivate_impl(self) -> None:
+            if resets:
+                del self.session
+
+    monkeypatch.setattr(config, "INTERNAL_CORRECTNESS_CHECKS", checks)
+    runner = Runner("mine")
+    runner.activate()
+    if checks and not resets:
+        with pytest.raises(PolygraphyInternalException, match="session"):
+            runner.deactivate()
+    else:
+        runner.deactivate()
+    assert not runner.is_active
+
+
+def test_map_node_outputs_needs_no_tensorflow() -> None:
+    from polygraphy.backend.tf.util import map_node_outputs
+
+    inputs = {"x": [], "mm": ["x", "w:0"], "r": ["mm:1", "^x"], "z": ["mm", "r"]}
+    graph = SimpleNamespace(
+        node=[SimpleNamespace(name=name, input=read) for name, read in inputs.items()]
+    )
+    readers = {name: [n.name for n in nodes] for name, nodes in map_node_outputs(graph).items()}
+    assert readers == {"x": ["mm", "r"], "w": ["mm"], "mm": ["r", "z"], "r": ["z"]}
+
+
+def test_setting_the_severity_is_deprecated(capsys: pytest.CaptureFixture[str]) -> None:
+    before = G_LOGGER.module_severity
+    try:
+        G_LOGGER.severity = G_LOGGER.INFO
+    finally:
+        G_LOGGER.module_severity = before
+    said = capsys.readouterr()
+    assert "severity is deprecated" in (said.out + said.err).replace("'", "").replace("`", "")

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from polygraphy import config
 from polygraphy.domain.data.feed import check_feed
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import PolygraphyInternalException, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
@@ -48,6 +49,7 @@ class BaseRunner:
         self.inference_time: float | None = None
         self.is_active = False
         self._metadata: TensorMetadata | None = None
+        self._before: dict[str, None] = {}
         self._accepted: tuple[Any, ...] | None = None
 
     def activate_impl(self) -> None:
@@ -81,17 +83,36 @@ class BaseRunner:
             return
         self.inference_time = None
         self._forget()
+        self._before = self._state()
         self.activate_impl()
         self.is_active = True
 
     def deactivate(self) -> None:
-        """Release what `activate` acquired."""
+        """Release what `activate` acquired.
+
+        Raises:
+            PolygraphyInternalException: `config.INTERNAL_CORRECTNESS_CHECKS` is on, and the runner
+                has other attributes than before it was activated.
+        """
         if not self.is_active:
             G_LOGGER.warning(f"{self.name} | Not active, there is nothing to deactivate.")
             return
         self.is_active = False
         self._forget()
         self.deactivate_impl()
+        after = self._state()
+        if after != self._before:
+            raise PolygraphyInternalException(
+                f"{self.name} was not reset: deactivate_impl() has to delete what activate_impl()"
+                f" makes and no more. Attributes before: {', '.join(self._before)}; after:"
+                f" {', '.join(after)}."
+            )
+
+    def _state(self) -> dict[str, None]:
+        """Return the public attributes where that is checked, else nothing."""
+        if not config.INTERNAL_CORRECTNESS_CHECKS:
+            return {}
+        return dict.fromkeys(name for name in vars(self) if not name.startswith("_"))
 
     def _forget(self) -> None:
         self._metadata = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -32,3 +33,13 @@ def tensorflow_module() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if is_verbose else "2")
     _tensorflow.get_logger().setLevel("INFO" if is_verbose else "ERROR")
     return _tensorflow
+
+
+def register_logger_callback() -> None:
+    """Have TensorFlow report as much as the log does from now on, whenever its severity is set."""
+    G_LOGGER.register_callback(_report_as_much)
+
+
+def _report_as_much(_: object) -> None:
+    if "tensorflow" in sys.modules:
+        tensorflow_module()

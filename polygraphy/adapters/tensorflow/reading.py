@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,23 +48,28 @@ class TensorFlowModelReader:
             graph, outputs = modify_graph_outputs((graph, outputs), wanted)
         if source.optimizes:
             graph, outputs = optimize_graph((graph, outputs))
-        operations = graph.get_operations()
-        nodes = [op for op in operations if op.type not in _NO_LAYERS]
-        described = Graph(
-            name=Path(source.path).name,
-            inputs=tuple(map(_tensor, input_tensors(graph))),
-            outputs=tuple(_tensor(graph.get_tensor_by_name(name)) for name in outputs),
-            weights=tuple(_weight(op, detail) for op in operations if op.type == "Const"),
-            node_count=len(nodes),
-            nodes=tuple(_node(op, detail) for op in nodes) if detail.layers else (),
-            tensors={
-                tensor.name: _tensor(tensor)
-                for op in operations
-                if detail.layers and op.type != "Const"
-                for tensor in op.outputs
-            },
-        )
+        described = describe_graph(graph, outputs, Path(source.path).name, detail)
         return TensorFlowGraph(path=source.path, kind=source.kind, graph=described)
+
+
+def describe_graph(graph: Any, outputs: Iterable[str], name: str, detail: Detail) -> Graph:
+    """Describe a `tensorflow.Graph`, given the names of its outputs."""
+    operations = graph.get_operations()
+    nodes = [op for op in operations if op.type not in _NO_LAYERS]
+    return Graph(
+        name=name,
+        inputs=tuple(map(_tensor, input_tensors(graph))),
+        outputs=tuple(_tensor(graph.get_tensor_by_name(output)) for output in outputs),
+        weights=tuple(_weight(op, detail) for op in operations if op.type == "Const"),
+        node_count=len(nodes),
+        nodes=tuple(_node(op, detail) for op in nodes) if detail.layers else (),
+        tensors={
+            tensor.name: _tensor(tensor)
+            for op in operations
+            if detail.layers and op.type != "Const"
+            for tensor in op.outputs
+        },
+    )
 
 
 def _tensor(tensor: Any) -> Tensor:

@@ -3,6 +3,7 @@
 from polygraphy.adapters.tensorflow.checkpoint import GraphFromCkpt, graph_from_ckpt
 from polygraphy.adapters.tensorflow.frozen import GraphFromFrozen, graph_from_frozen
 from polygraphy.adapters.tensorflow.keras import GraphFromKeras, graph_from_keras
+from polygraphy.adapters.tensorflow.module import register_logger_callback
 from polygraphy.adapters.tensorflow.optimizing import OptimizeGraph, optimize_graph
 from polygraphy.adapters.tensorflow.outputs import ModifyGraphOutputs, modify_graph_outputs
 from polygraphy.adapters.tensorflow.runner import TfRunner
@@ -36,6 +37,7 @@ __all__ = [
     "graph_from_saved_model",
     "modify_graph_outputs",
     "optimize_graph",
+    "register_logger_callback",
     "save_graph",
     "session_from_graph",
     "use_tf_trt",

@@ -7,8 +7,8 @@ reached through the port `DataTypeConverter`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from attrs import field, frozen
@@ -19,6 +19,8 @@ from polygraphy.ports.binding import Unbound, resolve
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 @pickled_as("polygraphy.datatype.datatype")
@@ -138,7 +140,15 @@ class DataType(metaclass=_Members):
         if dtype is None or isinstance(dtype, DataTypeEntry):
             return dtype
         module = source_module or _module_of(dtype)
-        found = _from_numpy(dtype) if module == "numpy" else _converter(module).from_native(dtype)
+        if module in _importers:
+            found = _importers[module](dtype)
+        elif module == "numpy":
+            found = _from_numpy(dtype)
+        else:
+            found = _converter(module).from_native(dtype)
+        if found is None and source_module is None:
+            made = (each(dtype) for each in _importers.values())
+            found = next((entry for entry in made if entry is not None), None)
         if found is None:
             raise DataTypeConversionException(
                 f"{module} data type {dtype!r} has no counterpart here."
@@ -152,12 +162,58 @@ class DataType(metaclass=_Members):
         Raises:
             DataTypeConversionException: the library does not have it.
         """
-        if target_module == "numpy":
+        if target_module in _exporters:
+            found = _exporters[target_module](dtype)
+        elif target_module == "numpy":
             return _to_numpy(dtype)
-        found = _converter(target_module).to_native(dtype)
+        else:
+            found = _converter(target_module).to_native(dtype)
         if found is None:
             raise DataTypeConversionException(f"{target_module} has no data type {dtype}.")
         return found
+
+
+_importers: dict[str, Callable[[Any], DataTypeEntry | None]] = {}
+_exporters: dict[str, Callable[[DataTypeEntry], Any]] = {}
+
+
+def register_dtype_importer(source_module: str) -> Callable[[F], F]:
+    """Make a function the one that `DataType.from_dtype` calls for data types of a module.
+
+    Args:
+        source_module: what `from_dtype` calls the module.
+
+    Returns:
+        A decorator of the function: it takes a data type of the module, and returns ours, or None
+        where there is none.
+    """
+
+    def register(function: F) -> F:
+        _importers[source_module] = function
+        return function
+
+    return register
+
+
+def register_dtype_exporter(target_module: str) -> Callable[[F], F]:
+    """Make a function the one that `DataType.to_dtype` calls for a module; `DataType.FLOAT32` and
+    the others get a method of the module's name.
+
+    Args:
+        target_module: what `to_dtype` calls the module.
+
+    Returns:
+        A decorator of the function: it takes one of our data types, and returns what the module
+        calls it, or None where there is none.
+    """
+
+    def register(function: F) -> F:
+        _exporters[target_module] = function
+        if not hasattr(DataTypeEntry, target_module):
+            setattr(DataTypeEntry, target_module, lambda e: DataType.to_dtype(e, target_module))
+        return function
+
+    return register
 
 
 DataType.__members__ = {
