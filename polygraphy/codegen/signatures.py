@@ -498,6 +498,16 @@ SIGNATURES = {
     ),
     "TopKPostprocessFunc": Signature("polygraphy.comparator", {"k": None}),
     "TorchFromPath": Signature("polygraphy.backend.pyt", {"path": ...}),
+    "TrtParty": Signature(
+        "polygraphy.backend.trt",
+        {
+            "fp16": None,
+            "bf16": None,
+            "tf32": None,
+            "memory_pool_limits": None,
+            "builder_optimization_level": None,
+        },
+    ),
     "TrtRunner": Signature(
         "polygraphy.backend.trt",
         {

@@ -136,6 +136,30 @@ class SuspectedParty(Protocol):
         """Return the command line that runs a model so."""
 
 
+class LoweringParty(SuspectedParty, Protocol):
+    """A backend that may compute in half precision, and is asked for float32 node by node.
+
+    Attributes:
+        lowers_to: ``fp16`` or ``bf16``; None where it computes in float32.
+    """
+
+    lowers_to: str | None
+
+    def load_keeping(self, model: Any, keep: Collection[str]) -> Compute:
+        """Load a model in half precision, with some nodes in float32.
+
+        Args:
+            model: an ``onnx.ModelProto``.
+            keep: the names of nodes; one without a name goes by the first tensor that it computes.
+
+        Raises:
+            BackendError: it refuses the model.
+        """
+
+    def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
+        """Return the command line that runs a model so."""
+
+
 class DissectedModel(Protocol):
     """A model whose parts can be run alone.
 

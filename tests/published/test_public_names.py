@@ -123,6 +123,7 @@ PUBLISHED: dict[str, list[str]] = {
         "graph_from_saved_model",
         "modify_graph_outputs",
         "optimize_graph",
+        "register_logger_callback",
         "save_graph",
         "session_from_graph",
         "use_tf_trt",
@@ -134,6 +135,8 @@ PUBLISHED: dict[str, list[str]] = {
         "get_output_metadata",
         "get_tensor_metadata",
         "load_graph",
+        "map_node_outputs",
+        "str_from_graph",
     ],
     "polygraphy.backend.trt": [
         "Algorithm",
@@ -168,6 +171,7 @@ PUBLISHED: dict[str, list[str]] = {
         "TacticReplayData",
         "TacticReplayer",
         "TensorInfo",
+        "TrtParty",
         "TrtRunner",
         "buffer_from_engine",
         "bytes_from_engine",
@@ -342,6 +346,8 @@ PUBLISHED: dict[str, list[str]] = {
     "polygraphy.datatype": [
         "DataType",
         "DataTypeEntry",
+        "register_dtype_exporter",
+        "register_dtype_importer",
     ],
     "polygraphy.datatype.numpy": [
         "DataType",
@@ -368,7 +374,7 @@ PUBLISHED: dict[str, list[str]] = {
         "from_datatype",
         "from_torch",
     ],
-    "polygraphy.diagnose": ["diagnose"],
+    "polygraphy.diagnose": ["diagnose", "diagnose_half"],
     "polygraphy.debug": [
         "AskUser",
         "CheckCommand",

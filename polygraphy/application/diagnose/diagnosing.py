@@ -19,6 +19,7 @@ from polygraphy.application.diagnose.locating import (
     wrong_nodes,
     wrong_regions,
 )
+from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.numbers import first_non_finite
 from polygraphy.application.diagnose.refusing import refused
 from polygraphy.application.diagnose.results import against_results, saved_results
@@ -88,8 +89,12 @@ def diagnose(
     path = model if isinstance(model, str) else "MODEL"
     case = Case(dissected, path, parties, reports)
     paths = [golden] if isinstance(golden, str) else golden
-    diagnosis = _Diagnosis(case, data_loader, reference, paths)
-    result = evolve(diagnosis.result(), attempts=case.attempts)
+    lowering = lowering_party(parties)
+    if lowering is None or reference is not None or paths:
+        found = _Diagnosis(case, data_loader, reference, paths).result()
+    else:
+        found = of_lowering(case, lowering, data_loader)
+    result = evolve(found, attempts=case.attempts)
     reports.concluded(result)
     findings = resolve(Findings)
     findings.found("attempts", {"attempts": result.attempts})

@@ -103,17 +103,15 @@ def try_half_precision(
         UsageError: nothing of it can be cast, or there are no data.
     """
     entry = casting(dtype)
-    usual = _TYPES[dtype][1]
     opened = resolve(NarrowModels).open(model, entry)
-    is_usual = rtol is None and atol is None
-    tolerance = _Tolerance(usual if rtol is None else rtol, atol, opened.bounded, is_usual)
+    tolerance = tolerance_for(dtype, opened.bounded, rtol, atol)
     if not opened.nodes:
         raise UsageError(
             f"No node of the model can be cast to {dtype}.",
             hint="Give a model that computes in float32.",
         )
     feeds = feeds_of(opened, data_loader)
-    return _Trial(opened, tolerance, feeds, report).result(Range.of(entry), entry)
+    return Trial(opened, tolerance, feeds, report).result(Range.of(entry), entry)
 
 
 def casting(dtype: str) -> DataTypeEntry:
@@ -147,23 +145,34 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
 
 
 @frozen
-class _Tolerance:
+class Tolerance:
+    """What is tolerated of outputs in half precision."""
+
     rtol: float
     atol: float | None
     bounded: Collection[str]
     is_usual: bool
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> OutputError:
+        """Return how far outputs are off."""
         return output_error(exact, made, rtol=self.rtol, atol=self.atol, bounded=self.bounded)
 
 
-class _Trial:
+def tolerance_for(
+    dtype: str, bounded: Collection[str], rtol: float | None = None, atol: float | None = None
+) -> Tolerance:
+    """Return what is tolerated of outputs of a type; see `try_half_precision`."""
+    is_usual = rtol is None and atol is None
+    return Tolerance(_TYPES[dtype][1] if rtol is None else rtol, atol, bounded, is_usual)
+
+
+class Trial:
     """Runs a model in half precision on all data, with some of its nodes in float32."""
 
     def __init__(
         self,
         model: NarrowModel,
-        tolerance: _Tolerance,
+        tolerance: Tolerance,
         feeds: Sequence[Feed],
         report: Report | None = None,
     ) -> None:

@@ -60,6 +60,7 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
 )
 from polygraphy.adapters.tensorrt.network.plugins import LoadPlugins, load_plugins
 from polygraphy.adapters.tensorrt.network.raisable import raisable_layers
+from polygraphy.adapters.tensorrt.party import TrtParty
 from polygraphy.adapters.tensorrt.plan.engine import (
     BufferFromEngine,
     BytesFromEngine,
@@ -112,6 +113,7 @@ __all__ = [
     "TacticReplayData",
     "TacticReplayer",
     "TensorInfo",
+    "TrtParty",
     "TrtRunner",
     "buffer_from_engine",
     "bytes_from_engine",

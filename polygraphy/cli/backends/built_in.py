@@ -85,6 +85,7 @@ class BuiltIn(Backend):
             as it is tells more.
         call: returns the call that makes its runner, from the options and the model.
         party: returns the call that makes a party of a diagnosis; None where it cannot be one.
+        party_groups: the groups of options that the party takes; `groups` unless there are others.
         choose: returns how a program uses it, where more than that call is to be known: from the
             options, the type of the model, and the command for messages.
     """
@@ -99,6 +100,7 @@ class BuiltIn(Backend):
     rewrites: bool = False
     call: Callable[[Values, RunnerModel], Call] = field(default=_no_call)
     party: Callable[[Values], Call] | None = None
+    party_groups: tuple[type[Options], ...] | None = None
     choose: Callable[[Values, str, str], Chosen] | None = None
 
     @property

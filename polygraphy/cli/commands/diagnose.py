@@ -10,6 +10,7 @@ from polygraphy.cli.commands.diagnose_options import (
     ComparedOptions,
     DiagnosedOptions,
     PartyOptions,
+    groups_of,
     party_of,
 )
 from polygraphy.cli.declare.call import call_of
@@ -41,7 +42,7 @@ class DiagnoseCommand(Command):
         ComparedOptions,
         DiagnosedOptions,
         HalfOptions,
-        *(group for each in PARTIES.values() for group in each.groups),
+        *(group for each in PARTIES.values() for group in groups_of(each)),
         DataOptions,
         ScriptOptions,
         ReportOptions,
@@ -95,6 +96,6 @@ class DiagnoseCommand(Command):
 def _warn_of_unused(values: Values) -> None:
     """Say which options are about backends that take no part."""
     for name, each in PARTIES.items():
-        unused = flags_given(values, each.groups)
+        unused = flags_given(values, groups_of(each))
         if unused and name not in values[PartyOptions].parties:
             warn(f"{', '.join(unused)}: without effect, because {each.flag} is not given.")

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from polygraphy.cli.commands.diagnose_options import PARTIES, DiagnosedOptions, PartyOptions
+from polygraphy.cli.commands.diagnose_options import (
+    PARTIES,
+    DiagnosedOptions,
+    PartyOptions,
+    groups_of,
+)
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
@@ -74,7 +79,7 @@ def half_of(values: Values, usage: str) -> str | None:
 def render_half(values: Values, words: Sequence[str], dtype: str, usage: str) -> str:
     """Return the program that tries half precision."""
     unused = flags_given(values, [PartyOptions])
-    unused += flags_given(values, [group for each in PARTIES.values() for group in each.groups])
+    unused += flags_given(values, [group for each in PARTIES.values() for group in groups_of(each)])
     if unused:
         warn(
             f"{', '.join(unused)}: without effect, because half precision is compared with fp32 in"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Text, Texts
@@ -14,6 +15,11 @@ from polygraphy.codegen.call import Call
 
 PARTIES = {name: each for name, each in built_in().items() if each.party is not None}
 """The backends that can be diagnosed, by name."""
+
+
+def groups_of(backend: BuiltIn) -> tuple[type[Options], ...]:
+    """Return the groups of options that a party takes."""
+    return backend.groups if backend.party_groups is None else backend.party_groups
 
 
 def party_of(name: str, values: Values) -> Call:

@@ -75,6 +75,7 @@ _EDITS = ("extract", "insert", "prune", "sanitize", "weight-reconstruct", "weigh
 GROUP_BASES: dict[str, dict[str, str]] = {
     "TrtProfileOptions": _TRT,
     "TrtPrecisionOptions": _TRT,
+    "TrtPartyOptions": {"diagnose": "m.onnx --trt"},
     "TrtCalibrationOptions": _TRT,
     "TrtTacticOptions": _TRT,
     "TrtConfigOptions": _TRT,
@@ -269,6 +270,13 @@ _TRT_FLAGS = {
         "trt_min_shapes": "--trt-min-shapes x:[1,2]",
         "trt_opt_shapes": "--trt-opt-shapes x:[1,2]",
         "trt_max_shapes": "--trt-max-shapes x:[1,2]",
+    },
+    "TrtPartyOptions": {
+        "fp16": "--fp16",
+        "bf16": "--bf16",
+        "tf32": "--tf32",
+        "pool_limit": "--pool-limit workspace:1K dla_local_dram:2",
+        "builder_optimization_level": "--builder-optimization-level 5",
     },
     "TrtPrecisionOptions": {
         "fp32": "--fp32",

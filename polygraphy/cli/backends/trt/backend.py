@@ -9,6 +9,8 @@ from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS
 from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
 from polygraphy.cli.backends.trt.model import TrtModel
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.backends.trt.party_options import TrtPartyOptions
+from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.source import Source, literal
@@ -38,6 +40,10 @@ def _choose(values: Values, kind: str, usage: str) -> Chosen:
         unmarked=None if unmarked is None else _built(unmarked, runs, is_unmarked=True),
         of_parts=_built(of_parts, runs) if of_parts.is_brief else None,
     )
+
+
+def _party(values: Values) -> Call:
+    return call_of("TrtParty", values)
 
 
 def _saved(values: Values) -> str | None:
@@ -82,6 +88,8 @@ BACKENDS = (
         runs_parts=True,
         modules=("polygraphy.backend.trt",),
         choose=_choose,
+        party=_party,
+        party_groups=(TrtPartyOptions,),
     ),
     BuiltIn(
         name="trt_engine",

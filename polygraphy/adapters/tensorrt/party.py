@@ -1,0 +1,133 @@
+"""TensorRT as a party of a diagnosis: builds a model in half precision, with some of its nodes in
+float32.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from polygraphy import mod
+from polygraphy.adapters.tensorrt.build.build import EngineFromNetwork
+from polygraphy.adapters.tensorrt.build.config import CreateConfig
+from polygraphy.adapters.tensorrt.build.profile import Profile
+from polygraphy.adapters.tensorrt.library.capabilities import capabilities
+from polygraphy.adapters.tensorrt.network.layer_precisions import SetLayerPrecisions
+from polygraphy.adapters.tensorrt.network.onnx_network import (
+    NetworkFromOnnxModel,
+    NetworkFromOnnxPath,
+)
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
+from polygraphy.domain.tensors.datatype import DataType
+
+
+@mod.export()
+class TrtParty:
+    """TensorRT; implements the ports `SuspectedParty` and `LoweringParty`."""
+
+    name = "trt"
+    passes: tuple[str, ...] = ()
+    rewrites = False
+    """Its rewrites can neither be seen nor be switched off."""
+
+    def __init__(
+        self,
+        fp16: bool | None = None,
+        bf16: bool | None = None,
+        tf32: bool | None = None,
+        memory_pool_limits: Mapping[str, int] | None = None,
+        builder_optimization_level: int | None = None,
+    ) -> None:
+        """Say how engines are built: see `CreateConfig`."""
+        self.lowers_to = "fp16" if fp16 else "bf16" if bf16 else None
+        self._settings: dict[str, Any] = {
+            "tf32": tf32,
+            "memory_pool_limits": memory_pool_limits,
+            "builder_optimization_level": builder_optimization_level,
+        }
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Return what builds an engine when it is given data first; see the port."""
+        return _Built(model, {} if plain else self._lowered(), self._settings, ())
+
+    def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
+        """Return likewise what builds an engine in which some nodes compute in float32."""
+        return _Built(model, self._lowered(), self._settings, _layer_names(model, keep))
+
+    def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
+        """Return None: engines do not show their graph."""
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        """Return the command line that runs a model in float32."""
+        return shlex.join(["polygraphy", "run", path, "--trt"])
+
+    def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
+        """Return the command line that runs a model with some nodes in float32."""
+        layers = [f"{name}:float32" for name in _layer_names(model, keep)]
+        words = ["polygraphy", "run", path, "--trt", f"--{self.lowers_to}", "--layer-precisions"]
+        obey = ["--precision-constraints", "obey"] if _obeys() else []
+        return shlex.join([*words, *layers, *obey, "--onnxrt"])
+
+    def _lowered(self) -> dict[str, Any]:
+        return {} if self.lowers_to is None else {self.lowers_to: True}
+
+
+def _obeys() -> bool:
+    """Return whether layers are asked for a precision, rather than networks typed."""
+    return capabilities().has("layer_precisions")
+
+
+def _layer_names(model: Any, nodes: Collection[str]) -> list[str]:
+    """Return what TensorRT calls nodes: one without a name goes by what it computes."""
+    unnamed = {node.output[0] for node in model.graph.node if not node.name and node.output}
+    prefix = "node_of_" if _obeys() else ""
+    return [f"{prefix}{name}" if name in unnamed else name for name in nodes]
+
+
+class _Built:
+    """A model that is built for the shapes of the data that it is given."""
+
+    def __init__(
+        self, model: Any, lowered: Mapping[str, Any], settings: Mapping[str, Any], keep: Any
+    ) -> None:
+        self._model = model
+        self._settings = {**settings, **lowered}
+        self._keep = list(keep)
+        self._runner: TrtRunner | None = None
+        self._shapes: dict[str, tuple[int, ...]] = {}
+
+    def __call__(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the engine."""
+        shapes = {name: tuple(np.shape(array)) for name, array in feed.items()}
+        if self._runner is None or shapes != self._shapes:
+            self.close()
+            self._runner, self._shapes = self._built(shapes), shapes
+            self._runner.activate()
+        made = self._runner.infer(dict(feed), check_inputs=False)
+        return {name: np.array(array) for name, array in made.items()}
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        if self._runner is not None:
+            self._runner.deactivate()
+        self._runner = None
+
+    __del__ = close
+
+    def _built(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
+        profile = Profile()
+        for name, shape in shapes.items():
+            profile.add(name, min=shape, opt=shape, max=shape)
+        settings = dict(self._settings)
+        is_path = isinstance(self._model, str)
+        parse: Any = NetworkFromOnnxPath if is_path else NetworkFromOnnxModel
+        network: Any = parse(self._model)
+        if self._keep:
+            network = SetLayerPrecisions(network, dict.fromkeys(self._keep, DataType.FLOAT32))
+            if _obeys():
+                settings["precision_constraints"] = "obey"
+        config = CreateConfig(profiles=[profile], **settings)
+        return TrtRunner(EngineFromNetwork(network, config), name="trt")

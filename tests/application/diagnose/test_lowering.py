@@ -1,0 +1,101 @@
+"""A backend that computes in half precision is told which nodes it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from polygraphy.backend.onnxrt import OnnxrtParty
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.ports.binding import bind, resolve
+from polygraphy.ports.diagnosing import NarrowModels
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_half import BLAMED, network
+
+
+class Builder:
+    """A backend that rounds at every operator, as TensorRT may, and notes what it builds."""
+
+    name = "trt"
+    passes = ()
+    rewrites = False
+    lowers_to = "fp16"
+
+    def __init__(self, wrong: float = 0.0) -> None:
+        self.builds: list[tuple[str, ...]] = []
+        self._wrong = wrong
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        narrow = resolve(NarrowModels).open(model, DataType.FLOAT16)
+        return lambda feed: {
+            name: array + self._wrong for name, array in narrow.run(feed, narrow.nodes).items()
+        }
+
+    def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
+        self.builds.append(tuple(keep))
+        narrow = resolve(NarrowModels).open(model, DataType.FLOAT16)
+        return lambda feed: narrow.run(feed, keep)
+
+    def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
+        return None
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        return "unused"
+
+    def remedy_keeping(self, path: str, model: Any, keep: Collection[str]) -> str:
+        return f"keep {' '.join(keep)} in {path}"
+
+
+class Kept:
+    """Keeps what a diagnosis comes to; implements the port `Findings`."""
+
+    def __init__(self) -> None:
+        self.verdict: Any = None
+        self.culprits: Any = ()
+
+    def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Something was found."""
+
+    def conclude(self, verdict: Any = None, culprits: Any = (), summary: str = "") -> None:
+        self.verdict, self.culprits = verdict, culprits
+
+
+def diagnosed(model: Any, *parties: Any) -> tuple[str, Any]:
+    findings = Kept()
+    with bind(Findings, findings):
+        try:
+            answer = diagnose(model, list(parties))
+        except InconclusiveError:
+            answer = False
+    assert answer == (findings.verdict == "agree")
+    return findings.verdict, findings.culprits
+
+
+@pytest.mark.parametrize("cause", sorted(BLAMED))
+@pytest.mark.parametrize("parties", [(), (OnnxrtParty(),)])
+def test_the_node_is_named_and_the_remedy_is_built(cause: str, parties: Any) -> None:
+    builder = Builder()
+    verdict, culprits = diagnosed(network(cause), builder, *parties)
+    assert verdict == "fault"
+    [culprit] = [one for one in culprits if BLAMED[cause] in one["nodes"]]
+    assert culprit["cause"] == cause
+    assert culprit["party"] == "trt"
+    assert culprit["remedy"]["proven"]
+    kept = culprit["remedy"]["command"].split()[1:-2]
+    assert tuple(kept) in builder.builds
+    assert len(builder.builds) <= 12
+    assert any("in float32, all outputs match" in each for each in culprit["evidence"])
+
+
+def test_a_backend_that_may_is_left_alone() -> None:
+    builder = Builder()
+    assert diagnosed(network(None), builder) == ("agree", [])
+    assert builder.builds == [()]
+
+
+def test_what_float32_does_not_mend_is_not_the_precision() -> None:
+    assert diagnosed(network("overflow"), Builder(wrong=1.0))[0] == "inconclusive"
