@@ -100,7 +100,7 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
     from polygraphy.cli.commands.listing import load
     from polygraphy.cli.declare.rest import with_options
     from polygraphy.cli.parser import HelpRequested, parse
-    from polygraphy.cli.shared.paths import check_log_and_program, check_read
+    from polygraphy.cli.shared.paths import check_read
 
     try:
         command = load(name)
@@ -109,7 +109,6 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
         values = parse(command, rest)
     except HelpRequested:
         return _show_help(name)
-    check_log_and_program(values, f"polygraphy {name}")
     source = command.render(values, ["polygraphy", *name.split(), *_without_script(rest)])
     from polygraphy import program
 

@@ -15,6 +15,7 @@ from polygraphy.cli.declare.option import Option, Options
 from polygraphy.cli.declare.removed import removed_from
 from polygraphy.cli.declare.repeated import Repeated
 from polygraphy.cli.declare.rest import Rest, split_rest
+from polygraphy.cli.shared.paths import check_files, check_log_and_program
 
 _FORMATTER = argparse.HelpFormatter("")
 """Argparse asks for a formatter for each option, and measures the terminal each time unless it is
@@ -98,7 +99,10 @@ class _Ignored(argparse.Action):
 
 def parse(command: Command, words: Sequence[str]) -> Values:
     """Return the option groups that the words of a command line stand for; see `CommandParser`."""
-    return CommandParser(command)(words)
+    values = CommandParser(command)(words)
+    check_log_and_program(values, f"polygraphy {command.name}")
+    check_files(values, f"polygraphy {command.name}")
+    return values
 
 
 class CommandParser:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, find, load
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.main import main
+from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.paths import _check_symbol as check_symbol
 from polygraphy.cli.shared.paths import check_paths
 from polygraphy.domain.errors import UnknownNameError
@@ -41,12 +43,11 @@ def test_impossible_paths_are_left_to_whoever_opens_them(path: str) -> None:
     check_paths([("MODEL", "a")], [("--output", path)], "convert")
 
 
-WRITTEN = re.compile(r"save|output|artifact|iter_info|gen_script|min_good|report|log_file|art_dir")
-KEPT = {"timing_cache", "calibration_cache"}
-"""What is made where it is not there."""
+MOVED = {"artifacts"}
+"""Files that other programs write, and that are moved away."""
 
 
-def test_finding_32_every_row_that_names_a_file_says_whether_it_is_read() -> None:
+def test_every_row_that_names_a_file_says_whether_it_is_read_or_written() -> None:
     undecided = []
     for name in COMMANDS:
         command = load(name).extended([])
@@ -54,8 +55,8 @@ def test_finding_32_every_row_that_names_a_file_says_whether_it_is_read() -> Non
             for row in command.declared(group):
                 words = re.findall(r"[A-Z]+", str(row.kind.metavar))
                 is_path = {"PATH", "DIR", "FOLDER", "SCRIPT", "MODEL", "REPLAY"} & set(words)
-                is_decided = row.reads or WRITTEN.search(row.name) or row.name in KEPT
-                if is_path and not is_decided and row.name != "verbosity":
+                is_decided = row.reads or row.writes or {"FOLDER", "DIR"} & set(words)
+                if is_path and not is_decided and row.name not in {"verbosity", *MOVED}:
                     undecided.append((name, row.label))
     assert undecided == []
 
@@ -125,3 +126,39 @@ def test_a_script_whose_text_does_not_tell_is_left_to_python(text: str, tmp_path
     script = tmp_path / "s.py"
     script.write_text(text)
     check_symbol(str(script), "f")
+
+
+def parsed(words: str) -> None:
+    name, rest = find(shlex.split(words))
+    parse(load(name), rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        (
+            "run m.onnx --onnxrt --trt-engine e --save-outputs ./e",
+            "--trt-engine and --save-outputs",
+        ),
+        ("run --onnxrt m.onnx --save-worst 3 --log-file worst.safetensors", "--save-worst and"),
+        ("run m.onnx --trt --load-timing-cache t --save-engine t", "--load-timing-cache and"),
+        ("check lint m.onnx --load-inputs i -o i", "--load-inputs and --output"),
+        ("inspect model m.onnx --save-visual m.onnx", "MODEL and --save-visual"),
+        ("surgeon weight-strip m.onnx --exclude-list l -o l", "--exclude-list and --output"),
+    ],
+)
+def test_rows_say_what_is_overwritten(words: str, flags: str) -> None:
+    with pytest.raises(CommandLineError, match=f"{flags}.* name the same path"):
+        parsed(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run m.onnx --trt --load-timing-cache t --save-timing-cache t",
+        "run m.onnx --onnxrt --gen-script - --report a.json --report b.html",
+        "run m.onnx --onnxrt --onnx --save-heatmaps pictures --save-error-metrics-plot pictures",
+    ],
+)
+def test_files_may_be_updated_and_folders_shared(words: str) -> None:
+    parsed(words)

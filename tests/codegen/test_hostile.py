@@ -151,7 +151,7 @@ def nothing_is_checked(*args: Any) -> None:
     """Stand for the check of paths: here any two texts may name the same file."""
 
 
-@patch("polygraphy.cli.commands.run.run_checks.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
 def program_with(texts: list[str]) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     model, load_inputs, save_inputs, save_outputs, load_outputs, name, provider, log_file = texts
@@ -235,7 +235,7 @@ def constants(source: str) -> Iterable[Any]:
     return [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
 
 
-@patch("polygraphy.cli.commands.data.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
 def programs_about_saved_data(texts: list[str]) -> list[str]:
     """Render the programs that read saved data, with these texts wherever they take any."""
     first, second, output, name, log_file, *_ = texts
@@ -319,7 +319,7 @@ def test_programs_about_saved_data_keep_text_as_constants(texts: list[str]) -> N
         assert set(texts) <= set(constants(program))
 
 
-@patch("polygraphy.cli.commands.run.run_checks.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
 def tensorflow_program(texts: list[str]) -> str:
     """Render a program about TensorFlow, PyTorch and plugin references with these texts wherever it
     takes any.
@@ -443,13 +443,11 @@ def programs_about_models(texts: list[str]) -> list[str]:
 @given(st.lists(hostile, min_size=5, max_size=5, unique=True))
 @example(["-", '"""', "\\", "{{ x }}", "\n"])
 def test_programs_about_models_keep_text_as_constants(texts: list[str]) -> None:
-    plain = programs_about_models([f"text{index}" for index in range(5)])
     with (
-        patch("polygraphy.cli.commands.check.model.check_paths", nothing_is_checked),
+        patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked),
         patch("polygraphy.cli.commands.plugin.patterns.check_paths", nothing_is_checked),
-        patch("polygraphy.cli.commands.template.onnx.check_paths", nothing_is_checked),
-        patch("polygraphy.cli.commands.inspect.model_page.check_paths", nothing_is_checked),
     ):
+        plain = programs_about_models([f"text{index}" for index in range(5)])
         made = programs_about_models(texts)
     for program, expected in zip(made, plain):
         assert skeleton(program) == skeleton(expected)
@@ -459,8 +457,7 @@ def test_programs_about_models_keep_text_as_constants(texts: list[str]) -> None:
     assert set(texts) <= set(constants("\n".join(made)))
 
 
-@patch("polygraphy.cli.commands.template.shard.check_paths", nothing_is_checked)
-@patch("polygraphy.cli.commands.surgeon.surgeon_context.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
 def programs_that_edit(texts: list[str]) -> list[str]:
     """Render the programs that edit models, with these texts wherever they take any."""
     model, name, other, path, log_file = texts

@@ -44,7 +44,7 @@ from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, s
 from tests.support.examples import scaled
 
 
-@patch("polygraphy.cli.commands.plugin.autotune.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
 def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
     """Render programs with these texts, and say which of them each has to hold."""
     first, second, third, log_file = texts

@@ -25,7 +25,7 @@ ORDINARY = hostile.filter(lambda text: text != "*")
 TARGETS = ("onnx", "trt", "onnx-like-trt-network")
 
 
-@patch("polygraphy.cli.commands.convert.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
 def program_with(texts: list[str], target: str) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     model, output, name, folder, log_file = texts

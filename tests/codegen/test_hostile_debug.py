@@ -40,6 +40,7 @@ COMMANDS: tuple[type[Command], ...] = (
 
 
 @patch("polygraphy.cli.commands.debug.context.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
 def program_with(texts: list[str], kind: type[Command]) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     first, second, third, fourth = texts

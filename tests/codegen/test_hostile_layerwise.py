@@ -21,7 +21,7 @@ from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, s
 from tests.support.examples import scaled
 
 
-@patch("polygraphy.cli.commands.run.run_checks.check_paths", nothing_is_checked)
+@patch("polygraphy.cli.shared.paths.check_paths", nothing_is_checked)
 def program_with(texts: list[str]) -> str:
     """Render a program in which every option that takes text has one of these texts."""
     model, name, worst, plot, provider, folder = texts

@@ -55,7 +55,11 @@ class TfSaveOptions(Options):
     """TensorFlow Model Saving: the graph as it is run."""
 
     save_pb: str | None = option(
-        "--save-pb", feeds="SaveGraph.path", kind=Text("PATH"), help="Save the frozen graph."
+        "--save-pb",
+        feeds="SaveGraph.path",
+        writes=True,
+        kind=Text("PATH"),
+        help="Save the frozen graph.",
     )
     save_tensorboard: str | None = option(
         "--save-tensorboard",

@@ -17,7 +17,6 @@ from polygraphy.cli.backends.trt.context import build_of, network_of
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.backends.trt.model import TrtModel
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
 from polygraphy.cli.commands.convert_options import ConvertOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
@@ -38,7 +37,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of, tolerance_of
-from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.paths import check_files
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
@@ -101,7 +100,7 @@ class ConvertCommand(Command):
         target = _target(values[ConvertOptions])
         _check_conversion(model, kind, target)
         output = values[ConvertOptions].output or _default_output(model, target)
-        _check_paths(values, model, output)
+        check_files(values, _USAGE, written=[("--output", output)])
         _warn_about_unused(values, target)
         if values[ConvertOptions].output is None:
             inform(f"Saving to {output}, because no --output is given.")
@@ -294,22 +293,6 @@ def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
             "--use-gpu and --compute-capabilities exclude each other. Choose one.", _USAGE
         )
     return build_of(values, _USAGE, is_script=is_script, builder="EngineBytesFromNetwork")
-
-
-def _check_paths(values: Values, model: str, output: str) -> None:
-    read = [
-        ("MODEL", split_symbol(model)[0]),
-        *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
-        *read_by_trt(values),
-    ]
-    written = [
-        ("--output", output),
-        ("--save-onnx", values[OnnxSaveOptions].save_onnx),
-        ("--log-file", values[LogOptions].log_file),
-        ("--gen-script", values[ScriptOptions].gen_script),
-        *written_by_trt(values),
-    ]
-    check_paths(read, written, _USAGE)
 
 
 def _warn_about_unused(values: Values, target: str) -> None:

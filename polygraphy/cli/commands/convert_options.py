@@ -17,6 +17,7 @@ class ConvertOptions(Options):
     output: str | None = option(
         "-o",
         "--output",
+        writes=True,
         kind=Text("PATH"),
         help="Where to save it.",
         otherwise="named after the model, in the current folder",

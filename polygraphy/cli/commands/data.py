@@ -11,7 +11,6 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
-from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.cli.shared.saved import ConvertOptions, JoinOptions
 from polygraphy.codegen.docstring import listed_paths, quoted
@@ -32,11 +31,6 @@ class _JoinCommand(Command):
             raise CommandLineError(
                 "it is not said where to write. Name a path with -o.", f"polygraphy {self.name}"
             )
-        check_paths(
-            [("PATH", path) for path in options.paths],
-            [("--output", options.output)],
-            f"polygraphy {self.name}",
-        )
         return render(
             "show.py.j2",
             self.summary.format(listed_paths(options.paths)),
@@ -91,9 +85,6 @@ class DataConvertCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that converts the file."""
         options = values[ConvertOptions]
-        check_paths(
-            [("PATH", options.path)], [("OUTPUT", options.output)], f"polygraphy {self.name}"
-        )
         return render(
             "show.py.j2",
             f"Convert {quoted(options.path)} to {quoted(options.output)}.",

@@ -21,7 +21,6 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
-from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
@@ -59,16 +58,6 @@ class DiagnoseCommand(Command):
         if compared.reference is not None and compared.golden:
             message = "--reference and --golden exclude each other. Choose one thing that is right."
             raise CommandLineError(message, usage)
-        check_paths(
-            [
-                ("MODEL", path),
-                *(("--reference", one) for one in [compared.reference] if one is not None),
-                *(("--golden", one) for one in compared.golden),
-                *(("--load-inputs", one) for one in values[DataOptions].load_inputs),
-            ],
-            [("--log-file", values[LogOptions].log_file)],
-            usage,
-        )
         half = half_of(values, usage)
         if half is not None:
             return render_half(values, words, half, usage)

@@ -26,7 +26,7 @@ from polygraphy.codegen.render import render
 
 @frozen
 class HalfOptions(Options):
-    """Half precision: would the model work in it, and what has to stay in fp32?"""
+    """Half precision: whether the model works in it, and what has to stay in fp32."""
 
     fp_to_fp16: bool = option(
         "--fp-to-fp16",
@@ -42,20 +42,16 @@ class HalfOptions(Options):
         "--rel-tol",
         kind=Number(minimum=0),
         feeds="diagnose_half.rtol",
-        help=(
-            "How far outputs in half precision may be off, as a fraction (default: 0.01 in fp16,"
-            " 0.1 in bf16)."
-        ),
+        help="How far outputs in half precision may be off, as a fraction.",
+        otherwise="0.01 in fp16, 0.1 in bf16",
     )
     atol: float | None = option(
         "--atol",
         "--abs-tol",
         kind=Number(minimum=0),
         feeds="diagnose_half.atol",
-        help=(
-            "How far they may be off absolutely (default: that fraction of the root mean square of"
-            " the output, or of 1 for probabilities)."
-        ),
+        help="How far they may be off absolutely.",
+        otherwise="that fraction of the root mean square of the output, or of 1 for probabilities",
     )
 
 

@@ -40,6 +40,7 @@ class Option:
         "name",
         "otherwise",
         "reads",
+        "writes",
     )
 
     def __init__(
@@ -53,6 +54,7 @@ class Option:
         reads: str | None = None,
         otherwise: str = "",
         constant: str = "",
+        writes: bool = False,
     ) -> None:
         self.flags = flags
         self.kind = kind
@@ -63,6 +65,7 @@ class Option:
         self.reads = reads
         self.otherwise = otherwise
         self.constant = constant
+        self.writes = writes
         self.name = ""
 
     @property
@@ -74,6 +77,12 @@ class Option:
     def label(self) -> str:
         """What messages call the option."""
         return "/".join(self.flags) or self.name
+
+    @property
+    def spelling(self) -> str:
+        """What messages about its files call it: the first long flag, or the argument."""
+        long = (flag for flag in self.flags if flag.startswith("--"))
+        return next(long, self.kind.metavar)
 
     @property
     def default_text(self) -> str:
@@ -123,6 +132,7 @@ def option(
     reads: str | None = None,
     otherwise: str = "",
     constant: str = "",
+    writes: bool = False,
 ) -> Any:
     """Declare an option; without flags, a positional argument.
 
@@ -138,12 +148,15 @@ def option(
         otherwise: what counts when the option is left out, for the help; the default of the
             argument that it feeds, where that is a value, need not be repeated.
         constant: what a program calls the value where it uses it more than once.
+        writes: whether it names files that are written; no two options may name the same one.
     """
     chosen = kind or Text()
     if default is None and isinstance(chosen, Flag):
         default = False
     targets = (feeds,) if isinstance(feeds, str) else feeds
-    declared = Option(flags, chosen, help, default, targets, as_, reads, otherwise, constant)
+    declared = Option(
+        flags, chosen, help, default, targets, as_, reads, otherwise, constant, writes
+    )
     return attr.ib(default=default, metadata={_METADATA: declared})
 
 

@@ -15,6 +15,7 @@ class ScriptOptions(Options):
     gen_script: str | None = option(
         "--gen-script",
         "--gen",
+        writes=True,
         kind=Text("PATH"),
         help="Save the program instead of running it; - is standard output.",
     )

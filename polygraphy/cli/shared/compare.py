@@ -114,6 +114,7 @@ class CompareOptions(Options):
     )
     save_accuracy_results: str | None = option(
         "--save-accuracy-results",
+        writes=True,
         kind=Text("PATH"),
         help="Save the metrics and verdicts of the comparison to a JSON file.",
         feeds="Comparator.compare_accuracy.save_accuracy_path",

@@ -24,6 +24,10 @@ class _CountAndPath(Kind):
             raise BadValue(f"{' '.join(words[1:])!r} is more than a number and a path")
         return Integer(minimum=1).parse(words[:1]), words[1] if len(words) > 1 else None
 
+    def files(self, value: tuple[int, str | None]) -> list[tuple[str, str | None]]:
+        """Return the path, or where that is saved without one."""
+        return [(value[1] or "worst.safetensors", None)]
+
     def unparse(self, value: tuple[int, str | None]) -> list[str]:
         """Return the number, and the path if there is one."""
         return [str(value[0]), *([] if value[1] is None else [value[1]])]
@@ -60,6 +64,7 @@ class LayerwiseOptions(Options):
     )
     save_worst: tuple[int, str | None] | None = option(
         "--save-worst",
+        writes=True,
         kind=_CountAndPath(),
         help=(
             "Save the values of both sides of the N outputs that exceed their tolerance the most,"
@@ -68,6 +73,7 @@ class LayerwiseOptions(Options):
     )
     save_error_by_depth: str | None = option(
         "--save-error-by-depth",
+        writes=True,
         kind=Text("PATH"),
         help=(
             "Save a plot of the largest differences of the outputs, in the order in which the model"

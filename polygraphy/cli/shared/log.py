@@ -74,7 +74,7 @@ class LogOptions(Options):
         help="What log lines look like; json writes one object per line.",
     )
     log_file: str | None = option(
-        "--log-file", kind=Text("PATH"), help="Write the log to this file as well."
+        "--log-file", writes=True, kind=Text("PATH"), help="Write the log to this file as well."
     )
 
 

@@ -65,7 +65,7 @@ def log_of(values: Values) -> Log:
         is_quiet=options.silent and options.log_file is not None,
         format=None if reporting.format == "text" else reporting.format,
         report=reporting.report,
-        sources=[path for _, path in read_in(values, map(type, values)) if path is not None],
+        sources=[path for _, path in read_in(values)],
     )
 
 

@@ -248,6 +248,7 @@ class OnnxSaveOptions(Options):
 
     save_onnx: str | None = option(
         "--save-onnx",
+        writes=True,
         kind=Text("PATH"),
         help="Save the ONNX model that is run.",
         feeds="save_onnx.path",

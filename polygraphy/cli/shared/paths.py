@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os.path import isfile, normpath, realpath
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,17 @@ from attrs import fields
 
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.option import Options, options_of
+from polygraphy.cli.declare.option import Option, options_of
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.domain.errors import UnknownNameError, UsageError, close_matches
 
+_UPDATED = {
+    "--load-timing-cache": "--save-timing-cache",
+    "--load-debug-replay": "--save-debug-replay",
+}
+"""What may be read and then replaced by what it has become: two options that name one file."""
 _LIBRARY = "Library"
 _DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
 """Names in whose presence the text of a script does not tell what it defines."""
@@ -44,6 +49,35 @@ def check_paths(read: Named, written: Named, usage: str) -> None:
             raise CommandLineError(
                 f"{other} and {flag} name the same path, {path}. Save to another one.", usage
             )
+
+
+def check_files(values: Values, usage: str, *, written: Named = ()) -> None:
+    """Refuse to write what is read, and to write two things to one place, as far as rows say what
+    options name.
+
+    Args:
+        values: the options of any command.
+        usage: the command, for messages.
+        written: what else is written; see `check_paths`.
+
+    Raises:
+        CommandLineError: two of them name the same path.
+    """
+    written = [*_named_by(values, lambda row: row.writes), *written]
+    check_paths(read_in(values), written, usage)
+
+
+def _named_by(values: Values, is_one: Callable[[Option], object]) -> Iterator[tuple[str, str]]:
+    """Yield the files that the options of some rows name, each with the flag; standard output is
+    none.
+    """
+    for group in values:
+        for row in options_of(type(group)):
+            value = getattr(group, row.name)
+            if not value or not is_one(row):
+                continue
+            paths = [path for path, _ in row.kind.files(value) if path != "-"]
+            yield from zip(row.kind.flags_of(value) or [row.spelling] * len(paths), paths)
 
 
 def check_log_and_program(values: Values, usage: str) -> None:
@@ -98,14 +132,15 @@ def check_read(values: Values) -> None:
                     _check_symbol(path, symbol)
 
 
-def read_in(values: Values, groups: Iterable[type[Options]]) -> list[tuple[str, str | None]]:
-    """Return what the options of some groups say is read, each with its flag."""
+def read_in(values: Values) -> list[tuple[str, str]]:
+    """Return the files that are read and stay as they are, as far as rows say so, each with the
+    flag that names it.
+    """
+    saved = dict(_named_by(values, lambda row: row.writes))
     return [
-        (declared.flags[0] if declared.flags else declared.name, path)
-        for group in groups
-        for declared in options_of(group)
-        if declared.reads is not None and getattr(values[group], declared.name)
-        for path, _ in declared.kind.files(getattr(values[group], declared.name))
+        (flag, path)
+        for flag, path in _named_by(values, lambda row: row.reads is not None)
+        if flag not in _UPDATED or saved.get(_UPDATED[flag]) != path
     ]
 
 

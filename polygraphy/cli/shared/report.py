@@ -43,6 +43,7 @@ class ReportOptions(Options):
     )
     report: tuple[str, ...] = option(
         "--report",
+        writes=True,
         kind=Repeated(ReportPath()),
         default=(),
         help="Save a report, also of failures: .html is a page to look at, .json the document that"

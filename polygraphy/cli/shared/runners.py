@@ -50,6 +50,7 @@ class RunOptions(Options):
     save_inputs: str | None = option(
         "--save-inputs",
         "--save-input-data",
+        writes=True,
         kind=Text("PATH"),
         help=(
             "Save the input data: to one JSON file, or without file extension to a folder with one"
@@ -59,6 +60,7 @@ class RunOptions(Options):
     )
     save_input_blob: str | None = option(
         "--save-input-blob",
+        writes=True,
         kind=Folder(),
         help="Save the input data as bare bytes, to a folder for each iteration with one file per"
         " input; in the current folder, unless another one is named.",
@@ -70,6 +72,7 @@ class RunOptions(Options):
     save_outputs: str | None = option(
         "--save-outputs",
         "--save-results",
+        writes=True,
         kind=Text("PATH"),
         help="Save the outputs of all runners, in the same forms.",
         feeds=(

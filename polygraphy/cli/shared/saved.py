@@ -28,6 +28,7 @@ class JoinOptions(Options):
     output: str | None = option(
         "-o",
         "--output",
+        writes=True,
         kind=Text("PATH"),
         help="The file to write, or without file extension the folder. It must be given.",
         feeds=("concat.output", "merge.output"),
@@ -45,6 +46,7 @@ class ConvertOptions(Options):
         help="A file, or a folder with one file per iteration.",
     )
     output: str = option(
+        writes=True,
         kind=Text("OUTPUT"),
         default="",
         help=(

@@ -16,7 +16,7 @@ class TrtSaveOptions(Options):
     """TensorRT Engine Saving: the engine as it is run."""
 
     save_engine: str | None = option(
-        "--save-engine", kind=Text("PATH"), help="Save the engine that is built."
+        "--save-engine", writes=True, kind=Text("PATH"), help="Save the engine that is built."
     )
 
 

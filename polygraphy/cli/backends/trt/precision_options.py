@@ -149,6 +149,7 @@ class TrtCalibrationOptions(Options):
     calibration_cache: str | None = option(
         "--calibration-cache",
         feeds="Calibrator.cache",
+        writes=True,
         kind=Text("PATH"),
         help="Take the ranges from this file if it exists; else save them there.",
     )

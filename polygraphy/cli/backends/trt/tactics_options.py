@@ -20,6 +20,7 @@ class TrtTimingOptions(Options):
             "EngineFromNetwork.save_timing_cache",
             "EngineBytesFromNetwork.save_timing_cache",
         ),
+        writes=True,
         kind=Text("PATH"),
         help="Use this file as timing cache: load it if it exists, and save it after the build.",
     )
@@ -33,6 +34,7 @@ class TrtTimingOptions(Options):
     save_timing_cache: str | None = option(
         "--save-timing-cache",
         feeds=("EngineFromNetwork.save_timing_cache", "EngineBytesFromNetwork.save_timing_cache"),
+        writes=True,
         kind=Text("PATH"),
         help="Add what is measured to this file; several builds may do so at once.",
     )
@@ -64,6 +66,7 @@ class TrtTacticOptions(TrtTimingOptions):
         "--save-tactics",
         "--save-tactic-replay",
         feeds="CreateConfig.algorithm_selector",
+        writes=True,
         kind=Text("PATH"),
         help="Save which tactic was chosen for each layer, as JSON.",
     )

@@ -28,7 +28,6 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
-from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
@@ -64,12 +63,7 @@ class CheckLintCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that checks the model."""
         usage = f"polygraphy {self.name}"
-        path, output = values[CheckedModelOptions].path, values[LintOptions].output
-        check_paths(
-            [("MODEL", path), *(("--load-inputs", one) for one in values[DataOptions].load_inputs)],
-            [("-o/--output", output), ("--log-file", values[LogOptions].log_file)],
-            usage,
-        )
+        path = values[CheckedModelOptions].path
         loader = _data(values, CheckedModelOptions, usage)
         return render(
             "check.py.j2",

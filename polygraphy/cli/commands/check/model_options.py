@@ -38,6 +38,7 @@ class LintOptions(Options):
     output: str | None = option(
         "-o",
         "--output",
+        writes=True,
         kind=Text("PATH"),
         help="Save the report as JSON.",
         feeds="check_lint.output",

@@ -18,9 +18,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.paths import check_paths, read_in
 from polygraphy.codegen.call import Call
 
 Named = Sequence["tuple[str, str | None]"]
@@ -108,40 +106,14 @@ def until_of(options: UntilOptions, usage: str) -> str | int:
     return until
 
 
-def check_work_files(
-    values: Values, group: IterationGroup, usage: str, *, read: Named = (), written: Named = ()
-) -> None:
-    """Refuse to write, or to move away, what is read.
-
-    Args:
-        values: the options.
-        group: the options about iterations that the command has.
-        usage: the command, for messages.
-        read: what else is read.
-        written: what else is written.
+def check_artifacts(values: Values, usage: str) -> None:
+    """Refuse to move away what is read.
 
     Raises:
         CommandLineError: a file would be.
     """
-    options: Any = values[group]
-    replay = _replay_of(values)
-    load = save = None
-    if replay is not None:
-        load, save = replay.load_debug_replay, replay.save_debug_replay
-    read = [*read, ("--load-debug-replay", None if load == save else load)]
-    check_paths(
-        read,
-        [
-            *written,
-            ("--iter-artifact", getattr(options, "iter_artifact", None)),
-            ("--iter-info", options.iter_info),
-            ("--save-debug-replay", save),
-            ("--log-file", values[LogOptions].log_file),
-            ("--gen-script", values[ScriptOptions].gen_script),
-        ],
-        usage,
-    )
-    check_paths(read, [("--artifacts", path) for path in values[ArtifactOptions].artifacts], usage)
+    artifacts = values[ArtifactOptions].artifacts
+    check_paths(read_in(values), [("--artifacts", path) for path in artifacts], usage)
 
 
 def _replay_of(values: Values) -> DebugReplayOptions | None:

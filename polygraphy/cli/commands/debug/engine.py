@@ -12,12 +12,11 @@ from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
 from polygraphy.cli.backends.trt.context import build_of
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.debug.context import (
+    check_artifacts,
     check_of,
-    check_work_files,
     iterations_of,
     until_of,
 )
@@ -135,26 +134,6 @@ class _EngineCommand(Command):
         path = split_symbol(values[ModelOptions].model_file or "")[0]
         return quoted(path.replace("\\", "/").rpartition("/")[2])
 
-    def _check_files(
-        self,
-        values: Values,
-        *,
-        read: Sequence[tuple[str, str | None]] = (),
-        written: Sequence[tuple[str, str | None]] = (),
-    ) -> None:
-        check_work_files(
-            values,
-            EngineIterationOptions,
-            f"polygraphy {self.name}",
-            read=[
-                ("MODEL", split_symbol(values[ModelOptions].model_file or "")[0]),
-                *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
-                *read_by_trt(values),
-                *read,
-            ],
-            written=[*written_by_trt(values), *written],
-        )
-
 
 class DebugBuildCommand(_EngineCommand):
     """Builds an engine again and again."""
@@ -171,7 +150,7 @@ class DebugBuildCommand(_EngineCommand):
         """Return the program that builds."""
         usage = f"polygraphy {self.name}"
         until = until_of(values[UntilOptions], usage)
-        self._check_files(values)
+        check_artifacts(values, usage)
         check = [*_run_command(values), "--validate"]
         return render(
             "debug_build.py.j2",
@@ -210,11 +189,7 @@ class DebugPrecisionCommand(_EngineCommand):
         golden, search = values[GoldenOptions], values[PrecisionSearchOptions]
         _check_golden(values, usage)
         values = _with_precision(values, usage)
-        self._check_files(
-            values,
-            read=[("--golden-outputs", golden.golden_outputs)],
-            written=[("--save-layer-outputs", golden.save_layer_outputs)],
-        )
+        check_artifacts(values, usage)
         check = _golden_check(values) if golden.golden_outputs is not None else []
         results = [golden.save_layer_outputs]
         return render(

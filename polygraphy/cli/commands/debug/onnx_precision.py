@@ -11,7 +11,7 @@ from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
-from polygraphy.cli.commands.debug.context import check_of, check_work_files, iterations_of
+from polygraphy.cli.commands.debug.context import check_artifacts, check_of, iterations_of
 from polygraphy.cli.commands.debug.options import (
     CheckOptions,
     EngineIterationOptions,
@@ -50,17 +50,7 @@ def render_onnx_precision(values: Values, words: Sequence[str]) -> str:
     _warn_about_unused(values)
     values = _with_model_artifact(values)
     golden, data = values[GoldenOptions], values[DataOptions]
-    check_work_files(
-        values,
-        EngineIterationOptions,
-        _USAGE,
-        read=[
-            ("MODEL", path),
-            ("--golden-outputs", golden.golden_outputs),
-            *(("--load-inputs", each) for each in data.load_inputs),
-        ],
-        written=[("--save-layer-outputs", golden.save_layer_outputs)],
-    )
+    check_artifacts(values, _USAGE)
     others = (OutputOptions, OnnxCastOptions)  # The search itself casts.
     model = onnx_of(
         Values({type(group): group for group in values if not isinstance(group, others)}), _USAGE

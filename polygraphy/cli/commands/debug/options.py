@@ -142,6 +142,7 @@ def _artifact(name: str) -> Any:
     return option(
         "--iter-artifact",
         "--intermediate-artifact",
+        writes=True,
         kind=Text("PATH"),
         default=name,
         help="Where each iteration puts what is checked. There must be nothing yet.",
@@ -161,6 +162,7 @@ def _info() -> Any:
     return option(
         "--iter-info",
         "--iteration-info",
+        writes=True,
         kind=Text("PATH"),
         help="A JSON file that tells the check the number of the iteration; removed after each.",
         feeds="Iterations.iter_info",
@@ -219,6 +221,7 @@ class DebugReplayOptions(Options):
     )
     save_debug_replay: str = option(
         "--save-debug-replay",
+        writes=True,
         kind=Text("PATH"),
         default="polygraphy_debug_replay.json",
         help=(

@@ -76,6 +76,7 @@ class GoldenOptions(Options):
     )
     save_layer_outputs: str | None = option(
         "--save-layer-outputs",
+        writes=True,
         kind=Text("PATH"),
         help=(
             "Save all outputs of the last engine, and how far each is off. --mark-all makes every"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from polygraphy.cli.commands.debug.context import check_of, check_work_files, iterations_of
+from polygraphy.cli.commands.debug.context import check_artifacts, check_of, iterations_of
 from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
     CheckOptions,
@@ -32,6 +32,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions
 from polygraphy.cli.shared.onnx_model import cast_of
+from polygraphy.cli.shared.paths import check_files
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
@@ -78,20 +79,8 @@ class DebugReduceCommand(Command):
         if output is None and results.min_good is None:
             output = f"{PurePath(path).stem}_reduced.onnx"
             inform(f"Saving to {output}, because no --output is given.")
-        check_work_files(
-            values,
-            ModelIterationOptions,
-            usage,
-            read=[
-                ("MODEL", path),
-                *(("--load-inputs", each) for each in values[DataOptions].load_inputs),
-            ],
-            written=[
-                ("--output", output),
-                ("--min-good", results.min_good),
-                ("--save-inputs", results.save_inputs),
-            ],
-        )
+        check_files(values, usage, written=[("--output", output)])
+        check_artifacts(values, usage)
         data = data_of(values[DataOptions], shapes.model_input_shapes, usage, only_first=True)
         loader = data_loader_of(data)
         return render(

@@ -18,12 +18,14 @@ class ReducedModelOptions(Options):
     min_good: str | None = option(
         "--min-good",
         "--minimal-good",
+        writes=True,
         kind=Text("PATH"),
         help="Save a part that passes, too, with about as many nodes.",
     )
     save_inputs: str | None = option(
         "--save-inputs",
         "--save-input-data",
+        writes=True,
         kind=Text("PATH"),
         help=(
             "Save what the inputs of each part hold when the whole model is run, for the check to"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.commands.debug.context import (
+    check_artifacts,
     check_of,
-    check_work_files,
     iterations_of,
     until_of,
 )
@@ -47,7 +47,7 @@ class DebugRepeatCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that checks."""
         usage = f"polygraphy {self.name}"
-        check_work_files(values, IterationInfoOptions, usage)
+        check_artifacts(values, usage)
         return render(
             "debug_repeat.py.j2",
             "Check the same again and again.",

@@ -147,6 +147,7 @@ class PageOptions(Options):
     )
     save_visual: str | None = option(
         "--save-visual",
+        writes=True,
         kind=Text("PATH"),
         help="Save the page as one HTML file, which needs no network, instead of showing it.",
     )

@@ -15,9 +15,6 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.paths import check_paths
 from polygraphy.codegen.call import Call
 
 
@@ -44,15 +41,6 @@ def page_of(values: Values, decided: Mapping[str, Any], usage: str) -> Call | No
         raise CommandLineError(
             f"a page shows one model, and there are {len(paths)}. Make a page for each.", usage
         )
-    check_paths(
-        [("MODEL", paths[0]), ("--visual-errors", page.visual_errors)],
-        [
-            ("--save-visual", page.save_visual),
-            ("--log-file", values[LogOptions].log_file),
-            ("--gen-script", values[ScriptOptions].gen_script),
-        ],
-        usage,
-    )
     unused = flags_given(
         values, [ModelDetailOptions], besides=("--show", "--mode", "--show-weights")
     )

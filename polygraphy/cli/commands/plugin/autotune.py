@@ -16,7 +16,6 @@ from polygraphy.cli.backends.trt.config_options import (
 )
 from polygraphy.cli.backends.trt.context import build_of, with_build_defaults
 from polygraphy.cli.backends.trt.network_options import TrtParserOptions, TrtPluginOptions
-from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
@@ -40,7 +39,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel
-from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.paths import check_files
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
@@ -150,23 +149,8 @@ class PluginAutotuneCommand(Command):
                 usage,
             )
         _warn_about_unused(values)
-        whole = _whole(values)
-        check_paths(
-            [
-                ("MODEL", values[CheckedModelOptions].path),
-                ("--load-config-yaml", config.load_config_yaml),
-                *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
-                *read_by_trt(whole),
-            ],
-            [
-                ("-o/--output", None if config.skip_autotuning else output),
-                ("--save-config-yaml", config.save_config_yaml),
-                ("--log-file", values[LogOptions].log_file),
-                ("--gen-script", values[ScriptOptions].gen_script),
-                *written_by_trt(whole),
-            ],
-            usage,
-        )
+        if not config.skip_autotuning:
+            check_files(values, usage, written=[("--output", output)])
 
 
 def _whole(values: Values) -> Values:

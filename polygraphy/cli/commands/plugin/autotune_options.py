@@ -50,6 +50,7 @@ class TuningConfigOptions(Options):
 
     save_config_yaml: str | None = option(
         "--save-config-yaml",
+        writes=True,
         kind=_ConfigPath(),
         help="Save what matched to a YAML file: PATH, or config.yaml.",
     )

@@ -20,7 +20,7 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
-from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.paths import check_files, check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
@@ -67,11 +67,7 @@ class PluginMatchCommand(Command):
         """Return the program that finds the parts and saves them."""
         path = values[OneModelOptions].path
         output = values[MatchOutputOptions].output or _beside(path, _CONFIG)
-        check_paths(
-            [("MODEL", path)],
-            [("-o/--output", output), *_also_written(values)],
-            f"polygraphy {self.name}",
-        )
+        check_files(values, f"polygraphy {self.name}", written=[("--output", output)])
         return _matching(self, values, words, output)
 
 
@@ -91,11 +87,8 @@ class PluginReplaceCommand(Command):
         path, options = values[OneModelOptions].path, values[ReplaceOptions]
         config = options.config or _beside(path, _CONFIG)
         output = options.output or _beside(path, "replaced.onnx")
-        check_paths(
-            [("MODEL", path), ("--config", config)],
-            [("-o/--output", output), *_also_written(values)],
-            usage,
-        )
+        check_paths([("--config", config)], [("--output", output)], usage)
+        check_files(values, usage, written=[("--output", output)])
         return render(
             "plugin_replace.py.j2",
             f"Put plugins into {quoted(path)}.",
@@ -164,13 +157,6 @@ def plugin_folder(values: Values, usage: str) -> str:
             "--plugin-dir is missing: the folder with a folder per plugin.", usage
         )
     return folder
-
-
-def _also_written(values: Values) -> list[tuple[str, str | None]]:
-    return [
-        ("--log-file", values[LogOptions].log_file),
-        ("--gen-script", values[ScriptOptions].gen_script),
-    ]
 
 
 def _beside(model: str, name: str) -> str:

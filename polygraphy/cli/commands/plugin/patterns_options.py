@@ -47,6 +47,7 @@ class MatchOutputOptions(Options):
     output: str | None = option(
         "-o",
         "--output",
+        writes=True,
         kind=Text("PATH"),
         help="The YAML file to write.",
         otherwise="config.yaml beside the model",
@@ -67,6 +68,7 @@ class ReplaceOptions(Options):
     output: str | None = option(
         "-o",
         "--output",
+        writes=True,
         kind=Text("PATH"),
         help="Where to save the model.",
         otherwise="replaced.onnx beside the model",

@@ -134,10 +134,3 @@ def check_worst(values: Values, usage: str, *, compares: bool) -> None:
             " outputs with --load-outputs.",
             usage,
         )
-
-
-def written_by_layers(values: Values) -> list[tuple[str, str | None]]:
-    """Return the files that are written, with the flags that name them."""
-    options = values[LayerwiseOptions]
-    worst = None if options.save_worst is None else options.save_worst[1] or "worst.safetensors"
-    return [("--save-worst", worst), ("--save-error-by-depth", options.save_error_by_depth)]

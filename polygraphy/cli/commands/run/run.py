@@ -14,7 +14,6 @@ from polygraphy.cli.commands.run.layers import (
     by_layers,
     check_worst,
     chosen_for_parts,
-    written_by_layers,
 )
 from polygraphy.cli.commands.run.run_backends import backends_of
 from polygraphy.cli.commands.run.run_checks import check_run, compares_runs
@@ -124,7 +123,7 @@ class RunCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         """Return the program that runs the model."""
         usage = f"polygraphy {self.name}"
-        check_run(values, usage, written_by_layers(values))
+        check_run(values, usage)
         backends = backends_of(values, usage, self.plugins)
         compares = compares_runs(values)
         check_worst(values, usage, compares=compares)

@@ -6,16 +6,12 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from polygraphy.cli.backends.registry import able_in_parts, built_in, files_in, named_in
+from polygraphy.cli.backends.registry import able_in_parts, built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.backends.tf import TfSaveOptions
-from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
-from polygraphy.cli.backends.trt.paths import read_by_trt, written_by_trt
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
-from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,
@@ -26,10 +22,7 @@ from polygraphy.cli.shared.compare import (
     check_saved_verdicts,
 )
 from polygraphy.cli.shared.data import DataOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.model import ModelOptions, split_symbol
-from polygraphy.cli.shared.onnx import OnnxSaveOptions
-from polygraphy.cli.shared.paths import check_paths, read_in
+from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 
 Named = list[tuple[str, "str | None"]]
@@ -38,13 +31,12 @@ Groups = tuple[type[Options], ...]
 _CHOOSE = f"Choose at least one of {', '.join(able_in_parts().values())}."
 
 
-def check_run(values: Values, usage: str, written_besides: Named) -> None:
+def check_run(values: Values, usage: str) -> None:
     """Refuse what cannot be meant together, and name what has no effect.
 
     Args:
         values: the options.
         usage: the command, for messages.
-        written_besides: further files that are written, each with its flag.
 
     Raises:
         CommandLineError: something cannot be meant.
@@ -52,7 +44,6 @@ def check_run(values: Values, usage: str, written_besides: Named) -> None:
     for refusal in _REFUSALS:
         if refusal.applies(values):
             raise CommandLineError(refusal.message, usage)
-    check_paths(_read(values), [*_written(values), *written_besides], usage)
     check_saved_verdicts(values, usage, len(_runners(values)))
     for idle in (*_idle_backends(_runners(values)), *_IDLE):
         given = flags_given(values, idle.groups, besides=idle.besides)
@@ -149,32 +140,3 @@ _IDLE = (
         ),
     ),
 )
-
-
-def _read(values: Values) -> Named:
-    """Return what is read, each with its flag."""
-    return [
-        ("MODEL", values[ModelOptions].model_file if _runners(values) else None),
-        *(("--load-inputs", path) for path in values[DataOptions].load_inputs),
-        *(("--load-outputs", path) for path in values[CompareOptions].load_outputs),
-        *((flag, split_symbol(text)[0]) for flag, text in files_in(_runners(values))),
-        *read_by_trt(values),
-        *read_in(values, _GROUPS),
-    ]
-
-
-def _written(values: Values) -> Named:
-    """Return what is written, each with its flag."""
-    saved = values[RunOptions]
-    return [
-        ("--save-inputs", saved.save_inputs),
-        ("--save-outputs", saved.save_outputs),
-        ("--save-input-blob", saved.save_input_blob),
-        ("--save-onnx", values[OnnxSaveOptions].save_onnx),
-        ("--save-accuracy-results", values[CompareOptions].save_accuracy_results),
-        ("--log-file", values[LogOptions].log_file),
-        ("--gen-script", values[ScriptOptions].gen_script),
-        ("--save-engine", values[TrtSaveOptions].save_engine),
-        ("--save-pb", values[TfSaveOptions].save_pb),
-        *written_by_trt(values),
-    ]

@@ -270,14 +270,10 @@ class _WeightsCommand(Command):
             steps=[*cast_of(values[OnnxCastOptions], usage), self._step(values)],
             verifies=verifies,
             data=data,
-            read=self._read(values),
         )
 
     def _step(self, values: Values) -> Call:
         return call_of("reconstruct_weights", values, map_weights=True)
-
-    def _read(self, values: Values) -> Sequence[tuple[str, str | None]]:
-        return ()
 
 
 class SurgeonWeightStripCommand(_WeightsCommand):
@@ -294,9 +290,6 @@ class SurgeonWeightStripCommand(_WeightsCommand):
 
     def _step(self, values: Values) -> Call:
         return call_of("strip_weights", values)
-
-    def _read(self, values: Values) -> Sequence[tuple[str, str | None]]:
-        return [("--exclude-list", values[StripOptions].exclude_list)]
 
 
 class SurgeonWeightReconstructCommand(_WeightsCommand):

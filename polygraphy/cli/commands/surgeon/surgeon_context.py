@@ -17,13 +17,11 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
-from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import tolerance_of, warn_about_saving
-from polygraphy.cli.shared.paths import check_paths
+from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
@@ -43,7 +41,6 @@ def edit_of(
     steps: Sequence[Call],
     verifies: bool = False,
     data: Call = USUAL,
-    read: Sequence[tuple[str, str | None]] = (),
 ) -> str:
     """Return the program.
 
@@ -56,7 +53,6 @@ def edit_of(
         steps: what is done to the model: calls that lack it.
         verifies: whether outputs are compared.
         data: the data with which the model is run.
-        read: further files that are read.
 
     Raises:
         CommandLineError: a file is both read and written.
@@ -66,7 +62,7 @@ def edit_of(
     output = save.output or PurePath(path).stem + ending
     if save.output is None:
         inform(f"Saving to {output}, because no --output is given.")
-    _check_files(values, output, usage, read)
+    check_files(values, usage, written=[("--output", output)])
     warn_about_saving(values)
     load = load_of(values)
     verify = _verification(load, steps, data) if verifies else None
@@ -110,26 +106,6 @@ def load_of(values: Values) -> Call:
 def data_loader_of(data: Call) -> Source | None:
     """Return the name of the data loader in the program; None where the usual one does."""
     return None if data == USUAL else Source("data_loader")
-
-
-def _check_files(
-    values: Values, output: str, usage: str, read: Sequence[tuple[str, str | None]]
-) -> None:
-    has_data = any(isinstance(group, DataOptions) for group in values)
-    loaded = values[DataOptions].load_inputs if has_data else ()
-    check_paths(
-        [
-            ("MODEL", values[EditedModelOptions].model_file),
-            *(("--load-inputs", path) for path in loaded),
-            *read,
-        ],
-        [
-            ("--output", output),
-            ("--log-file", values[LogOptions].log_file),
-            ("--gen-script", values[ScriptOptions].gen_script),
-        ],
-        usage,
-    )
 
 
 def trial_of(values: Values, usage: str) -> tuple[bool, Call]:

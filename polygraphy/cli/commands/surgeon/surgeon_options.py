@@ -38,6 +38,7 @@ class EditSaveOptions(Options):
     output: str | None = option(
         "-o",
         "--output",
+        writes=True,
         kind=Text("PATH"),
         help="Where to save it.",
         otherwise="named after the model, in the current folder",

@@ -13,7 +13,6 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import onnx_of
-from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
@@ -42,11 +41,6 @@ class TemplateOnnxGsCommand(Command):
         """Return the script."""
         usage = f"polygraphy {self.name}"
         model = PurePath(values[OneModelOptions].path)
-        check_paths(
-            [("MODEL", str(model))],
-            [("-o/--output", values[TemplateOptions].output)],
-            usage,
-        )
         path = values[OneModelOptions].path
         output = str(model.parent / f"{model.stem}_updated.onnx")
         return render(

@@ -19,7 +19,6 @@ from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import onnx_of
-from polygraphy.cli.shared.paths import check_paths
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
@@ -51,7 +50,6 @@ class TemplateShardHintsCommand(Command):
         model, output = values[EditedModelOptions], values[HintOutputOptions].output
         if output is None:
             raise CommandLineError("where to write the hints is not given. Add -o PATH.", usage)
-        _check_files(values, [], output, usage)
         path = model.model_file or ""
         return render(
             "shard_hints.py.j2",
@@ -97,7 +95,6 @@ class MultiDeviceShardCommand(Command):
             warn(f"{', '.join(unused)}: without effect, because --hint says how.")
         if save.output is None:
             raise CommandLineError("where to save the model is not given. Add -o PATH.", usage)
-        _check_files(values, [("--hint", source.hint)], save.output, usage)
         path = values[EditedModelOptions].model_file or ""
         return render(
             "shard.py.j2",
@@ -131,17 +128,3 @@ def _found(values: Values, usage: str) -> Call:
             usage,
         )
     return call_of("find_shard_hints", values)
-
-
-def _check_files(
-    values: Values, read: Sequence[tuple[str, str | None]], output: str, usage: str
-) -> None:
-    check_paths(
-        [("MODEL", values[EditedModelOptions].model_file), *read],
-        [
-            ("-o/--output", output),
-            ("--log-file", values[LogOptions].log_file),
-            ("--gen-script", values[ScriptOptions].gen_script),
-        ],
-        usage,
-    )

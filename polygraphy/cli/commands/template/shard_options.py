@@ -43,7 +43,11 @@ class HintOutputOptions(Options):
     """Output: where the hints go."""
 
     output: str | None = option(
-        "-o", "--output", kind=Text("PATH"), help="The JSON file to write. It must be given."
+        "-o",
+        "--output",
+        writes=True,
+        kind=Text("PATH"),
+        help="The JSON file to write. It must be given.",
     )
 
 

@@ -17,6 +17,7 @@ class TemplateOptions(Options):
         "--output",
         "--gen-script",
         "--gen",
+        writes=True,
         kind=Text("PATH"),
         help="The script to write; - is standard output. It must be given.",
     )

@@ -40,6 +40,10 @@ class Kind:
         """
         return [split_symbol(path) for path in ([value] if isinstance(value, str) else value)]
 
+    def flags_of(self, value: Any) -> list[str]:
+        """Return the flags that name these files, where an option has a flag for each."""
+        return []
+
     def argument(self, value: Any) -> Any:
         """Return the value as the argument of a call in a program: a list, say, for a tuple."""
         return value

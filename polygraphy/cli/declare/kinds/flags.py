@@ -89,6 +89,12 @@ class Ordered(Kind):
         texts = (entry.partition(":")[2] for entry in value)
         return [split_symbol(text) for text in texts if text]
 
+    def flags_of(self, value: Sequence[str]) -> list[str]:
+        """Return the flags of those that name a file."""
+        flags = {name: flag for flag, name in self.names.items()}
+        named = (entry.partition(":") for entry in value)
+        return [flags[name] for name, _, text in named if text]
+
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:
         """Return the words: they are the flags."""
         return words
