@@ -51,6 +51,10 @@ _LARGE = 1e-3
 """What a well-behaved network does not make of rounding, relative to the size of its outputs."""
 _MANY = 64
 """Epsilons of the type in which it computes."""
+_CHAOS = 1000.0
+"""How many times what an ulp in the inputs does, ulps in all tensors may do."""
+_GAIN = 30.0
+"""By how much a node makes errors larger that is ill-conditioned itself."""
 _STEPS = 0.1
 """The same for one that rounds to few steps."""
 
@@ -425,8 +429,29 @@ class _Diagnosis:
         worst = max(each.relative for each in found.values())
         if worst <= limit:
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+        if not self._is_noise(number, found):
+            return DiagnosisResult(
+                INCONCLUSIVE,
+                reason=(
+                    f"Outputs differ by {worst:.2g} of their size, but every node alone agrees, and"
+                    " so does every part of the graph that is run; moving the inputs by an ulp"
+                    " does not explain it, either."
+                ),
+            )
         culprit = self._amplifier(known)
         return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
+
+    def _is_noise(self, number: int, found: dict[str, Deviation]) -> bool:
+        """Return whether moving the inputs by an ulp does about as much as what differs."""
+        case, feed = self._case, self._feeds[number]
+        quick = next((index for index in self._outputs if case.parties[index].rewrites), None)
+        index = next(iter(self._outputs)) if quick is None else quick
+        values = self._outputs[index][number]
+        noise = noise_of(case.loaded(case.parties[index]), feed, values)
+        return all(
+            each.largest <= _CHAOS * float(np.max(noise.get(name, 0.0), initial=0.0))
+            for name, each in found.items()
+        )
 
     def _amplifier(self, known: Trace) -> Culprit | None:
         """Return the node that makes the most of rounding."""
@@ -455,8 +480,10 @@ class _Diagnosis:
         return Culprit(
             [node.name], next(iter(node.makes), None), "model", ILL_CONDITIONED,
             evidence=[
-                f"Every node alone agrees; {node.op} {node.name!r} makes errors {best:.3g} times"
-                " as large, in every backend.",
+                "Every node alone agrees.",
+                f"{node.op} {node.name!r} makes errors {best:.3g} times as large, in every backend."
+                if best > _GAIN
+                else f"Errors grow little by little; the most in {node.op} {node.name!r}.",
             ],
             op=node.op,
         )  # fmt: skip

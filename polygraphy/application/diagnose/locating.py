@@ -15,6 +15,7 @@ from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spr
 from polygraphy.domain.diagnosis.regions import (
     GraphNode,
     producers,
+    read_by_region,
     region_before,
     replaced_nodes,
 )
@@ -150,9 +151,10 @@ def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place
     nodes, order = case.model.nodes, producers(case.model.nodes)
     values, noise = isolated(case, graph, party, known)
     kept = values.keys() | known.feed.keys() | set(case.model.constants)
-    found = []
+    found: list[Place] = []
     for name, made in misfits(values, noise, known, order):
-        region = region_before(nodes, name, kept)
+        # It may be made of others than in the model, where a node was copied or taken out.
+        region = region_before(nodes, name, read_by_region(graph.nodes, name, kept))
         if _is_flip(made, [nodes[index] for index in region]):
             continue
         taking_part = replaced_nodes(nodes, region, graph.nodes, name)
@@ -162,7 +164,8 @@ def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place
         jumps = any(nodes[index].jumps for index in region)
         if explained and not (jumps and made.share > _EVERYWHERE):
             continue
-        found.append(Place(taking_part, name, made, fused=True, explained=explained))
+        if not any(set(taking_part) <= set(place.region) for place in found):
+            found.append(Place(taking_part, name, made, fused=True, explained=explained))
     return found
 
 

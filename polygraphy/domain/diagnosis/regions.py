@@ -65,6 +65,25 @@ def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection
     return sorted(found)
 
 
+def read_by_region(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> set[str]:
+    """Return the surviving tensors that a tensor is really made of."""
+    makers = producers(nodes)
+    found: set[str] = set()
+    seen: set[int] = set()
+    pending = [tensor]
+    while pending:
+        index = makers.get(pending.pop())
+        if index is None or index in seen:
+            continue
+        seen.add(index)
+        for name in nodes[index].reads:
+            if name in surviving:
+                found.add(name)
+            else:
+                pending.append(name)
+    return found
+
+
 def replaced_nodes(
     nodes: Sequence[GraphNode], region: Sequence[int], executed: Sequence[GraphNode], tensor: str
 ) -> list[int]:
