@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.data import feeds_of
 from polygraphy.application.diagnose.locating import (
     Place,
     Trace,
+    computed_roughly,
     trace,
     wrong_nodes,
     wrong_regions,
@@ -51,8 +52,8 @@ _LARGE = 1e-3
 """What a well-behaved network does not make of rounding, relative to the size of its outputs."""
 _MANY = 64
 """Epsilons of the type in which it computes."""
-_CHAOS = 1000.0
-"""How many times what an ulp in the inputs does, ulps in all tensors may do."""
+_CHAOS = 30.0
+"""How many times what an ulp in every tensor does may be explained by it."""
 _GAIN = 30.0
 """By how much a node makes errors larger that is ill-conditioned itself."""
 _STEPS = 0.1
@@ -429,27 +430,27 @@ class _Diagnosis:
         worst = max(each.relative for each in found.values())
         if worst <= limit:
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
-        if not self._is_noise(number, found):
+        if not self._is_noise(found, known):
             return DiagnosisResult(
                 INCONCLUSIVE,
                 reason=(
                     f"Outputs differ by {worst:.2g} of their size, but every node alone agrees, and"
-                    " so does every part of the graph that is run; moving the inputs by an ulp"
-                    " does not explain it, either."
+                    " so does every part of the graph that is run; moving every tensor by an"
+                    " ulp does not explain it, either."
                 ),
             )
         culprit = self._amplifier(known)
         return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
 
-    def _is_noise(self, number: int, found: dict[str, Deviation]) -> bool:
-        """Return whether moving the inputs by an ulp does about as much as what differs."""
-        case, feed = self._case, self._feeds[number]
-        quick = next((index for index in self._outputs if case.parties[index].rewrites), None)
-        index = next(iter(self._outputs)) if quick is None else quick
-        values = self._outputs[index][number]
-        noise = noise_of(case.loaded(case.parties[index]), feed, values)
+    def _is_noise(self, found: dict[str, Deviation], known: Trace) -> bool:
+        """Return whether moving every tensor by an ulp does about as much as what differs."""
+        case = self._case
+        try:
+            rough = computed_roughly(case, range(len(case.model.nodes)), known, seed=1)
+        except PolygraphyException:  # What cannot be run node by node is not explained.
+            return False
         return all(
-            each.largest <= _CHAOS * float(np.max(noise.get(name, 0.0), initial=0.0))
+            each.largest <= _CHAOS * deviation(rough.get(name), known.values.get(name)).largest
             for name, each in found.items()
         )
 

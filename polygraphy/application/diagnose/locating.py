@@ -196,11 +196,18 @@ def _moved_between(
     case: Case, region: Sequence[int], tensor: str, known: Trace, seed: int
 ) -> np.ndarray[Any, Any]:
     """Compute a region node by node, with everything on the way moved."""
+    made: np.ndarray[Any, Any] = computed_roughly(case, region, known, seed)[tensor]
+    return made
+
+
+def computed_roughly(case: Case, region: Sequence[int], known: Trace, seed: int) -> dict[str, Any]:
+    """Return all tensors where some nodes are computed one by one, with everything that they read
+    moved by about an ulp.
+    """
     held: dict[str, Any] = {**known.values, **known.feed}
     for index in region:
         part = case.model.part([index], held)
         asked = [value.name for value in part.graph.input]
         given = {name: moved(held[name], 97 * seed + index + i) for i, name in enumerate(asked)}
         held.update(known.party.load(part, plain=True)(given))
-    made: np.ndarray[Any, Any] = held[tensor]
-    return made
+    return held

@@ -11,9 +11,9 @@ from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
-from polygraphy.adapters.onnx.run.subgraph import copy_frame, extract_nodes, tensors_read
+from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode
+from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode, consumers
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import fits
@@ -57,6 +57,15 @@ class OnnxDissectedModel:
         self.inputs: TensorMetadata = input_metadata(proto)
         self.outputs = [value.name for value in graph.output]
         self._known: dict[str, ValueInfoProto] | None = None
+        self._weights = {tensor.name: tensor for tensor in graph.initializer}
+        self._given = set(self.outputs)
+        self._constant_nodes = {
+            name: index
+            for index, node in enumerate(self.nodes)
+            if node.op == "Constant"
+            for name in node.makes
+        }
+        self._readers = {name: set(held) for name, held in consumers(self.nodes).items()}
 
     def facts(self) -> Facts:
         """Return what the model tells without being run."""
@@ -119,18 +128,39 @@ class OnnxDissectedModel:
 
     def part(self, nodes: Sequence[int], values: Mapping[str, Any]) -> ModelProto:
         """Return a model of some of the nodes; see the port."""
-        made = extract_nodes(self.proto, nodes)
+        made: ModelProto = onnx.ModelProto()
+        copy_frame(self.proto, made)
         made.ir_version = max(made.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
-        del made.graph.value_info[:]
-        for value in made.graph.input:
-            if value.name in values:
-                value.CopyFrom(_described(value.name, values[value.name]))
-        names = [value.name for value in made.graph.output]
-        del made.graph.output[:]
-        for name in names:
-            if _can_be_handed_out(self._types().get(name)) or len(names) == 1:
-                made.graph.output.add().name = name
+        graph = made.graph
+        graph.name = self.proto.graph.name
+        chosen = self._with_constants(nodes)
+        graph.node.extend(self.proto.graph.node[index] for index in chosen)
+        own = dict.fromkeys(name for index in chosen for name in self.nodes[index].makes)
+        read = dict.fromkeys(name for index in chosen for name in self.nodes[index].reads)
+        graph.initializer.extend(self._weights[name] for name in read if name in self._weights)
+        graph.sparse_initializer.extend(
+            sparse for sparse in self.proto.graph.sparse_initializer if sparse.values.name in read
+        )
+        for name in read:
+            if name not in own and name not in self.constants:
+                known = self._types().get(name) or onnx.ValueInfoProto(name=name)
+                graph.input.append(_described(name, values[name]) if name in values else known)
+        inside = set(chosen)
+        outputs = [
+            name
+            for name in own
+            if name not in self.constants
+            and (name in self._given or not self._readers.get(name, set()) <= inside)
+        ]
+        for name in outputs or [self.nodes[chosen[-1]].makes[0]]:
+            if _can_be_handed_out(self._types().get(name)) or len(outputs) == 1:
+                graph.output.add().name = name
         return made
+
+    def _with_constants(self, nodes: Sequence[int]) -> list[int]:
+        """Return the positions of nodes, and of the Constant nodes that they read."""
+        read = {name for index in nodes for name in self.nodes[index].reads}
+        return sorted({*nodes, *(at for name, at in self._constant_nodes.items() if name in read)})
 
 
 def _node(node: NodeProto) -> GraphNode:
