@@ -234,10 +234,15 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def svg(width: float, height: float, title: str, parts: Sequence[Markup]) -> Markup:
-    """Return a picture of a size, with a title for those who cannot see it."""
-    return Markup('<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">{}</svg>').format(
-        width, height, title, Markup("\n").join(parts)
+def svg(
+    width: float, height: float, title: str, parts: Sequence[Markup], *, is_fixed: bool = False
+) -> Markup:
+    """Return a picture with a title for those who cannot see it; where its size is not fixed, it
+    is as wide as there is room.
+    """
+    size = Markup(' width="{:.0f}" height="{:.0f}"').format(width, height) if is_fixed else ""
+    return Markup('<svg viewBox="0 0 {:.0f} {:.0f}"{} role="img" aria-label="{}">{}</svg>').format(
+        width, height, size, title, Markup("\n").join(parts)
     )
 
 

@@ -52,7 +52,7 @@ def region_of(
     ]
     width = max(x for x, _ in boxes) + _WIDTH + _MARGIN
     height = max(y for _, y in boxes) + _HEIGHT + _MARGIN
-    return svg(width, height, f"{len(kept)} nodes of {len(shown)}", parts)
+    return svg(width, height, f"{len(kept)} nodes of {len(shown)}", parts, is_fixed=True)
 
 
 def _around(nodes: Sequence[Node], centres: Sequence[str]) -> set[int]:
@@ -129,7 +129,7 @@ def _node(
     ).format(
         about=about, kind=kind, x=x, y=y, width=_WIDTH, height=_HEIGHT, left=x + 9,
         first=y + 17, second=y + 33, third=y + 48, op=shortened(node.op, 24),
-        label=shortened(label, 27), text=text,
+        label=shortened(label, 24), text=text,
     )  # fmt: skip
     return drawn if link is None else Markup('<a href="#{}">{}</a>').format(link, drawn)
 

@@ -11,6 +11,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import CarefulParty, alone
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.comparing import against_reference
+from polygraphy.application.diagnose.concluding import concluded
 from polygraphy.application.diagnose.data import feeds_of
 from polygraphy.application.diagnose.locating import (
     Place,
@@ -38,13 +39,11 @@ from polygraphy.domain.diagnosis.judging import Deviation, deviation
 from polygraphy.domain.diagnosis.regions import producers
 from polygraphy.domain.errors import (
     BackendError,
-    InconclusiveError,
     PolygraphyException,
     UsageError,
 )
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels, SuspectedParty
-from polygraphy.ports.reporting import Findings
 
 _THIRD = "onnx"
 """Who computes what is right where only others take part."""
@@ -99,14 +98,7 @@ def diagnose(
         found = _Diagnosis(case, data_loader, reference, paths).result()
     else:
         found = of_lowering(case, lowering, data_loader)
-    result = evolve(found, attempts=case.attempts)
-    reports.concluded(result)
-    findings = resolve(Findings)
-    findings.found("attempts", {"attempts": result.attempts})
-    findings.conclude(result.verdict, result.facts(), result.reason)
-    if result.verdict == INCONCLUSIVE:
-        raise InconclusiveError(result.reason)
-    return bool(result)
+    return concluded(evolve(found, attempts=case.attempts))
 
 
 class _Diagnosis:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from polygraphy.application.diagnose.concluding import concluded
 from polygraphy.application.diagnose.half import (
     HalfPrecision,
     casting,
@@ -25,10 +26,8 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.half import HalfCulprit
 from polygraphy.domain.diagnosis.headroom import Range
-from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
-from polygraphy.ports.reporting import Findings
 
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
@@ -76,11 +75,7 @@ def diagnose_half(
     result = DiagnosisResult(
         found.verdict, list(_culprits(found, path, dtype)), attempts, _reason(found, dtype)
     )
-    reports.concluded(result)
-    resolve(Findings).conclude(result.verdict, result.facts())
-    if result.verdict == INCONCLUSIVE:
-        raise InconclusiveError(result.reason)
-    return bool(result)
+    return concluded(result)
 
 
 def _culprits(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit]:
