@@ -276,6 +276,9 @@ def test_a_report_does_not_overwrite_what_is_read(two: Path, polygraphy: Run) ->
         assert done.code == 2 and f"--report would overwrite {path}" in done.err
         assert document_of(Path("r.json").read_text())["exit_code"] == 2
     assert Path("in.json").read_text() == "{}"
+    for option in ("--save-outputs", "--log-file", "--report"):
+        done = polygraphy(f"polygraphy run good.onnx --onnxrt {option} x.json --report x.json")
+        assert done.code == 2 and "would overwrite x.json" in done.err, option
     done = polygraphy("polygraphy run good.onnx --onnxrt --report r.docx")
     assert done.code == 2 and ".docx" in done.err and ".xml" in done.err
 

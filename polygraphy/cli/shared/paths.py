@@ -88,7 +88,8 @@ def check_log_and_program(values: Values, usage: str) -> None:
         usage: the command, for messages.
 
     Raises:
-        CommandLineError: the file exists, and something else names it, too.
+        CommandLineError: something else names it, too; of the log and the program, a file that
+            exists.
     """
     flags = {
         (LogOptions, "log_file"): "--log-file",
@@ -105,9 +106,14 @@ def check_log_and_program(values: Values, usage: str) -> None:
                 named.update(map(_place, texts))
             else:
                 written += [(flag, text) for text in texts]
+    others: set[str] = set()
     for flag, path in written:
         place = _place(path)
-        if place in named and isfile(place):  # noqa: PTH113 - Path's refuses long names.
+        # A report is written last: over whatever the program has saved by then.
+        is_there = flag == "--report" or isfile(place)  # noqa: PTH113 - Path's refuses long names.
+        is_taken = (place in named and is_there) or place in others
+        others.add(place)
+        if is_taken:
             raise CommandLineError(
                 f"{flag} would overwrite {path}, which the command line names elsewhere, too. Name"
                 " another file.",
