@@ -20,8 +20,11 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from polygraphy import config
+from polygraphy.adapters.console.run_view import RunView
 from polygraphy.domain.errors import PolygraphyException, PolygraphyInternalException
 from polygraphy.logger import G_LOGGER, was_logged
+from polygraphy.ports.binding import bind
+from polygraphy.ports.reporting import Console
 from polygraphy.termination import end_program
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_PASSED", "before", "exit_code", "run"]
@@ -72,12 +75,23 @@ def run(
             check()
         return main()
 
-    if format == "text" and not report:
-        sys.exit(_framed(checked) if banner else exit_code(checked))
-    sys.exit(_recorded(checked, banner, (format, report, sources)))
+    known = getattr(main, "__globals__", {})
+    view = RunView(_command_of(known.get("__doc__") or ""), str(known.get("MODEL", "")))
+    with bind(Console, view):
+        try:
+            if format == "text" and not report:
+                sys.exit(_framed(checked, view) if banner else exit_code(checked))
+            sys.exit(_recorded(checked, view if banner else None, (format, report, sources)))
+        finally:
+            view.abandon()
 
 
-def _recorded(main: Callable[[], Any], banner: bool, arguments: tuple[Any, ...]) -> int:
+def _command_of(docstring: str) -> str:
+    """Return the command line that a program was made from, which its docstring ends with."""
+    return " ".join(docstring.partition("\n\n")[2].replace("\\\n", " ").split())
+
+
+def _recorded(main: Callable[[], Any], view: RunView | None, arguments: tuple[Any, ...]) -> int:
     """Run a main function and write its reports; return its exit code."""
     from polygraphy.adapters.report.session import Session
 
@@ -87,7 +101,7 @@ def _recorded(main: Callable[[], Any], banner: bool, arguments: tuple[Any, ...])
         return code
     [session] = sessions
     try:
-        code = _framed(main, session.problem) if banner else exit_code(main, session.problem)
+        code = _framed(main, view, session.problem) if view else exit_code(main, session.problem)
     except SystemExit as end:  # A signal, or the program itself, ends the process.
         ended = end.code if isinstance(end.code, int) else EXIT_FAILED
         exit_code(lambda: session.close(ended))
@@ -119,24 +133,29 @@ def _unheard(kind: str, message: str, code: int) -> None:
     """Nobody records the program."""
 
 
-def _framed(main: Callable[[], Any], listen: Listen = _unheard) -> int:
+def _framed(main: Callable[[], Any], view: RunView, listen: Listen = _unheard) -> int:
     """Run a main function between two lines of log; return its exit code."""
     command = " ".join(sys.argv)
     start = time.perf_counter()
 
     def opened() -> Any:
-        G_LOGGER.start(lambda: f"RUNNING | Command: {command}")
+        view.open(lambda: G_LOGGER.start(lambda: f"RUNNING | Command: {command}"))
         return main()
 
-    def line(verdict: str) -> str:
-        return f"{verdict} | Runtime: {time.perf_counter() - start:.3f}s | Command: {command}"
+    def close(code: int) -> None:
+        seconds = time.perf_counter() - start
+        verdict, log = "PASSED", G_LOGGER.finish
+        if code != EXIT_PASSED:
+            verdict, log = "FAILED", G_LOGGER.error
+        line = f"{verdict} | Runtime: {seconds:.3f}s | Command: {command}"
+        view.close(lambda: log(line), code, seconds)
 
     code = exit_code(opened, listen)
     if code == EXIT_PASSED:
-        return exit_code(lambda: G_LOGGER.finish(line("PASSED")), listen)
+        return exit_code(lambda: close(code), listen)
     if code != EXIT_INTERRUPTED:
         with suppress(OSError):  # It failed already, perhaps for that.
-            G_LOGGER.error(line("FAILED"))
+            close(code)
     return code
 
 

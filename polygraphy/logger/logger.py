@@ -70,6 +70,10 @@ class Logger(SeverityFilter):
         colors: Whether to use colours, on terminals and unless NO_COLOR is set.
         console_severity: The least severity that the console shows of what is logged; the log file
             gets all of it.
+        file_severity: The least severity that the log file gets of what is logged.
+        console_gate: Called with the lines that the console is about to show; returns those that it
+            shows now. None shows all.
+        legacy: Whether every comparison of a run is logged line by line on the console, too.
         json: Whether each message is one line of JSON in place of text.
         use_python_logging_system: Whether messages go to `logging.getLogger("Polygraphy")` in place
             of the console.
@@ -81,6 +85,8 @@ class Logger(SeverityFilter):
         "line_info",
         "colors",
         "console_severity",
+        "file_severity",
+        "legacy",
         "json",
         "use_python_logging_system",
         "logger_callbacks",
@@ -113,6 +119,9 @@ class Logger(SeverityFilter):
         self.line_info = line_info
         self.colors = colors
         self.console_severity: int = levels.ULTRA_VERBOSE
+        self.file_severity: int = levels.ULTRA_VERBOSE
+        self.console_gate: Callable[[list[Line]], list[Line]] | None = None
+        self.legacy = False
         self.json = False
         self.use_python_logging_system = False
         self._file: LogFile | None = None
@@ -343,6 +352,8 @@ class Logger(SeverityFilter):
         shown = lines
         if least > levels.ULTRA_VERBOSE:
             shown = [line for line in lines if line[1] >= least]
+        if shown and self.console_gate is not None:
+            shown = self.console_gate(shown)
         if shown:
             write_console(shown, colors=self.colors and not self.json)
         self._write_file(lines)
@@ -351,6 +362,8 @@ class Logger(SeverityFilter):
         file = self._file
         if file is None:
             return
+        if self.file_severity > levels.ULTRA_VERBOSE:
+            lines = [line for line in lines if line[1] >= self.file_severity]
         try:
             file.write(lines)
         except OSError as error:

@@ -33,7 +33,7 @@ def test_every_layer_is_compared_in_the_order_of_the_model(
     g1_dir: Path, polygraphy: Run, backends: str, option: str
 ) -> None:
     done = polygraphy(
-        f"polygraphy run model.onnx {backends} {option} --save-outputs layer_outputs.json"
+        f"polygraphy run -v model.onnx {backends} {option} --save-outputs layer_outputs.json"
     )
     assert done.code == 0
     assert compared(done) == LAYERS
@@ -46,10 +46,10 @@ def test_the_first_layer_that_fails_is_named(g1_dir: Path, polygraphy: Run) -> N
     model = g1.classifier()
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     bias = onnx.numpy_helper.to_array(weights["conv2.bias"]) + np.float32(0.01)
-    polygraphy("polygraphy run model.onnx --onnxrt --mark-all --save-outputs good.json")
+    polygraphy("polygraphy run -v model.onnx --onnxrt --mark-all --save-outputs good.json")
     weights["conv2.bias"].CopyFrom(onnx.numpy_helper.from_array(bias, "conv2.bias"))
     models.save(model, g1_dir / "bad.onnx")
-    done = polygraphy("polygraphy run bad.onnx --onnxrt --mark-all --load-outputs good.json")
+    done = polygraphy("polygraphy run -v bad.onnx --onnxrt --mark-all --load-outputs good.json")
     assert done.code == 1
     assert "First output that fails, in the order of the model: 'intermediate';" in done.out
     rows = [line.split() for line in done.lines if line.endswith(("| PASSED", "| FAILED"))]
@@ -65,35 +65,35 @@ def test_the_first_layer_that_fails_is_named(g1_dir: Path, polygraphy: Run) -> N
 
 
 def test_a_handful_of_outputs_needs_no_table(g1_dir: Path, polygraphy: Run) -> None:
-    done = polygraphy("polygraphy run model.onnx --onnxrt --onnx")
+    done = polygraphy("polygraphy run -v model.onnx --onnxrt --onnx")
     assert "---- Outputs ----" not in done.out
-    assert "Max. abs." in polygraphy("polygraphy run model.onnx --onnxrt --onnx --mark-all").out
+    assert "Max. abs." in polygraphy("polygraphy run -v model.onnx --onnxrt --onnx --mark-all").out
 
 
 def test_marking_all_compares_what_both_sides_have_and_counts_the_rest(
     g1_dir: Path, polygraphy: Run
 ) -> None:
-    polygraphy("polygraphy run model.onnx --onnxrt --save-outputs plain.json")
-    done = polygraphy("polygraphy run model.onnx --onnxrt --mark-all --load-outputs plain.json")
+    polygraphy("polygraphy run -v model.onnx --onnxrt --save-outputs plain.json")
+    done = polygraphy("polygraphy run -v model.onnx --onnxrt --mark-all --load-outputs plain.json")
     assert done.code == 0
     assert compared(done) == ["output", "final_output"]
     assert f"Not compared: {len(LAYERS) - 2} outputs that only one side has" in done.out
     strict = polygraphy(
-        "polygraphy run model.onnx --onnxrt --onnx-outputs '*' --load-outputs plain.json"
+        "polygraphy run -v model.onnx --onnxrt --onnx-outputs '*' --load-outputs plain.json"
     )
     assert strict.code == 1
 
 
 def test_only_particular_layers(g1_dir: Path, polygraphy: Run) -> None:
-    done = polygraphy("polygraphy run model.onnx --onnxrt --onnx --onnx-outputs output2 output1")
+    done = polygraphy("polygraphy run -v model.onnx --onnxrt --onnx --onnx-outputs output2 output1")
     assert (done.code, compared(done)) == (0, ["output1", "output2"])
     done = polygraphy(
-        "polygraphy run model.onnx --onnxrt --onnx --onnx-outputs conv1_output relu1_output"
+        "polygraphy run -v model.onnx --onnxrt --onnx --onnx-outputs conv1_output relu1_output"
         " --onnx-exclude-outputs final_output"
     )
     assert (done.code, compared(done)) == (0, ["conv1_output", "relu1_output"])
     done = polygraphy(
-        "polygraphy run model.onnx --onnxrt --onnx --onnx-outputs-by-type gemm relu"
+        "polygraphy run -v model.onnx --onnxrt --onnx --onnx-outputs-by-type gemm relu"
         " --exclude-outputs relu?_output"
     )
     assert (done.code, compared(done)) == (0, ["output1", "output2"])
@@ -147,7 +147,7 @@ def test_nan_inside_a_model_is_found(tmp_path: Path, polygraphy: Run) -> None:
 
 def test_the_model_that_is_run_is_saved(g1_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
-        "polygraphy run model.onnx --onnxrt --onnx-outputs output1 --shape-inference"
+        "polygraphy run -v model.onnx --onnxrt --onnx-outputs output1 --shape-inference"
         " --save-onnx saved.onnx --save-external-data weights.bin"
         " --external-data-size-threshold 100"
     )
@@ -185,7 +185,7 @@ def test_the_structure_alone_can_be_saved(g1_dir: Path, polygraphy: Run) -> None
 def test_optimisation_is_switched_off(g1_dir: Path, polygraphy: Run) -> None:
     for level in ("ORT_DISABLE_ALL", "enable_basic"):
         done = polygraphy(
-            f"polygraphy run model.onnx --onnxrt --onnx --graph-optimization-level {level}"
+            f"polygraphy run -v model.onnx --onnxrt --onnx --graph-optimization-level {level}"
         )
         assert done.code == 0
 

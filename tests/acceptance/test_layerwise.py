@@ -28,7 +28,7 @@ BUDGET = "--memory-budget 20K"
 def test_a_budget_changes_nothing_but_memory(
     g1_dir: Path, polygraphy: Run, backends: str, marked: str
 ) -> None:
-    done = polygraphy(f"polygraphy run model.onnx {backends} {marked} {BUDGET} --iterations 2")
+    done = polygraphy(f"polygraphy run -v model.onnx {backends} {marked} {BUDGET} --iterations 2")
     assert done.code == 0
     assert compared(done) == LAYERS * 2
     assert f"Layerwise | {len(LAYERS)} tensors | " in done.out
@@ -37,7 +37,7 @@ def test_a_budget_changes_nothing_but_memory(
 
 
 def test_without_need_the_model_is_loaded_once(g1_dir: Path, polygraphy: Run) -> None:
-    done = polygraphy("polygraphy run model.onnx --onnxrt --onnx --mark-all --no-unmarked")
+    done = polygraphy("polygraphy run -v model.onnx --onnxrt --onnx --mark-all --no-unmarked")
     assert done.code == 0
     assert done.out.count("Loading model") == 1
     assert done.out.count("Creating ONNX-Runtime Inference Session") == 1
@@ -47,7 +47,7 @@ def test_without_need_the_model_is_loaded_once(g1_dir: Path, polygraphy: Run) ->
 def test_what_differs_is_found_saved_and_drawn(g1_dir: Path, polygraphy: Run) -> None:
     pytest.importorskip("matplotlib")
     done = polygraphy(
-        f"polygraphy run model.onnx --onnxrt --onnx --mark-all {BUDGET} --rtol 0 --atol 0"
+        f"polygraphy run -v model.onnx --onnxrt --onnx --mark-all {BUDGET} --rtol 0 --atol 0"
         " --save-worst 2 worst.safetensors --save-error-by-depth depth.png"
         " --save-accuracy-results verdicts.json"
     )
@@ -68,7 +68,7 @@ def test_what_differs_is_found_saved_and_drawn(g1_dir: Path, polygraphy: Run) ->
 
 def test_a_model_that_is_changed_first(g1_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
-        f"polygraphy run model.onnx --onnxrt --onnx --mark-all --fp-to-fp16 {BUDGET} --rtol auto"
+        f"polygraphy run -v model.onnx --onnxrt --onnx --mark-all --fp-to-fp16 {BUDGET} --rtol auto"
         " --atol auto --exclude-outputs output1"
     )
     assert done.code == 0
@@ -80,7 +80,7 @@ def test_weights_beside_the_model(g1_dir: Path, polygraphy: Run) -> None:
     onnx.save(
         g1.classifier(), "split.onnx", save_as_external_data=True, location="w", size_threshold=0
     )
-    done = polygraphy(f"polygraphy run split.onnx --onnxrt --onnx --mark-all {BUDGET}")
+    done = polygraphy(f"polygraphy run -v split.onnx --onnxrt --onnx --mark-all {BUDGET}")
     assert (done.code, compared(done)) == (0, LAYERS)
     Path("w").unlink()
     assert polygraphy(f"polygraphy run split.onnx --onnxrt --onnx --mark-all {BUDGET}").code == 3
@@ -102,7 +102,7 @@ def test_weights_beside_the_model(g1_dir: Path, polygraphy: Run) -> None:
 def test_where_a_budget_means_nothing(
     g1_dir: Path, polygraphy: Run, options: str, text: str
 ) -> None:
-    done = polygraphy(f"polygraphy run model.onnx {options} {BUDGET}")
+    done = polygraphy(f"polygraphy run -v model.onnx {options} {BUDGET}")
     assert done.code == 2
     assert "--memory-budget: " in done.err
     assert text in done.err
@@ -130,8 +130,8 @@ def test_mistakes_about_what_is_kept(
 
 
 def test_the_worst_are_saved_of_any_comparison(g1_dir: Path, polygraphy: Run) -> None:
-    polygraphy("polygraphy run model.onnx --onnxrt --save-outputs good.json")
-    done = polygraphy("polygraphy run model.onnx --onnx --load-outputs good.json --save-worst 1")
+    polygraphy("polygraphy run -v model.onnx --onnxrt --save-outputs good.json")
+    done = polygraphy("polygraphy run -v model.onnx --onnx --load-outputs good.json --save-worst 1")
     assert done.code == 0
     assert len(RunResults.load("worst.safetensors").values()[0][0]) == 1
 

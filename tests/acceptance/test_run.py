@@ -24,8 +24,8 @@ def test_the_readme_command(polygraphy: Run) -> None:
     command = readme[start : readme.index("\n\n", start)].replace("\\\n", " ")
     done = polygraphy(" ".join(shlex.split(command)), cwd=ROOT)
     assert done.code == 0
-    assert "Passed: 4/4 iterations | Pass Rate: 100.0%" in done.out
-    assert "within the tolerance abs=1e-05 or rel=1e-05 (the default)" in done.out
+    assert "4/4" in done.out
+    assert "PASSED  2 outputs, 4 iterations" in done.out
 
 
 def test_the_readme_snippet() -> None:
@@ -93,7 +93,7 @@ def test_iterations_are_saved_and_loaded_again(g2_dir: Path, polygraphy: Run, ki
     assert saved.code == 0
     assert "Passed: 3/3 iterations" in saved.out
     loaded = polygraphy(
-        f"polygraphy run identity.onnx --onnxrt --load-inputs {inputs} --load-outputs {outputs}"
+        f"polygraphy run -v identity.onnx --onnxrt --load-inputs {inputs} --load-outputs {outputs}"
     )
     assert loaded.code == 0
     assert loaded.out.count("Passed: 3/3 iterations") == 2
@@ -162,7 +162,7 @@ def test_one_module_may_say_more(g2_dir: Path, polygraphy: Run) -> None:
 
 def test_warm_up_runs_are_not_counted(g2_dir: Path, polygraphy: Run) -> None:
     done = polygraphy(
-        "polygraphy run identity.onnx --onnxrt --onnx --warm-up-runs 10 --iterations 20"
+        "polygraphy run identity.onnx --onnxrt --onnx -v --warm-up-runs 10 --iterations 20"
     )
     assert done.code == 0
     assert done.out.count("Completed 20 iteration(s)") == 2
@@ -179,7 +179,7 @@ def test_runners_may_have_processes_of_their_own(g2_dir: Path, polygraphy: Run) 
     assert done.code == 0
     assert "Passed: 3/3 iterations" in done.out
     again = polygraphy(
-        "polygraphy run identity.onnx --onnxrt --load-inputs i.json --load-outputs o.json"
+        "polygraphy run identity.onnx -v --onnxrt --load-inputs i.json --load-outputs o.json"
     )
     assert again.code == 0
 

@@ -475,7 +475,7 @@ def test_findings_2_and_4_no_pair_and_no_iteration_hides_another(
         made.add([{"y": np.array([1.0, value])}] + [{"y": np.ones(2)}] * 2)
         made.save(f"{name}.json")
     done = polygraphy(
-        "polygraphy run --load-outputs a.json b.json c.json --check-average --check-error-stat max"
+        "polygraphy run -v --load-outputs a.json b.json c.json --check-average --check-error-stat max"
         f" --compare {function} --save-accuracy-results acc.json"
     )
     assert done.code == 1

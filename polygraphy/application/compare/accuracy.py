@@ -227,7 +227,8 @@ class _Comparison:
         pair = _compared(
             function, shared0, shared1, self._iteration, is_judged=not self._check_average
         )
-        pair = evolve(pair, positions=(i, j))
+        origin0, origin1 = ("" if run is None else run.origin for _, run in (run0, run1))
+        pair = evolve(pair, positions=(i, j), origins=(origin0, origin1))
         if self._check_average:
             check_metrics(pair.results.values())
         if self._allow_missing_outputs:

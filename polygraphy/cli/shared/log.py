@@ -69,12 +69,22 @@ class LogOptions(Options):
     )
     log_format: tuple[str, ...] = option(
         "--log-format",
-        kind=Choices("timestamp", "line-info", "no-colors", "json"),
+        kind=Choices("timestamp", "line-info", "no-colors", "json", "legacy"),
         default=(),
-        help="What log lines look like; json writes one object per line.",
+        help="What log lines look like. json writes one object per line, legacy tells every "
+        "comparison line by line, however many there are.",
     )
     log_file: str | None = option(
-        "--log-file", writes=True, kind=Text("PATH"), help="Write the log to this file as well."
+        "--log-file",
+        writes=True,
+        kind=Text("PATH"),
+        help="Write the log to this file as well, line by line, whatever the console shows.",
+    )
+    log_file_verbosity: str | None = option(
+        "--log-file-verbosity",
+        kind=_Level("LEVEL"),
+        otherwise="INFO, or that of the console where it shows more",
+        help="Log level of the file.",
     )
 
 
@@ -93,6 +103,22 @@ def severities(options: LogOptions) -> dict[str, str]:
     if "" not in chosen and more != options.quiet:
         chosen[""] = _stepped(more - options.quiet)
     return dict(sorted(chosen.items()))
+
+
+def of_file_and_console(options: LogOptions, levels: dict[str, str]) -> tuple[str, str]:
+    """Return the log levels of the file, if there is one, and of the console."""
+    console = "CRITICAL" if options.silent else levels.get("", "INFO")
+    return options.log_file_verbosity or _most_detailed("INFO", levels.get("", "INFO")), console
+
+
+def logged(levels: dict[str, str], file: str, console: str) -> dict[str, str]:
+    """Return the log levels of a program that writes a file: what either of both gets."""
+    both = _most_detailed(file, console)
+    return levels if both == levels.get("", "INFO") else dict(sorted({**levels, "": both}.items()))
+
+
+def _most_detailed(*levels: str) -> str:
+    return min(levels, key=LEVELS.index)
 
 
 def _place_of(path: str) -> str:

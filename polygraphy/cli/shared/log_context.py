@@ -11,17 +11,21 @@ from attrs import Factory, frozen
 import polygraphy
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import warn
-from polygraphy.cli.shared.log import LogOptions, severities
+from polygraphy.cli.shared.log import LogOptions, logged, of_file_and_console, severities
 from polygraphy.cli.shared.paths import read_in
 from polygraphy.cli.shared.report import ReportOptions
 
 
 @frozen
 class Log:
-    """How the program logs and reports; empty values leave the defaults alone. Where `is_quiet`,
-    only the file gets what is not critical.
+    """How the program logs and reports; empty values leave the defaults alone.
 
     Attributes:
+        severities: log levels by path within the package, ``""`` for all others.
+        formats: what log lines look like.
+        file: the file that the log is also written to.
+        file_level: the level of the file, where that is not all that is logged.
+        console_level: the level of the console, where that is not all that is logged.
         format: what standard output holds; None for text.
         report: paths of reports.
         sources: the files that the program reads, for its report.
@@ -30,7 +34,8 @@ class Log:
     severities: Mapping[str, str] = Factory(dict)
     formats: Sequence[str] = ()
     file: str | None = None
-    is_quiet: bool = False
+    file_level: str = ""
+    console_level: str = ""
     format: str | None = None
     report: Sequence[str] = ()
     sources: Sequence[str] = ()
@@ -58,11 +63,20 @@ def log_of(values: Values) -> Log:
             f"--verbosity {', '.join(unknown)}: the package has no such file or folder; a script"
             " goes by its name alone, as in --verbosity compare.py:VERBOSE."
         )
+    file, console = of_file_and_console(options, chosen)
+    if options.log_file is None:
+        file = console = ""
+        if options.log_file_verbosity is not None:
+            warn("--log-file-verbosity does nothing without --log-file.")
+    else:
+        chosen = logged(chosen, file, console)
+    everything = chosen.get("", "INFO")
     return Log(
         severities=chosen,
         formats=options.log_format,
         file=options.log_file,
-        is_quiet=options.silent and options.log_file is not None,
+        file_level=file if file != everything else "",
+        console_level=console if console != everything else "",
         format=None if reporting.format == "text" else reporting.format,
         report=reporting.report,
         sources=[path for _, path in read_in(values)],

@@ -36,7 +36,8 @@ class PairResult:
 
     `results` maps output names to answers that are truthy when the output passed; `outputs` are the
     two runs' outputs. Where `is_judged` is false, only the average of all iterations is judged.
-    Names of runners may repeat: `positions` says which runs were compared.
+    Names of runners may repeat: `positions` says which runs were compared, `origins` which files
+    they were read from (empty for none).
     """
 
     runners: RunnerPair
@@ -46,6 +47,7 @@ class PairResult:
     outputs: tuple[IterationResult, IterationResult]
     is_judged: bool = True
     positions: tuple[int, int] = (0, 1)
+    origins: tuple[str, str] = ("", "")
 
     @property
     def mismatched(self) -> list[str]:

@@ -43,6 +43,7 @@ class Worst:
         rounding: what rounding alone explains, where the output failed; None where not known.
         is_rounding: whether rounding alone explains that the output failed.
         reason: why the output could not be compared; empty where it could.
+        is_missing: whether that is because one side does not have it.
     """
 
     iteration: int | None
@@ -56,6 +57,7 @@ class Worst:
     rounding: Rounding | None = None
     is_rounding: bool = False
     reason: str = ""
+    is_missing: bool = False
 
 
 @frozen
@@ -260,7 +262,7 @@ def _worst(iteration: int | None, excess: float | None, answer: Any, *, passed: 
     if isinstance(answer, OutputCompareResult):
         return _of_differences(iteration, excess, answer, passed=passed)
     if isinstance(answer, UncomparedResult):
-        return Worst(iteration, excess, reason=answer.reason)
+        return Worst(iteration, excess, reason=answer.reason, is_missing=answer.is_missing)
     if isinstance(answer, IndicesResult):
         return Worst(iteration, excess, mismatched=answer.count, size=answer.size)
     reason = "" if passed or isinstance(answer, MetricResult) else str(answer)

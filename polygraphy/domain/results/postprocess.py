@@ -57,7 +57,9 @@ class TopKPostprocessFunc:
         for name, array in iter_result.items():
             choice: TopK | None = value_for(self.k, name, None)
             outputs[name] = array if choice is None else _indices(name, array, choice)
-        return IterationResult(outputs, iter_result.runtime, iter_result.runner_name)
+        made = IterationResult(outputs, iter_result.runtime, iter_result.runner_name)
+        made.origin = iter_result.origin
+        return made
 
     def __repr__(self) -> str:
         return f"TopKPostprocessFunc({self.k!r})"

@@ -48,10 +48,12 @@ class IterationResult(dict[str, Any]):
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
         lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
+        origin: the file that they were read from; empty for none.
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
     lineage: Lineage | None = None
+    origin = ""
 
     def __init__(
         self,
@@ -129,6 +131,16 @@ def _loaded(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: array.load() if hasattr(array, "load") else array for name, array in outputs.items()
     }
+
+
+def _read_from(path: str, stream: Iterator[RunResults]) -> Iterator[RunResults]:
+    """Yield results that know their file."""
+    for results in stream:
+        for _, iterations in results.items():  # noqa: PERF102 - names may repeat
+            for outputs in iterations:
+                outputs.origin = path
+        yield results
+        del results  # Nothing of this iteration is held while the next one is read.
 
 
 def _same_array(left: Any, right: Any) -> bool:
@@ -216,7 +228,7 @@ class RunResults(KeyedList[str, IterationResult]):
         """Yield saved results one iteration at a time, from a file or a folder of files."""
         if Path(path).is_dir() and not allow_dirs:
             raise UsageError(f"{path} is a folder; a file is needed here.")
-        return resolve(ResultStore).iterate(path, RunResults)
+        return _read_from(str(path), resolve(ResultStore).iterate(path, RunResults))
 
     def to_json(self) -> str:
         """Return the results as JSON text."""

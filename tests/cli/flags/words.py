@@ -245,6 +245,7 @@ _RUN_FLAGS = {
         "silent": "--silent",
         "log_format": "--log-format timestamp line-info no-colors json",
         "log_file": "--log-file run.log",
+        "log_file_verbosity": "--log-file run.log --log-file-verbosity VERBOSE",
     },
     "RunnerOptions": {
         "runners": "--onnx --trt --trt-engine e.plan --pluginref --torch t.py",

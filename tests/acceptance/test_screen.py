@@ -1,0 +1,202 @@
+"""What the console shows: the lines of a run up to four comparisons, else tables and a verdict."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+Run = Callable[..., Any]
+
+# The user's transcript, digit for digit; the names of runners differ by the time.
+TRANSCRIPT = """\
+    Comparing Output: 'y' (dtype=float32, shape=(1, 1, 2, 2)) with 'y' (dtype=float32, shape=(1, 1, 2, 2))
+        Tolerance: [abs=0.001, rel=0.001] | Checking elemwise error
+        RUNNER: y | Stats: mean=0.35989, std-dev=0.25781, var=0.066464, median=0.35962, min=0.00011438 at (0, 0, 1, 0), max=0.72021 at (0, 0, 0, 1), avg-magnitude=0.35989
+        RUNNER: y | Stats: mean=0.35995, std-dev=0.25784, var=0.066482, median=0.35968, min=0.00011437 at (0, 0, 1, 0), max=0.72032 at (0, 0, 0, 1), avg-magnitude=0.35995
+        Error Metrics: y
+            Minimum Required Tolerance: elemwise error | [abs=0.00010967] OR [rel=0.00028606] (requirements may be lower if both abs/rel tolerances are set)
+            Absolute Difference | Stats: mean=5.6492e-05, std-dev=4.3677e-05, var=1.9077e-09, median=5.8144e-05, min=6.4974e-09 at (0, 0, 1, 0), max=0.00010967 at (0, 0, 0, 1), avg-magnitude=5.6492e-05
+            Relative Difference | Stats: mean=0.00014165, std-dev=9.0956e-05, var=8.273e-09, median=0.00011186, min=5.6808e-05 at (0, 0, 1, 0), max=0.00028606 at (0, 0, 1, 1), avg-magnitude=0.00014165
+        PASSED | Output: 'y' | Difference is within tolerance (rel=0.001, abs=0.001)
+    PASSED | All outputs matched | Outputs: ['y']
+"""
+
+
+def several(path: Path, outputs: int, **changed: float) -> None:
+    """Save a model with outputs y0, y1, ... that add a number to its input."""
+    nodes = [helper.make_node("Add", ["x", f"c{at}"], [f"y{at}"]) for at in range(outputs)]
+    weights = [
+        helper.make_tensor(f"c{at}", TensorProto.FLOAT, [], [changed.get(f"y{at}", 0.0)])
+        for at in range(outputs)
+    ]
+    shaped = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3])
+        for name in ("x", *(f"y{at}" for at in range(outputs)))
+    ]
+    graph = helper.make_graph(nodes, "several", shaped[:1], shaped[1:], weights)
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
+def gold(polygraphy: Run, model: str, iterations: int = 1) -> None:
+    command = f"polygraphy run {model} --onnxrt --save-outputs gold.json -q"
+    assert polygraphy(f"{command} --iterations {iterations}").code == 0
+
+
+@pytest.mark.parametrize("iterations", [1, 4, 5])
+def test_the_transcript_stays_up_to_four_comparisons(
+    g2_dir: Path, polygraphy: Run, iterations: int
+) -> None:
+    gold(polygraphy, "identity.onnx", iterations)
+    done = polygraphy(
+        "polygraphy run identity_fp16.onnx --onnxrt --load-outputs gold.json --atol 1e-3 --rtol 1e-3"
+        f" --iterations {iterations}"
+    )
+    assert done.code == 0
+    lines = [re.sub(r"onnxrt-runner-N0-[\d/-]+:\d\d:\d\d", "RUNNER", line) for line in done.lines]
+    shown = [line.removeprefix("[I] ") for line in lines if "Percentiles" not in line]
+    start = f"    {TRANSCRIPT.splitlines()[0].strip()}"
+    if iterations > 4:
+        assert start not in shown
+        assert [line.split()[-1] for line in lines if line.startswith("  y ")] == ["5/5"]
+        assert lines[-1].startswith("PASSED  1 output, 5 iterations, ")
+        return
+    at = shown.index(start)
+    assert shown[at : at + 10] == TRANSCRIPT.splitlines()
+    assert lines[0].startswith("[I] RUNNING | Command: ")
+    summary = f"Passed: {iterations}/{iterations} iterations | Pass Rate: 100.0%"
+    assert sum(line.endswith(summary) for line in lines) == 1
+    assert lines[-1].startswith("[I] PASSED | Runtime: ")
+
+
+def test_a_failure_says_where_what_and_what_next(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "good.onnx", 5)
+    several(tmp_path / "bad.onnx", 5, y3=0.5)
+    gold(polygraphy, "good.onnx")
+    done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json")
+    assert done.code == 1
+    assert any(line.startswith("onnxrt vs. gold.json") for line in done.lines)
+    assert [line.split()[0] for line in done.lines if "/1" in line] == ["y0", "y1", "y2", "x", "y4"]
+    at = done.lines.index("FAILED  4 of 5 outputs pass; first to fail: 'y3'.")
+    worst, allowed, rounding = done.lines[at + 1 : at + 4]
+    assert re.fullmatch(r"  worst     y3\[\d,\d\]: \S+, expected \S+", worst)
+    assert allowed == "  allowed   1e-05 abs or rel (the default)"
+    assert rounding.startswith("  rounding? No: float32 rounding explains ")
+    assert "[E]" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "first"), [("-q", "FAILED  1 of 1 output differs."), ("-qq", "FAILED")]
+)
+def test_quiet_is_the_verdict_alone(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch, words: str, first: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "good.onnx", 1)
+    several(tmp_path / "bad.onnx", 1, y0=0.5)
+    gold(polygraphy, "good.onnx")
+    failed = polygraphy(f"polygraphy run bad.onnx --onnxrt --load-outputs gold.json {words}")
+    assert len(failed.lines) == 1
+    assert failed.lines[0].startswith(first)
+    passed = polygraphy(f"polygraphy run good.onnx --onnxrt --load-outputs gold.json {words}")
+    assert [line[:15] for line in passed.lines] == (["PASSED  1 outpu"] if words == "-q" else [])
+
+
+def test_the_log_file_has_every_line_and_so_have_verbose_and_legacy(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 5)
+    command = "polygraphy run m.onnx --onnxrt --onnx"
+    for words in ("", "-q", "--silent"):
+        assert polygraphy(f"{command} {words} --log-file run.log").code == 0
+        assert (tmp_path / "run.log").read_text().count("Comparing Output") == 5
+    for words in ("-v", "--log-format legacy"):
+        assert polygraphy(f"{command} {words}").out.count("Comparing Output") == 5
+    polygraphy(f"{command} --log-file more.log --log-file-verbosity VERBOSE")
+    assert "[V] Streaming iteration 0" in (tmp_path / "more.log").read_text()
+    polygraphy(f"{command} -v --log-file less.log --log-file-verbosity WARNING")
+    assert (tmp_path / "less.log").read_text() == ""
+
+
+def test_many_tensors_are_those_around_the_first_that_fails(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "good.onnx", 40)
+    several(tmp_path / "bad.onnx", 40, y20=0.5, y35=9.0)
+    gold(polygraphy, "good.onnx")
+    done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json")
+    rows = [line.removeprefix("x ").split()[0] for line in done.lines if "/1" in line]
+    assert {"y17", "y18", "y19", "y20", "y21", "y35"} <= set(rows)
+    assert len(done.lines) < 30
+    assert "38 of 40 outputs pass; first to fail: 'y20'." in done.out
+
+
+def test_nan_is_named(tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "good.onnx", 5)
+    several(tmp_path / "bad.onnx", 5, y1=float("nan"))
+    gold(polygraphy, "good.onnx")
+    done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json")
+    assert "  worst     y1: NaN in 6 of 6 elements of onnxrt, none in gold.json" in done.lines
+    assert re.search(r"^x y1 .* NaN +NaN .* 0/1  NaN 6$", done.out, re.MULTILINE)
+
+
+def test_a_saved_program_shows_what_the_command_shows(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 5)
+    command = "polygraphy run m.onnx --onnxrt --onnx"
+    shown = polygraphy(command).out
+    polygraphy(f"{command} --gen-script saved.py")
+    words = [sys.executable, "saved.py"]
+    saved = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "PASSED  5 outputs" in shown
+    times = re.compile(r"[\d.e+-]+ (ms|s)\b")
+    assert times.sub("T", saved) == times.sub("T", shown)
+
+
+def test_what_breaks_shows_the_lines_that_were_held_back(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 5)
+    np.savez(tmp_path / "in.npz", z=np.zeros(3))
+    done = polygraphy("polygraphy run m.onnx --onnxrt --onnx --load-inputs in.npz")
+    assert done.code not in {0, 1}
+    assert done.lines[0].startswith("[I] RUNNING | Command: ")
+    assert any("Activating" in line for line in done.lines)
+    assert done.lines[-1].startswith("[E] FAILED | Runtime: ")
+
+
+def test_lines_are_not_held_back_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polygraphy.adapters.console import screen
+    from polygraphy.adapters.console.screen import Screen
+
+    shown: list[tuple[str, int]] = []
+    monkeypatch.setattr(screen, "write_lines", shown.extend)
+    gate = Screen(30, patience=0.01)
+    gate.keep(lambda: gate([("first", 20)]))
+    gate.hold()
+    assert gate([("second", 20)]) == []
+    timer = gate._timer
+    assert timer is not None
+    timer.join(10)
+    assert [text for text, _ in shown] == ["first", "second"]
+    assert gate([("third", 20)]) == [("third", 20)]
+    gate.sum_up()
+    assert gate([("fourth", 20), ("bad", 40)]) == [("bad", 40)]
