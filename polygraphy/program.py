@@ -80,10 +80,19 @@ def run(
     with bind(Console, view):
         try:
             if format == "text" and not report:
-                sys.exit(_framed(checked, view) if banner else exit_code(checked))
+                sys.exit(_framed(checked, view) if banner else _plain(checked, view))
             sys.exit(_recorded(checked, view if banner else None, (format, report, sources)))
         finally:
             view.abandon()
+
+
+def _plain(main: Callable[[], Any], view: RunView) -> int:
+    """Run a main function that has no banner; return its exit code."""
+    start = time.perf_counter()
+    code = exit_code(main)
+    if view.sums_up:
+        view.close(lambda: None, code, time.perf_counter() - start)
+    return code
 
 
 def _command_of(docstring: str) -> str:

@@ -75,7 +75,7 @@ def test_a_script_saves_inputs_that_a_run_loads(
     shutil.copy(script("R01"), g3_dir / "make_inputs.py")
     subprocess.run([sys.executable, "make_inputs.py"], check=True)
     done = polygraphy(
-        "polygraphy run dynamic_identity.onnx --onnxrt --onnx --load-inputs custom_inputs.json"
+        "polygraphy run -v dynamic_identity.onnx --onnxrt --onnx --load-inputs custom_inputs.json"
     )
     assert done.code == 0
     assert "Passed: 5/5 iterations" in done.out

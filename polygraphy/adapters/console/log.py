@@ -30,6 +30,10 @@ _QUICK = 1 << 14
 class LogConsole:
     """Writes what happens to the log."""
 
+    def __init__(self, *, draws: bool = True) -> None:
+        """Say whether distributions are drawn of outputs that fail."""
+        self._draws = draws
+
     def note(self, text: str) -> None:
         """Something was assumed that the user may want to know."""
         G_LOGGER.warning(text)
@@ -104,7 +108,7 @@ class LogConsole:
             if pair.iteration > 0:
                 G_LOGGER.info(f"Iteration: {pair.iteration} | {label_of_runners(pair.runners)}")
             for name, result in pair.results.items():
-                verdicts.log_output(pair, name, result)
+                verdicts.log_output(pair, name, result, draws=self._draws)
             verdicts.log_iteration(pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:

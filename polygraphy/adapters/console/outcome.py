@@ -19,6 +19,11 @@ from polygraphy.domain.tensors.naming import one_line
 _LABEL = 10
 INDENT = _LABEL + 2
 """Where the texts of labelled lines start."""
+_OF_DIAGNOSE = {
+    "--onnxrt", "--onnx", "--input-shapes", "--inputs", "--rtol", "--atol", "--providers",
+    "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
+}  # fmt: skip
+"""Options of a run that `polygraphy diagnose` takes as well."""
 _SMALL = 0.1
 """A tolerance above this part of an output's magnitude checks little."""
 
@@ -189,11 +194,14 @@ def remedy(comparisons: Sequence[Comparison], command: str) -> str:
         return ""
     if all(row.worst.is_rounding for row in failing):
         return f"{command} --atol auto --rtol auto"
+    flags = {word for word in words if word.startswith("-")}
+    if {"--onnxrt", "--onnx"} <= flags <= _OF_DIAGNOSE and words.count("--onnxrt") == 1:
+        return " ".join(["polygraphy", "diagnose", *words[2:]])
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
-    more = ["--mark-all"] if "--mark-all" not in words else []
+    more = [] if "--mark-all" in words else ["--mark-all"]
     if is_nan and "--validate" not in words:
         more.insert(0, "--validate")
-    if not more or "--load-outputs" in words or ("--trt" in words and "--onnxrt" not in words):
+    if not more or "--load-outputs" in words:
         return ""
     return " ".join([command, *more])
 

@@ -63,6 +63,8 @@ class RunView:
             tell()
         else:
             screen.keep(tell)
+            if self._command.startswith("polygraphy run "):
+                screen.hold()
 
     def close(self, tell: Callable[[], object], code: int, seconds: float) -> None:
         """End.
@@ -80,6 +82,11 @@ class RunView:
             tell()
         self._conclude(code, seconds)
 
+    @property
+    def sums_up(self) -> bool:
+        """Whether there is more to say than that the program passed."""
+        return self._screen is not None and self._screen.sums_up
+
     def abandon(self) -> None:
         """Show what is held back, and from now on everything."""
         self._release()
@@ -96,7 +103,7 @@ class RunView:
         """Something was assumed that the user may want to know."""
         if self._comparisons:
             self._write(*_noted(text))
-        else:
+        elif self._screen is not None and (self._screen.holds or self._screen.sums_up):
             self._notes.append(text)
         self._tell("note", text)
 
@@ -155,7 +162,7 @@ class RunView:
     def comparison_finished(self, result: AccuracyResult) -> None:
         """All iterations of all pairs of runs were compared."""
         self._tell("comparison_finished", result)
-        if self._sums_up:
+        if self.sums_up:
             self._show(result)
         else:
             self._release()
@@ -178,10 +185,6 @@ class RunView:
 
     # How it is shown.
 
-    @property
-    def _sums_up(self) -> bool:
-        return self._screen is not None and self._screen.sums_up
-
     def _watched(self) -> Screen | None:
         """Return the screen; None where everything is shown line by line."""
         if self._screen is None and not _tells_all():
@@ -203,14 +206,15 @@ class RunView:
         if self._log is None:
             from polygraphy.adapters.console.log import LogConsole
 
-            self._log = LogConsole()
+            draws = self._screen is None or G_LOGGER.log_file is not None
+            self._log = LogConsole(draws=draws)
         return self._log
 
     def _tell(self, event: str, *facts: object) -> None:
         """Tell the log, of which the console shows what the screen lets through."""
         if self._screen is None:
             getattr(self._told_by(), event)(*facts)
-        elif not self._sums_up or G_LOGGER.log_file is not None:
+        elif not self.sums_up or G_LOGGER.log_file is not None:
             with self._screen.telling():
                 getattr(self._told_by(), event)(*facts)
 

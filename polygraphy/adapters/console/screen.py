@@ -18,7 +18,9 @@ from polygraphy.logger.sinks import of_one_stream, write_console
 if TYPE_CHECKING:
     from polygraphy.logger.sinks import Line
 
-_PATIENCE = 5.0
+_BRIEFLY = 0.5
+"""Seconds."""
+_PATIENCE = 10.0
 """Seconds for which lines are held back: a model may take minutes to build."""
 
 
@@ -43,7 +45,7 @@ class Screen:
         self._sums_up = False
         self._tells = False
         self._timer: Timer | None = None
-        os.register_at_fork(before=self.release)  # A child would show what its parent holds.
+        os.register_at_fork(before=self._release_soon)
 
     def __call__(self, lines: list[Line]) -> list[Line]:
         """Return the lines that are shown now."""
@@ -67,6 +69,11 @@ class Screen:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether lines are held back."""
+        return self._holds
 
     @property
     def sums_up(self) -> bool:
@@ -105,6 +112,17 @@ class Screen:
         with G_LOGGER._lock:
             self._holds = False
             self._show_held()
+
+    def _release_soon(self) -> None:
+        """Show what is held back before a fork, of which the child would show it again; unless
+        another thread is in the middle of logging, for which nobody waits.
+        """
+        lock = G_LOGGER._lock
+        if self._held and lock.acquire(timeout=_BRIEFLY):
+            try:
+                self.release()
+            finally:
+                lock.release()
 
     def sum_up(self) -> list[Line]:
         """Drop lines that tell a run from now on; return the other ones that are held back and

@@ -131,9 +131,9 @@ def _cells(
                 one_line(row.name),
                 _shape(row),
                 *numbers,
-                _criterion(row) or ("" if limit == last else limit),
+                "" if limit == last else limit,
                 f"{row.matched}/{row.total}",
-                "" if row.passed else count_words(row),
+                _criterion(row) if row.passed else count_words(row),
             ]
         )
         last = limit
@@ -179,7 +179,7 @@ def _criterion(row: OutputRow) -> str:
     if not row.passed or row.metric != "simple" or len(row.kept) == 2:
         return ""
     kept = "".join(row.kept)
-    return f"(passes by {kept})" if kept else "(abs here, rel there)"
+    return f"by {kept}" if kept else "by abs or rel"
 
 
 def count_words(row: OutputRow) -> str:

@@ -34,15 +34,19 @@ from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 _SMALL = 100
+_MANY = 20
+"""Finite elements of which a distribution says more than they do."""
 _KINDS = ("Absolute Difference", "Relative Difference")
 
 
-def log_output(pair: PairResult, name: str, result: Any) -> None:
-    """Tell what was found about one output of one iteration."""
+def log_output(pair: PairResult, name: str, result: Any, *, draws: bool = True) -> None:
+    """Log what was found about one output of one iteration; `draws` says whether distributions are
+    drawn where it failed.
+    """
     if isinstance(result, UncomparedResult):
         G_LOGGER.error(f"FAILED | Output: {name!r} | {result.reason}")
     elif isinstance(result, OutputCompareResult):
-        _log_compared(pair, result)
+        _log_compared(pair, result, draws=draws)
     elif isinstance(result, MetricResult):
         log_metric(result, is_judged=pair.is_judged)
     elif isinstance(result, IndicesResult):
@@ -53,7 +57,7 @@ def log_output(pair: PairResult, name: str, result: Any) -> None:
         G_LOGGER.error(f"FAILED | Output: {name!r} | {result}")
 
 
-def _log_compared(pair: PairResult, result: OutputCompareResult) -> None:
+def _log_compared(pair: PairResult, result: OutputCompareResult, *, draws: bool) -> None:
     limits = result.tolerance
     if G_LOGGER.is_enabled_for(G_LOGGER.INFO):
         result.measure()
@@ -69,7 +73,7 @@ def _log_compared(pair: PairResult, result: OutputCompareResult) -> None:
             for index, summary in enumerate(summaries):
                 _log_array(pair.runners[index], pair.outputs[index], result, index, summary)
             _log_metrics(result)
-            if pair.is_judged and not result:
+            if draws and pair.is_judged and not result and _has_many(summaries):
                 _log_histograms(pair, result, summaries)
         if pair.is_judged:
             _log_verdict(result.output0_name or "", result)
@@ -121,6 +125,12 @@ def _log_metrics(result: OutputCompareResult) -> None:
             G_LOGGER.info(f"{label} | Stats: {statistics(summary)}")
         for label, summary in summaries:
             G_LOGGER.info(f"{label} | Percentiles: {percentiles(summary)}")
+
+
+def _has_many(summaries: Sequence[Summary]) -> bool:
+    """Return whether there are enough finite elements for a distribution."""
+    finite = (s.size - s.nan - s.posinf - s.neginf for s in summaries)
+    return min(finite, default=0) >= _MANY
 
 
 def _log_histograms(
