@@ -15,7 +15,7 @@ from polygraphy.domain.diagnosis.two_models import QUANTISING, SYMMETRIC
 from polygraphy.domain.model.description import Attribute, Node
 
 _EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7)
-_ALPHAS = (1.0, 0.01, 0.2, 0.1, 0.3, 0.5, 0.25, 1.67326)
+_ALPHAS = (1.0, 0.01, 0.2, 0.1, 1 / 6, 0.3, 0.5, 0.25, 1.67326)
 _NUMBERS = {
     "epsilon": ("epsilon", _EPSILONS),
     "alpha": ("attribute", _ALPHAS),
@@ -92,7 +92,7 @@ def _swapped(node: Node) -> Iterator[Variant]:
 
 def _numbers(node: Node) -> Iterator[Variant]:
     given = {one.name for one in node.attributes}
-    for name in (*_OWN.get(node.op, ()), *(one for one in _NUMBERS if one in given)):
+    for name in dict.fromkeys((*_OWN.get(node.op, ()), *(n for n in _NUMBERS if n in given))):
         cause, usual = _NUMBERS[name]
         held = node.attribute(name)
         for value in usual:
@@ -214,6 +214,8 @@ def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
         return ("structure" if missing else "weight"), what
     if weights:
         return "weight", f"the weight {weights[-1]!r} of {node.op} differs"
+    if node.attributes:
+        return "attribute", f"{node.op} computes something else than the saved results hold"
     return "structure", f"{node.op} computes something else than the saved results hold"
 
 

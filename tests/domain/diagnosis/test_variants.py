@@ -1,0 +1,93 @@
+"""A node that was changed is recognised by what it may have been."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attrs import evolve
+
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.variants import explains, guess, variants
+from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
+
+
+def side(*nodes: Node, **weights) -> Side:
+    held = [
+        Weight(k, str(np.asarray(v).dtype), np.shape(v), values=np.asarray(v))
+        for k, v in weights.items()
+    ]
+    return Side(Graph(inputs=(Tensor("x"),), weights=tuple(held), nodes=nodes))
+
+
+def numbers(**values) -> tuple[Attribute, ...]:
+    kinds = {float: "float", int: "int", tuple: "ints"}
+    return tuple(Attribute(k, kinds[type(v)], v) for k, v in values.items())
+
+
+CASES = {
+    "epsilon": (
+        Node("n", "BatchNormalization", "", ("x", "s", "s", "s", "s"), ("y",), numbers(epsilon=0.5)),
+        "epsilon",
+        numbers(epsilon=1e-5),
+    ),
+    "alpha": (Node("n", "LeakyRelu", "", ("x",), ("y",), numbers(alpha=0.6)), "attribute", numbers(alpha=0.2)),
+    "switch": (
+        Node("n", "Gemm", "", ("x", "w"), ("y",), numbers(transB=1)),
+        "attribute",
+        numbers(transB=0),
+    ),
+    "axis": (Node("n", "Softmax", "", ("x",), ("y",), numbers(axis=-2)), "attribute", numbers(axis=-1)),
+    "pads": (
+        Node("n", "Conv", "", ("x", "w"), ("y",), numbers(kernel_shape=(3, 3), pads=(0, 1, 2, 1))),
+        "attribute",
+        numbers(kernel_shape=(3, 3), pads=(1, 1, 1, 1)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_the_node_as_it_was_is_among_what_it_may_have_been(kind):
+    node, cause, right = CASES[kind]
+    found = list(variants(side(node, s=np.ones(3), w=np.ones((3, 3))), 0))
+    same = [one for one in found if sorted(one.node.attributes, key=str) == sorted(right, key=str)]
+    assert [one.cause for one in same] == [cause]
+
+
+def test_inputs_are_swapped_only_where_their_order_counts():
+    for op, expected in (("Sub", [("b", "x")]), ("Add", [])):
+        found = variants(side(Node("n", op, "", ("x", "b"), ("y",))), 0)
+        assert [one.node.inputs for one in found] == expected
+
+
+def test_a_number_that_keeps_another_from_zero_is_an_epsilon():
+    add = Node("n", "Add", "", ("x", "e"), ("a",))
+    root = Node("m", "Sqrt", "", ("a",), ("y",))
+    found = list(variants(side(add, root, e=np.float32(0.5)), 0))
+    assert {one.cause for one in found} == {"epsilon"}
+    assert any(one.weights["e"] == np.float32(1e-5) for one in found)
+    assert not list(variants(side(add, evolve(root, op="Neg"), e=np.float32(0.5)), 0))
+
+
+def test_the_other_half_of_a_pair_says_what_a_scale_was():
+    one = Node("q", "QuantizeLinear", "", ("x", "s", "z"), ("a",))
+    other = Node("d", "DequantizeLinear", "", ("a", "t", "z"), ("y",))
+    numbers_of = {"s": np.float32(0.1), "t": np.float32(0.2), "z": np.uint8(3)}
+    (found,) = variants(side(one, other, **numbers_of), 0)
+    assert (found.cause, found.node.inputs) == ("quantisation", ("x", "t", "z"))
+    assert not list(variants(side(one, evolve(other, inputs=("a", "s", "z")), **numbers_of), 0))
+
+
+def test_a_constant_difference_along_channels_is_a_bias():
+    expected = np.random.default_rng(0).standard_normal((1, 3, 4, 4))
+    made = expected - np.array([1.0, 2.0, -3.0])[:, None, None]
+    bare = side(Node("n", "Conv", "", ("x", "w"), ("y",)), w=np.ones((3, 3, 1, 1)))
+    assert guess(bare, 0, made, expected)[0] == "structure"
+    assert guess(bare, 0, expected * 1.5, expected)[0] == "weight"
+
+
+def test_only_rounding_is_explained():
+    right = np.array([1.0, -2.0, 3.0])
+    assert explains(right + 1e-6, right)
+    assert not explains(right + 1e-2, right)
+    assert not explains(right[:2], right)
+    assert not explains(np.array([1.0, np.nan, 3.0]), right)
