@@ -36,8 +36,12 @@ from polygraphy.ports.storage import ResultStore
 _SECONDS = 40.0
 """How long variants of all nodes are tried where only outputs were saved."""
 _LARGE = 1e-3
-_RELATED = 0.95
-"""Outputs of one model on the same data go together at least so much, as a correlation."""
+_RELATED = 0.3
+"""Outputs of one model on the same data go together at least so much, as a correlation, even where
+a weight was changed.
+"""
+_SHUFFLES = 9
+_STRONGLY = 0.95
 
 
 def saved_results(paths: Iterable[str]) -> list[dict[str, Any]]:
@@ -294,7 +298,7 @@ class _Comparison:
         changed = self._changed_node(feed, saved)
         if changed is not None:
             return DiagnosisResult(FAULT, [changed])
-        if not any(_is_related(values[name], saved[name]) for name in found if name in values):
+        if not self._is_of_these_data(feed, saved, values, found):
             evidence = [
                 "All backends agree, no changed node explains the saved outputs, and they have"
                 " little to do with what the model makes of these data."
@@ -304,9 +308,34 @@ class _Comparison:
         return DiagnosisResult(
             INCONCLUSIVE,
             reason="All backends agree, so the model is not the one that the results were saved"
-            " with. Which node differs cannot be notes from outputs alone: save all tensors of the"
+            " with. Which node differs cannot be seen from outputs alone: save all tensors of the"
             " model that is right, with --onnx-outputs mark all, or give it as --reference.",
         )
+
+    def _is_of_these_data(
+        self, feed: Feed, saved: Values, values: Values, found: Mapping[str, Deviation]
+    ) -> bool:
+        """Return whether saved outputs have more to do with what the model makes of the data than
+        with what it makes of the same numbers in another order.
+        """
+        if any(_is_partly(values[name], saved[name]) for name in found):
+            return True
+        rng = np.random.default_rng(0)
+        compute = self._case.loaded(self._party)
+        others = []
+        try:
+            for _ in range(_SHUFFLES):
+                mixed = {name: _mixed(array, rng) for name, array in feed.items()}
+                others.append(compute(mixed))
+        except BackendError:
+            return True
+        for name in found:
+            middle = np.mean([np.asarray(one[name], np.float64) for one in others], axis=0)
+            right = saved[name] - middle
+            own = _together(values[name] - middle, right)
+            if own > _RELATED and own > max(_together(one[name] - middle, right) for one in others):
+                return True
+        return False
 
     def _are_usual_data(self, saved: Values) -> bool:
         """Return whether the outputs were made with the data that are made up by default."""
@@ -363,14 +392,27 @@ def _counts(made: Deviation) -> bool:
 
 def _is_related(one: Any, other: Any) -> bool:
     """Return whether two arrays go together, or are the same in many places."""
+    if np.shape(one) != np.shape(other) or np.size(one) < 2:
+        return False
+    return _is_partly(one, other) or _together(one, other) > _STRONGLY
+
+
+def _is_partly(one: Any, other: Any) -> bool:
+    """Return whether many elements are the same, or one array is no numbers any more."""
+    first, second = (np.asarray(array, np.float64) for array in (one, other))
+    if first.shape != second.shape:
+        return False
+    same = np.mean(np.isclose(first, second, rtol=1e-4, atol=1e-6))
+    return bool(same > 0.05 or not np.isfinite(first).all() or not np.isfinite(second).all())
+
+
+def _together(one: Any, other: Any) -> float:
+    """Return the correlation of two arrays; 0 where there is none."""
     first, second = (np.asarray(array, np.float64).reshape(-1) for array in (one, other))
-    if first.shape != second.shape or first.size < 2:
-        return False
-    if np.mean(np.isclose(first, second, rtol=1e-4, atol=1e-6)) > 0.05:
-        return True
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        return True
-    spread = first.std() * second.std()
-    if not spread:
-        return False
-    return bool(np.corrcoef(first, second)[0, 1] > _RELATED)
+    if not first.std() or not second.std():
+        return 0.0
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _mixed(array: Any, rng: np.random.Generator) -> Any:
+    return rng.permutation(np.reshape(array, -1)).reshape(np.shape(array))
