@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from polygraphy.adapters.onnx.run import fast_kernels
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModel, OnnxNarrowModels
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType
@@ -132,3 +133,28 @@ def test_what_cannot_be_run_is_one_error() -> None:
     narrow = opened([node("Add", "x w", "y")], weight("w", 1, 2, 3))
     with pytest.raises(BackendError, match="Add_y"):
         narrow.run({"x": np.zeros((2, 4), np.float32)})
+
+
+def test_large_convolutions_are_computed_fast_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["t"], name="conv", pads=[1, 1, 1, 1], group=2),
+        helper.make_node("Conv", ["t", "w"], ["y"], name="plain", pads=[1, 1, 1, 1], group=2),
+    ]
+    random = np.random.RandomState(1)
+    weights = {
+        "w": (random.randn(16, 8, 3, 3) / 9).astype(np.float32),
+        "b": random.randn(16).astype(np.float32),
+    }
+    image = [value(name, [1, 16, 48, 48]) for name in "xy"]
+    model = make("convolutions", nodes, image[:1], image[1:], weights=weights)
+    feed = {"x": random.randn(1, 16, 48, 48).astype(np.float32)}
+    made, asked = [], []
+    resolve = fast_kernels.resolve
+    monkeypatch.setattr(fast_kernels, "resolve", lambda *port: asked.append(port) or resolve(*port))
+    for large in (1, 1 << 60):
+        monkeypatch.setattr(fast_kernels, "_LARGE", large)
+        narrow = OnnxNarrowModels().open(model, DataType.FLOAT16)
+        made.append((narrow.measure(feed)[0]["y"], narrow.run(feed)["y"]))
+        assert len(asked) == 2
+    for fast, slow in zip(*made):
+        assert np.allclose(fast, slow, rtol=2e-3, atol=2e-3)

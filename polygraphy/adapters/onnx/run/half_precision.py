@@ -9,6 +9,7 @@ a reduction have to fit the narrow type themselves, as they do in the reference 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -18,6 +19,7 @@ from polygraphy.adapters.onnx.cast.precision import cast_copy
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of, signature_of
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
+from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
     Array = np.ndarray[Any, Any]
+    Watched = Callable[..., Callable[..., Any]]
 
 
 numpy = mod.lazy_import("numpy")
@@ -61,6 +64,9 @@ class OnnxNarrowModel:
     def __init__(self, model: ModelProto, dtype: DataTypeEntry) -> None:
         self.inputs = input_metadata(model)
         self._model = model
+        self._names = [value.name for value in model.graph.output]
+        self._kernels = FastKernels()
+        self._cast: tuple[frozenset[str], Any] | None = None
         self._dtype = dtype
         self._range = Range.of(dtype)
         _, self._forms = cast_copy(model, dtype, CastSelection(), is_trial=True)
@@ -80,15 +86,15 @@ class OnnxNarrowModel:
 
     def run(self, feed: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Array]:
         """Compute the outputs in the narrow type; see the port."""
-        made, _ = cast_copy(
-            self._model, self._dtype, CastSelection(keep_nodes=frozenset(keep)), is_trial=True
-        )
-        narrow = self._dtype.numpy()
-
-        def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
-            return _rounding(node, version, run, narrow)
-
-        return _evaluated(made, watched, feed)
+        kept = frozenset(keep)
+        if self._cast is None or self._cast[0] != kept:
+            made, _ = cast_copy(
+                self._model, self._dtype, CastSelection(keep_nodes=kept), is_trial=True
+            )
+            narrow = self._dtype.numpy()
+            watched = partial(_rounding, narrow=narrow)
+            self._cast = (kept, self._evaluator(made, watched))
+        return self._outputs(self._cast[1], feed)
 
     def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], list[NodeLoss]]:
         """Compute the outputs as they should be, and what each node loses alone; see the port."""
@@ -99,7 +105,7 @@ class OnnxNarrowModel:
                 return run
             return self._measuring(node, run, losses.append)
 
-        return _evaluated(self._model, watched, feed), losses
+        return self._outputs(self._evaluator(self._model, watched), feed), losses
 
     def rounded(self, feed: Mapping[str, Any]) -> dict[str, Array]:
         """Compute the outputs with the digits of the narrow type, and without end of its range; see
@@ -124,7 +130,23 @@ class OnnxNarrowModel:
 
             return call
 
-        return _evaluated(self._model, watched, feed)
+        return self._outputs(self._evaluator(self._model, watched), feed)
+
+    def _evaluator(self, model: ModelProto, watched: Watched) -> Any:
+        """Return what evaluates a model, with what `watched` makes of what computes each node."""
+        from polygraphy.adapters.onnx_common.evaluator import evaluator_of
+
+        def fast(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            return watched(node, version, self._kernels.of(node, version, run))
+
+        with translated("load"):
+            return evaluator_of(model, watched=fast)
+
+    def _outputs(self, evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Array]:
+        given = {name: numpy.asarray(value) for name, value in feed.items()}
+        with translated("run"), numpy.errstate(all="ignore"):
+            made = evaluator.run(None, given)
+        return {name: numpy.asarray(each) for name, each in zip(self._names, made)}
 
     def _is_lowered(self, node: NodeProto) -> bool:
         return bool(node.output) and node.output[0] in self._forms and not _calls(node)
@@ -168,17 +190,6 @@ class OnnxNarrowModel:
             return exact
 
         return call
-
-
-def _evaluated(
-    model: ModelProto, watched: Callable[..., Callable[..., Any]], feed: Mapping[str, Any]
-) -> dict[str, Array]:
-    from polygraphy.adapters.onnx_common.evaluator import evaluator_of
-
-    with translated("run"), numpy.errstate(all="ignore"):
-        evaluator = evaluator_of(model, watched=watched)
-        made = evaluator.run(None, {name: numpy.asarray(value) for name, value in feed.items()})
-    return {value.name: numpy.asarray(each) for value, each in zip(model.graph.output, made)}
 
 
 def _rounding(
