@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import ceil, floor, isfinite, log10
+from math import ceil, floor, isfinite, isnan, log10
 from typing import Any
 
 from attrs import frozen
@@ -17,7 +17,9 @@ from polygraphy.domain.report.summary import brief
 
 _WIDTH, _HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
-_MOST_TITLES = 3000
+_MOST_POINTS = 1500
+_STRETCHES = 480
+"""Of a model with more tensors than points can be told apart; the worst of each is drawn."""
 _ROOM = 46
 """Letters of a label; what is longer is cut off in the middle."""
 
@@ -80,6 +82,7 @@ def depth_chart(
     ]
     if len(points) < 3:
         return None
+    points = _worst_of_stretches(points, len(rows))
     limits = [(number, _number(row.tolerance, measure.limit)) for number, row, _ in points]
     noise = [(number, _number(row.rounding, measure.limit)) for number, row, _ in points]
     known = [value for _, value in (*limits, *noise) if value is not None]
@@ -102,11 +105,29 @@ def depth_chart(
             _path([(x(number), scale(value)) for number, _, value in points])
         )
     )
-    titled = len(points) <= _MOST_TITLES
     for number, row, value in points:
-        parts.append(_point(x(number), scale(value), row, value, anchor(number), titled=titled))
+        parts.append(_point(x(number), scale(value), row, value, anchor(number)))
     parts += _labels([(x(number), scale(value), row) for number, row, value in points])
     return svg(_WIDTH, _HEIGHT, f"{measure.title} by depth", parts)
+
+
+def _worst_of_stretches(
+    points: list[tuple[int, OutputRow, float]], count: int
+) -> list[tuple[int, OutputRow, float]]:
+    """Return the points; of very many the first that failed, and in each stretch the largest of
+    those that passed and of those that failed.
+    """
+    if len(points) <= _MOST_POINTS:
+        return points
+    kept: dict[object, tuple[int, OutputRow, float]] = {}
+    for point in points:
+        number, row, value = point
+        key: object = (number * _STRETCHES // count, row.passed)
+        if not row.passed and "first" not in kept:
+            key = "first"
+        if key not in kept or (isnan(value), value) > (isnan(kept[key][2]), kept[key][2]):
+            kept[key] = point
+    return sorted(kept.values(), key=lambda point: point[0])
 
 
 def _number(facts: Mapping[str, Any] | None, field: str) -> float | None:
@@ -134,16 +155,12 @@ def _axes(scale: _Scale, count: int, title: str) -> Markup:
     return Markup("").join(lines)
 
 
-def _point(
-    x: float, y: float, row: OutputRow, value: float, anchor: str, *, titled: bool
-) -> Markup:
+def _point(x: float, y: float, row: OutputRow, value: float, anchor: str) -> Markup:
     if row.passed:
         shape = Markup('<circle class="pass" cx="{:.1f}" cy="{:.1f}" r="3.2"/>').format(x, y)
     else:
         corners = f"{x:.1f},{y - 5:.1f} {x - 4.6:.1f},{y + 3.4:.1f} {x + 4.6:.1f},{y + 3.4:.1f}"
         shape = Markup('<polygon class="fail" points="{}"/>').format(corners)
-    if not titled:
-        return shape
     about = f"{row.op or ''} {row.name}: {brief(value)}{'' if row.passed else ', failed'}".strip()
     return Markup('<a href="#{}"><title>{}</title>{}</a>').format(anchor, about, shape)
 

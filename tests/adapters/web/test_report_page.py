@@ -95,6 +95,19 @@ def test_what_a_residual_network_takes() -> None:
     assert len(page) < 400_000
 
 
+def test_of_very_many_tensors_the_worst_are_drawn() -> None:
+    outputs = [
+        evolve(row, metrics={"max_absdiff": 1.0 + index % 7}, passed=index not in (9000, 9001))
+        for index, row in enumerate(rows(10, 10) * 2000)
+    ]
+    outputs[15_000] = evolve(outputs[15_000], metrics={"max_absdiff": float("nan")})
+    chart = depth_chart(outputs, MEASURES[0], lambda index: f"r{index}")
+    assert chart is not None and chart.count("<circle") <= 480
+    assert 'href="#r9000"' in chart and 'href="#r15000"' in chart
+    page = HtmlReportPages().page(document(outputs), None)
+    assert len(page) < 3_000_000 and page.count("<tr id=") == 3000
+
+
 def test_points_differ_in_shape_as_well_as_in_colour() -> None:
     chart = depth_chart(rows(10, 7), MEASURES[0], lambda index: f"r{index}")
     assert chart is not None
