@@ -1,0 +1,119 @@
+"""A third backend is diagnosed by implementing the port: a fake one proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from attrs import define, field
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import UsageError
+from polygraphy.ports.binding import bind
+from polygraphy.ports.reporting import Findings
+from tests.support.parties import WrongRewriter
+
+
+@define
+class Kept:
+    """Keeps what a diagnosis comes to."""
+
+    verdict: str = ""
+    culprits: list[Mapping[str, Any]] = field(factory=list)
+
+    def found(self, kind: str, facts: Mapping[str, Any]) -> None: ...
+
+    def conclude(
+        self, verdict: str, culprits: Sequence[Mapping[str, Any]] = (), summary: str = ""
+    ) -> None:
+        self.verdict, self.culprits = verdict, list(culprits)
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    made = Kept()
+    with bind(Findings, made):
+        yield made
+
+
+def network(pairs: Collection[int] = (1,), named: bool = True) -> onnx.ModelProto:
+    """Four layers, behind some of which stand Exp and Log, which do nothing together."""
+    rng = np.random.default_rng(3)
+    nodes, weights, tensor = [], [], "x"
+    for layer in range(4):
+        weight = rng.normal(size=(6, 6)).astype(np.float32) / 2
+        weights.append(numpy_helper.from_array(weight, f"w{layer}"))
+        nodes.append(helper.make_node("MatMul", [tensor, f"w{layer}"], [f"m{layer}"], f"mm{layer}"))
+        tensor = f"m{layer}"
+        if layer in pairs:
+            nodes.append(helper.make_node("Exp", [tensor], [f"e{layer}"], f"exp{layer}"))
+            nodes.append(helper.make_node("Log", [f"e{layer}"], [f"l{layer}"], f"log{layer}"))
+            tensor = f"l{layer}"
+        nodes.append(helper.make_node("Tanh", [tensor], [f"t{layer}"], f"tanh{layer}"))
+        tensor = f"t{layer}"
+    if not named:
+        for node in nodes:
+            node.name = ""
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 6])],
+        [helper.make_tensor_value_info(tensor, TensorProto.FLOAT, [3, 6])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    return model
+
+
+def test_a_rewrite_of_a_third_backend_is_named(kept: Kept) -> None:
+    assert not diagnose(network(), [WrongRewriter(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert kept.verdict == "fault"
+    assert culprit["nodes"] == ["exp1", "log1"]
+    assert (culprit["party"], culprit["cause"], culprit["rewrite"]) == (
+        "wrong", "rewrite", "ExpLogFusion",
+    )  # fmt: skip
+    assert culprit["remedy"] == {"command": "wrong MODEL ExpLogFusion", "proven": True}
+    assert culprit["tensor"] == "l1"
+
+
+def test_nodes_without_names_go_by_their_first_output(kept: Kept) -> None:
+    assert not diagnose(network(named=False), [WrongRewriter(), OnnxParty()])
+    assert kept.culprits[0]["nodes"] == ["e1", "l1"]
+
+
+def test_several_places_are_all_named(kept: Kept) -> None:
+    assert not diagnose(network((0, 3)), [WrongRewriter(), OnnxParty()])
+    assert [one["nodes"] for one in kept.culprits] == [["exp0", "log0"], ["exp3", "log3"]]
+    assert all(one["remedy"]["proven"] for one in kept.culprits)
+
+
+def test_two_passes_that_do_the_same_are_named_together(kept: Kept) -> None:
+    party = WrongRewriter(("ExpLogFusion", "LogExpCleanup"))
+    assert not diagnose(network(), [party, OnnxParty()])
+    assert kept.culprits[0]["rewrite"] == "ExpLogFusion+LogExpCleanup"
+
+
+def test_a_refusal_is_reduced_to_the_nodes_that_are_refused(kept: Kept) -> None:
+    assert not diagnose(network(), [WrongRewriter(refuses=True), OnnxParty()])
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == ["exp1", "log1"]
+    assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "ExpLogFusion")
+    assert culprit["remedy"]["proven"]
+    assert any("not a graph input" in sentence for sentence in culprit["evidence"])
+
+
+def test_nobody_is_blamed_without_what_is_rewritten_wrongly(kept: Kept) -> None:
+    assert diagnose(network(()), [WrongRewriter(), OnnxParty()])
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+def test_without_backends_there_is_nothing_to_do() -> None:
+    with pytest.raises(UsageError, match="no backend"):
+        diagnose(network(), [])

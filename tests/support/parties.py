@@ -1,0 +1,51 @@
+"""A backend for tests of diagnosis, which rewrites graphs wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import onnx
+
+from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.domain.errors import BackendError
+
+
+class WrongRewriter:
+    """Computes as the reference evaluator does, but makes Abs of Exp and Log that follow each other,
+    unless one of its passes is switched off; or refuses such a model.
+    """
+
+    name = "wrong"
+    passes = ("Harmless", "ExpLogFusion", "Other", "LogExpCleanup")
+    rewrites = True
+
+    def __init__(self, guilty: Collection[str] = ("ExpLogFusion",), refuses: bool = False) -> None:
+        """Say which passes have to be switched off together, and whether it refuses instead."""
+        self._guilty, self._refuses = set(guilty), refuses
+        self.loads = 0
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        self.loads += 1
+        made = model if plain else self.executed(model, without=without)
+        return OnnxParty().load(made)
+
+    def executed(self, model: Any, *, without: Collection[str] = ()) -> Any:
+        if self._guilty <= set(without):
+            return model
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        outputs = {value.name for value in made.graph.output}
+        for exp in list(made.graph.node):
+            for log in list(made.graph.node):
+                follows = exp.op_type == "Exp" and log.op_type == "Log"
+                if follows and log.input[0] == exp.output[0] and exp.output[0] not in outputs:
+                    if self._refuses:
+                        raise BackendError("Node input 'exp' is not a graph input", backend="wrong")
+                    made.graph.node.remove(exp)
+                    log.op_type, log.name = "Abs", f"{log.name}/fused"
+                    log.input[0] = exp.input[0]
+        return made
+
+    def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
+        return f"wrong {path} {'plain' if plain else ' '.join(sorted(without))}"
