@@ -25,7 +25,7 @@ pytestmark = [
 def test_a_planted_fault_is_found(cause: str, run: Run, tmp_path: Path) -> None:
     onnx.save(network(cause), str(tmp_path / "m.onnx"))
     code, said = run("diagnose m.onnx --trt --fp16 --format json")
-    document = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    document = json.JSONDecoder().raw_decode(said[said.index("{") :])[0]
     assert code == 1
     assert document["verdict"] == "fault"
     nodes = [name for one in document["culprits"] for name in one["nodes"]]

@@ -21,6 +21,7 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
     NetworkFromOnnxPath,
 )
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
+from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.tensors.datatype import DataType
 
 
@@ -106,7 +107,8 @@ class _Built:
             self.close()
             self._runner, self._shapes = self._built(shapes), shapes
             self._runner.activate()
-        made = self._runner.infer(dict(feed), check_inputs=False)
+        fitted, _ = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
+        made = self._runner.infer(fitted, check_inputs=False)
         return {name: np.array(array) for name, array in made.items()}
 
     def close(self) -> None:
