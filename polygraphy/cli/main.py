@@ -98,10 +98,13 @@ def _dispatch(words: list[str]) -> int:
 def _run(name: str, rest: list[str], leading: list[str]) -> int:
     from polygraphy.cli import execute
     from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.declare.errors import forget_what_was_said
     from polygraphy.cli.declare.rest import with_options
     from polygraphy.cli.parser import HelpRequested, parse
     from polygraphy.cli.shared.paths import check_read
+    from polygraphy.cli.unused import warn_about_unused
 
+    forget_what_was_said()
     try:
         command = load(name)
         rest = with_options(rest, leading, command)
@@ -109,7 +112,9 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
         values = parse(command, rest)
     except HelpRequested:
         return _show_help(name)
-    source = command.render(values, ["polygraphy", *name.split(), *_without_script(rest)])
+    words = ["polygraphy", *name.split(), *_without_script(rest)]
+    source = command.render(values, words)
+    warn_about_unused(values, source, lambda others: command.render(others, words))
     from polygraphy import program
 
     path = command.destination(values)

@@ -20,6 +20,11 @@ class Values:
         found: Any = self._groups[group]
         return found  # type: ignore[no-any-return]
 
+    @property
+    def by_group(self) -> Mapping[type[Options], Options]:
+        """The groups, by class."""
+        return self._groups
+
     def __iter__(self) -> Any:
         return iter(self._groups.values())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 
 class BadValue(ValueError):
@@ -19,13 +20,33 @@ class CommandLineError(Exception):
         self.usage = usage
 
 
+_said: list[str] = []
+"""The warnings and notes of this command line."""
+
+
 def warn(text: str) -> None:
-    """Tell about options that have no effect; on standard error, because a program may go to
-    standard output.
+    """Name options that have no effect; on standard error, because a program may go to standard
+    output.
     """
-    sys.stderr.write(f"[W] {text}\n")
+    _say(f"[W] {text}")
 
 
 def inform(text: str) -> None:
-    """Tell what was decided without being asked, likewise."""
-    sys.stderr.write(f"[I] {text}\n")
+    """Name what was decided without being asked; see `warn`."""
+    _say(f"[I] {text}")
+
+
+def was_named(flags: Iterable[str]) -> bool:
+    """Return whether a warning or a note has named one of some flags."""
+    named = {word.rstrip(",:.") for text in _said for word in text.split()}
+    return not named.isdisjoint(flags)
+
+
+def forget_what_was_said() -> None:
+    """Forget what was said about other command lines."""
+    _said.clear()
+
+
+def _say(text: str) -> None:
+    _said.append(text)
+    sys.stderr.write(f"{text}\n")

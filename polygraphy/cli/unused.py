@@ -1,0 +1,65 @@
+"""Options that a program makes no use of, whatever the reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from io import StringIO
+
+from attrs import evolve
+
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError, warn, was_named
+from polygraphy.cli.declare.option import Option, Options, options_of
+
+
+def warn_about_unused(values: Values, source: str, render: Callable[[Values], str]) -> None:
+    """Say in one line which options have no effect on a program, but for those that a warning or a
+    note has named already.
+
+    Args:
+        values: the options.
+        source: the program.
+        render: returns the program of other options.
+    """
+    unused = [
+        row.flags[0]
+        for group, row in list(_suspects(values, source))
+        if _rendered(render, _without(values, group, row)) == source
+    ]
+    if unused:
+        warn(f"{', '.join(unused)}: without effect, because nothing in this program takes it.")
+
+
+def _suspects(values: Values, source: str) -> Iterator[tuple[Options, Option]]:
+    """Yield the options that no call of a program takes, and that nothing was said about. Code may
+    use them in another way: only for these is it worth rendering once more.
+    """
+    for group in values:
+        for row in options_of(type(group)):
+            if getattr(group, row.name) == row.default or was_named(row.flags):
+                continue
+            calls = {target.rpartition(".")[0] for target in row.feeds}
+            if calls and not any(_makes(source, call) for call in calls):
+                yield group, row
+
+
+def _without(values: Values, group: Options, row: Option) -> Values:
+    """Return the options as if one had been left out."""
+    made: Options = evolve(group, **{row.name: row.default})  # type: ignore[misc]
+    return Values({**values.by_group, type(group): made})
+
+
+def _makes(source: str, call: str) -> bool:
+    """Return whether a program seems to make a call."""
+    return re.search(rf"\b{re.escape(call)}\(", source) is not None
+
+
+def _rendered(render: Callable[[Values], str], values: Values) -> str | None:
+    """Return a program, without its warnings; None where there is none for these options."""
+    with redirect_stderr(StringIO()):
+        try:
+            return render(values)
+        except CommandLineError:
+            return None

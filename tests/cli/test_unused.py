@@ -1,0 +1,57 @@
+"""Options that have no effect are named, whichever they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from polygraphy.cli.main import main
+
+REASON = "without effect, because nothing in this program takes it."
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        ("convert m.onnx -o m.engine --seed 3 --iterations 2", "--seed, --iterations"),
+        ("convert m.onnx -o m.engine --ckpt c", "--ckpt"),
+        ("convert m.onnx -o n.onnx --tf-outputs a", "--tf-outputs"),
+        ("run m.pb --tf --trt-min-shapes x:[1,2] --fp16", "--trt-min-shapes, --fp16"),
+        ("run m.onnx --onnxrt --no-unmarked", "--no-unmarked"),
+        ("template trt-network -o - --onnx-outputs a", "--onnx-outputs"),
+    ],
+)
+def test_what_no_call_of_the_program_takes_is_named(
+    words: str, flags: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generates = [] if words.startswith("template") else ["--gen-script", "-"]
+    assert main([*words.split(), *generates]) == 0
+    assert f"[W] {flags}: {REASON}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "convert m.onnx -o m.engine --seed 3 --int8",
+        "run m.onnx --onnxrt --onnx --rtol 1e-3 --seed 1 --mark-all --shape-inference",
+        "run m.onnx --onnxrt --mark-all",
+        "run m.pb --tf --tftrt --fp16 --workspace 1G",
+        "run m.onnx --trt --fp16 --trt-min-shapes x:[1,2]",
+        "inspect data a.json -n 3",
+        "check accuracy a.json --l2-threshold 3",
+        "surgeon extract m.onnx --inputs x --outputs y --shape-inference",
+    ],
+)
+def test_what_is_used_or_is_the_default_is_not(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words.split(), "--gen-script", "-"]) == 0
+    assert "without effect" not in capsys.readouterr().err
+
+
+def test_what_was_named_with_a_better_reason_is_not_named_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "m.onnx", "--onnxrt", "--rtol", "1", "--gen-script", "-"]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "--rtol" in line]
+    assert len(warnings) == 1
+    assert "a single runner is" in warnings[0]
