@@ -57,7 +57,8 @@ def guilty_passes(case: Case, party: SuspectedParty, place: Place, known: Trace)
     if experiment is None:
         return []
     if experiment.nodes <= _SMALL and (alone := healing_alone(party.passes, experiment.heals)):
-        return [min(alone, key=lambda name: _size_without(case, party, name))]
+        whole = _executed(case, party, [])
+        return [min(alone, key=lambda name: len(whole ^ _executed(case, party, [name])))]
     return healing_passes(party.passes, experiment.heals)
 
 
@@ -74,13 +75,16 @@ def refusal_passes(party: SuspectedParty, part: Any, feed: Values) -> list[str]:
     return healing_passes(party.passes, heals)
 
 
-def _size_without(case: Case, party: SuspectedParty, name: str) -> int:
-    """Return how many nodes are left without a rewrite: the fewer, the less is undone."""
+def _executed(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:
+    """Return the nodes that are really run without some rewrites, to see how little is undone."""
     try:
-        executed = party.executed(case.model.proto, without=[name])
+        executed = party.executed(case.model.proto, without=without)
     except PolygraphyException:
-        executed = None
-    return len(executed.graph.node) if executed is not None else len(case.model.nodes)
+        return set()
+    if executed is None:
+        return set()
+    nodes = resolve(DissectedModels).open(executed).nodes
+    return {(node.op, *node.makes) for node in nodes}
 
 
 def _smallest(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Experiment | None:
