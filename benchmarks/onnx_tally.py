@@ -32,7 +32,7 @@ from polygraphy.backend.onnx import (
 from polygraphy.common import TensorMetadata
 from polygraphy.exception import PolygraphyException
 from polygraphy.logger import G_LOGGER
-from polygraphy.surgeon import check_model, reconstruct_weights, strip_weights
+from polygraphy.surgeon import check_model, reconstruct_weights, simplify, strip_weights
 
 DATA = Path(onnx.__file__).parent / "backend/test/data"
 FOLDERS = ("simple", "light", "pytorch-operator", "pytorch-converted")
@@ -166,6 +166,11 @@ def fold(model: onnx.ModelProto, feed: Feed) -> Any:
     return [made], run(made, feed)
 
 
+def simplified(model: onnx.ModelProto, feed: Feed) -> Any:
+    made = simplify(model)
+    return [made], run(made, feed)
+
+
 def halves(model: onnx.ModelProto, feed: Feed) -> Any:
     """Cut a model in the middle, and run one half after the other."""
     graph = model.graph
@@ -227,7 +232,7 @@ def round_trip(model: onnx.ModelProto, feed: Feed) -> Any:
     return [made], run(made, feed)
 
 
-EDITS = (fold, halves, fp16, strip_and_reconstruct, round_trip)
+EDITS = (fold, simplified, halves, fp16, strip_and_reconstruct, round_trip)
 
 if __name__ == "__main__":
     main()
