@@ -17,6 +17,7 @@ _EXTENSIBLE = "run"
 
 _INDENT = 2
 _COLUMN = 26
+_SHORT_COLUMN = 34
 _LEAST_WIDTH = 60
 _MOST_WIDTH = 110
 
@@ -105,24 +106,24 @@ def _metavar(metavar: str, nargs: object) -> str:
 
 def command_help(description: Description, width: int | None = None) -> str:
     """Return the help of a command."""
-    width = width or _terminal_width()
+    width = width or terminal_width()
     _, usage, text, groups = description
-    lines = [f"usage: {usage}", "", *_wrapped(text, width, 0)]
+    lines = [f"usage: {usage}", "", *wrapped(text, width, 0)]
     for title, explanation, entries in groups:
-        lines += ["", *_wrapped(f"{title}: {explanation}" if explanation else title, width, 0)]
+        lines += ["", *wrapped(f"{title}: {explanation}" if explanation else title, width, 0)]
         for flags, explained in entries:
             lines += _entry(flags, explained, width)
-    lines += ["", *_entry("-h, --help", "Show this text and exit.", width)]
+    lines += ["", *_entry("-h, --help", "Show the most important options, or all of them.", width)]
     return "\n".join(lines) + "\n"
 
 
 def main_help(commands: dict[str, str], version: str) -> str:
     """Return the help of the program itself: what may stand first on its command line."""
-    width = _terminal_width()
+    width = terminal_width()
     lines = [
         "usage: polygraphy [-h] [-v] COMMAND [OPTION ...]",
         "",
-        *_wrapped(
+        *wrapped(
             f"Polygraphy {version}: run a model in several inference backends, compare what comes"
             " out, and find out why it differs.",
             width,
@@ -147,9 +148,9 @@ def main_help(commands: dict[str, str], version: str) -> str:
 
 def group_help(group: str, text: str, commands: dict[str, str]) -> str:
     """Return the help of a group of sub-commands, which are given by their own names."""
-    width = _terminal_width()
+    width = terminal_width()
     usage = f"usage: polygraphy {group} [-h] COMMAND [OPTION ...]"
-    lines = [usage, "", *_wrapped(text, width, 0), "", "Commands:"]
+    lines = [usage, "", *wrapped(text, width, 0), "", "Commands:"]
     for name, explained in commands.items():
         lines += _entry(name, explained, width)
     lines += ["", "Options:"]
@@ -157,18 +158,36 @@ def group_help(group: str, text: str, commands: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def entry_line(flags: str, text: str, width: int) -> str:
+    """Return an option in a line: its shortest spelling, and as much of its text as fits."""
+    words = flags.split()
+    names = [word for word in words if word.startswith("-")]
+    taken = " ".join(word for word in words if not word.startswith("-"))
+    chosen = max(names[:2], key=lambda name: name.startswith("--")).rstrip(",") if names else ""
+    first = " " * _INDENT + f"{chosen} {taken}".strip()
+    if len(first) + 2 > _SHORT_COLUMN:
+        first = first[: _SHORT_COLUMN - 4] + ".."
+    first = first.ljust(_SHORT_COLUMN)
+    sentence = text.partition(". ")[0].rstrip(".")
+    room = width - len(first)
+    if len(sentence) > room:
+        sentence = sentence[: room - 3].rpartition(" ")[0] + " .."
+    return (first + sentence).rstrip()
+
+
 def _entry(flags: str, text: str, width: int) -> list[str]:
     """Return the lines of one option: flags to the left, text to the right, below each other where
     the flags are long.
     """
     first = " " * _INDENT + flags
-    body = _wrapped(text, width, _COLUMN)
+    body = wrapped(text, width, _COLUMN)
     if len(first) + 2 > _COLUMN or not body:
         return [first, *body]
     return [first + body[0][len(first) :], *body[1:]]
 
 
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
+def wrapped(text: str, width: int, indent: int) -> list[str]:
+    """Return the lines of a text."""
     lines: list[str] = []
     line = ""
     for word in text.split():
@@ -181,7 +200,8 @@ def _wrapped(text: str, width: int, indent: int) -> list[str]:
     return lines
 
 
-def _terminal_width() -> int:
+def terminal_width() -> int:
+    """Return how long a line may be."""
     import os
 
     columns = os.environ.get("COLUMNS", "")

@@ -76,6 +76,8 @@ def _dispatch(words: list[str]) -> int:
         return _show(main_help(top_level(), __version__))
     if first == "--version" or words == ["-v"]:
         return _show(f"Polygraphy {__version__}\n")
+    if first == "help":
+        return _help(words[1:])
     if first == "--completion":
         return _show_completion(words[1:])
     leading, words = split_leading(words, top_level())
@@ -91,7 +93,7 @@ def _dispatch(words: list[str]) -> int:
     if name not in COMMANDS:
         raise _unknown_command(first, name)
     if rest in (["-h"], ["--help"]):
-        return _show_help(name)
+        return _show_help(name, is_short=rest == ["-h"])
     return _run(name, rest, leading)
 
 
@@ -111,7 +113,7 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
         command = command.extended(rest)
         values = parse(command, rest)
     except HelpRequested:
-        return _show_help(name)
+        return _show_help(name, is_short="--help" not in rest)
     words = ["polygraphy", *name.split(), *_without_script(rest)]
     source = command.render(values, words)
     warn_about_unused(values, source, lambda others: command.render(others, words))
@@ -153,10 +155,39 @@ def _show_completion(words: list[str]) -> int:
     return _show(script(words[0]))
 
 
-def _show_help(name: str) -> int:
+def _show_help(name: str, *, is_short: bool) -> int:
     from polygraphy.cli.help import command_help, described
 
+    if is_short:
+        from polygraphy.cli.short_help import short_help
+
+        return _show(short_help(described(name)))
     return _show(command_help(described(name)))
+
+
+def _help(words: list[str]) -> int:
+    """Show the help of the program, of a command, or of a topic of one."""
+    from polygraphy.cli.help import described
+
+    if not words:
+        return _dispatch(["--help"])
+    if words[0] in GROUPS and len(words) == 1:
+        return _show_group(words[0], is_asked_for=True)
+    name, topic = find(words)
+    if name not in COMMANDS:
+        raise _unknown_command(words[0], name)
+    if not topic:
+        return _show_help(name, is_short=False)
+    from polygraphy.cli.short_help import topic_help
+
+    text = topic_help(described(name), " ".join(topic))
+    if not text:
+        titles = ", ".join(title for title, _, _ in described(name)[3])
+        raise CommandLineError(
+            f"no topic is called {' '.join(topic)!r}. There are: {titles}.",
+            f"polygraphy help {name}",
+        )
+    return _show(text)
 
 
 def _show_group(group: str, *, is_asked_for: bool) -> int:

@@ -96,7 +96,7 @@ def test_the_product_works_without_a_backend(without: Tree, name: str) -> None:
     tree, flag = without(name), f"--{name}"
     (tree / "m.onnx").write_bytes(g1.classifier().SerializeToString())
     kept = [each.flag for each in built_in().values() if each.name != name]
-    shown = polygraphy_in(tree, "run", "-h").stdout
+    shown = polygraphy_in(tree, "run", "--help").stdout
     assert [one for one in kept if f"\n  {one} " not in shown] == []
     assert f"\n  {flag} " not in shown
     ran = polygraphy_in(tree, "run", "m.onnx", "--onnxrt", "--onnxrt")

@@ -14,6 +14,7 @@ from polygraphy import __version__
 from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
 from polygraphy.cli.help import command_help, describe, described, write_descriptions
 from polygraphy.cli.main import main
+from polygraphy.cli.parser import parse
 
 
 def run_python(code: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -64,7 +65,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"Polygraphy {__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["run", "-h"], ["run", "--onnxrt", "a.onnx", "-h"]])
+@pytest.mark.parametrize(
+    "words", [["run", "--help"], ["help", "run"], ["run", "--onnxrt", "a.onnx", "--help"]]
+)
 def test_the_help_of_a_command_names_every_option(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +76,43 @@ def test_the_help_of_a_command_names_every_option(
     for group in describe(load("run"))[3]:
         for flags, _ in group[2]:
             assert flags in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_short_help_fits_a_screen_and_says_where_the_rest_is(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*name.split(), "--help"]) == 0
+    whole = capsys.readouterr().out
+    assert main([*name.split(), "-h"]) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) <= 40
+    assert max(map(len, shown.splitlines())) <= 80
+    if shown != whole:
+        assert f"polygraphy {name} --help" in shown.replace("\n", " ")
+
+
+def test_the_examples_of_a_short_help_are_command_lines_that_there_are() -> None:
+    from polygraphy.cli.short_help import _EXAMPLES
+
+    for name, examples in _EXAMPLES.items():
+        for example in examples:
+            words = example.split()[1 + len(name.split()) :]
+            assert example.startswith(f"polygraphy {name} ")
+            command = load(name)
+            parse(command.extended(words), words)
+
+
+def test_help_about_a_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "run", "trt"]) == 0
+    shown = capsys.readouterr().out
+    assert "--trt-min-shapes" in shown
+    assert "--val-range" not in shown
+    assert main(["help", "run", "rtol"]) == 0
+    assert "--rtol, --rel-tol" in capsys.readouterr().out
+    assert main(["help", "run", "nothing of the kind"]) == 2
+    assert "TensorRT Profiles" in capsys.readouterr().err
 
 
 def test_the_help_of_a_command_says_what_each_group_is_about() -> None:

@@ -132,7 +132,7 @@ def test_a_model_that_it_cannot_run_is_refused(
 
 def test_help_and_completion_list_it(mine: Install, capsys: pytest.CaptureFixture[str]) -> None:
     mine()
-    assert main(["run", "-h"]) == 0
+    assert main(["run", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "  --mine                  Runs it in Mine.\n" in shown
     assert "Mine: how --mine runs.\n  --mine-level N          How much.\n" in shown
@@ -215,7 +215,7 @@ def test_a_broken_backend_is_named_and_breaks_nothing(
 ) -> None:
     how, reason = BROKEN[case]
     mine(**how)
-    assert main(["run", "-h"]) == 0
+    assert main(["run", "--help"]) == 0
     shown = capsys.readouterr()
     assert "--onnxrt" in shown.out
     assert "--mine" not in shown.out
@@ -232,7 +232,7 @@ def test_a_name_that_is_no_flag_of_its_own_is_refused(
     name: str, mine: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine(names={name: "my_backend.plugin:BACKEND"})
-    assert main(["run", "-h"]) == 0
+    assert main(["run", "--help"]) == 0
     assert f"[W] the backend {name!r} of the package mine 1.0" in capsys.readouterr().err
     assert "OnnxrtRunner" in program("m.onnx", "--onnxrt", "--seed", "3", capsys=capsys)
 

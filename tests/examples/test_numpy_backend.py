@@ -90,7 +90,7 @@ def test_the_program_reads_as_a_person_would_have_written_it(site: Path) -> None
 
 
 def test_help_lists_it(site: Path) -> None:
-    shown = polygraphy(site, "run", "-h").stdout
+    shown = polygraphy(site, "run", "--help").stdout
     assert "--numpy                 Run the model in NumPy" in shown
     assert "--numpy-dtype {float32,float64}" in shown
 
