@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from polygraphy.domain.diagnosis.culprit import AGREE, Attempt, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    INCONCLUSIVE,
+    Attempt,
+    Culprit,
+    DiagnosisResult,
+)
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
@@ -20,7 +26,7 @@ class LogDiagnosisReports:
 
     def concluded(self, result: DiagnosisResult) -> None:
         """Show the culprits."""
-        if not result.culprits:
+        if not result.culprits and result.verdict != INCONCLUSIVE:  # That is an error.
             said = "Nobody is to blame." if result.verdict == AGREE else ""
             text = f"{said} {result.reason}".strip()
             if text:

@@ -42,6 +42,7 @@ from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels, SuspectedParty
 
@@ -265,7 +266,8 @@ class _Diagnosis:
         messages = [str(error) for error in self._refusals.values()]
         if known is None:
             return DiagnosisResult(
-                INCONCLUSIVE, reason=f"Nobody could run the model: {' '.join(messages)}"
+                INCONCLUSIVE,
+                reason=f"Nobody could run the model: {' '.join(messages)}{_of_open_shapes(case)}",
             )
         culprits = []
         with case.attempt("refusal") as result:
@@ -480,6 +482,21 @@ class _Diagnosis:
             ],
             op=node.op,
         )  # fmt: skip
+
+
+def _of_open_shapes(case: Case) -> str:
+    """Say of which inputs the model leaves dimensions open, which became 1 if nobody chose them."""
+    names = [
+        name
+        for name, meta in case.model.inputs.items()
+        if meta.shape is None or is_shape_dynamic(meta.shape)
+    ]
+    if not names:
+        return ""
+    return (
+        f" The model leaves dimensions of {_listed(names)} open; where none are given, they are 1."
+        " Give others (--input-shapes)."
+    )
 
 
 def _random(nodes: Sequence[Any]) -> list[int]:

@@ -20,6 +20,7 @@ from polygraphy.domain.diagnosis.regions import (
     replaced_nodes,
 )
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.tensors.precision import GROWTH
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
 
@@ -31,7 +32,9 @@ _ONE_STEP = 0.03
 _EVERYWHERE = 0.05
 """The share from which on it is not as right."""
 SMALL = 1e-4
-"""What a node errs by for good reasons, relative to the size of what it makes."""
+"""What a node errs by for good reasons, such as an exponential that is approximated, relative to
+the element and to the size of all that it makes.
+"""
 _SAMPLES = 4
 _FEW = 3
 
@@ -119,8 +122,9 @@ def misfits(
     """Return the tensors that are not what they should be, in the order of the model."""
     found = []
     for name in sorted((name for name in values if name in order), key=order.__getitem__):
-        made = deviation(values[name], known.values[name], noise.get(name, 0.0))
-        if made and made.relative > SMALL:
+        value, expected, unsure = values[name], known.values[name], noise.get(name, 0.0)
+        made = deviation(value, expected, unsure)
+        if made and deviation(value, expected, unsure, epsilon=SMALL / GROWTH):
             found.append((name, made))
     return found
 
