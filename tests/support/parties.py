@@ -19,6 +19,7 @@ class WrongRewriter:
     name = "wrong"
     passes = ("Harmless", "ExpLogFusion", "Other", "LogExpCleanup")
     rewrites = True
+    levels = ()
 
     def __init__(self, guilty: Collection[str] = ("ExpLogFusion",), refuses: bool = False) -> None:
         """Say which passes have to be switched off together, and whether it refuses instead."""
@@ -30,7 +31,9 @@ class WrongRewriter:
         made = model if plain else self.executed(model, without=without)
         return OnnxParty().load(made)
 
-    def executed(self, model: Any, *, without: Collection[str] = ()) -> Any:
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
         if self._guilty <= set(without):
             return model
         made = onnx.ModelProto()

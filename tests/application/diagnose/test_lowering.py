@@ -23,6 +23,7 @@ class Builder:
     name = "trt"
     passes = ()
     rewrites = False
+    levels = ()
     lowers_to = "fp16"
 
     def __init__(self, wrong: float = 0.0) -> None:
@@ -40,7 +41,9 @@ class Builder:
         narrow = resolve(NarrowModels).open(model, DataType.FLOAT16)
         return lambda feed: narrow.run(feed, keep)
 
-    def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> None:
         return None
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
