@@ -158,3 +158,11 @@ def test_large_convolutions_are_computed_fast_and_alike(monkeypatch: pytest.Monk
         assert len(asked) == 2
     for fast, slow in zip(*made):
         assert np.allclose(fast, slow, rtol=2e-3, atol=2e-3)
+
+
+def test_an_evaluator_without_bfloat16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = np.zeros(1, np.uint16)
+    monkeypatch.setattr(onnx.numpy_helper, "to_array", lambda tensor: bits)
+    with pytest.raises(BackendError, match="does not compute in bfloat16"):
+        opened([node("Relu", "x", "y")], bf16=True)
+    assert opened([node("Relu", "x", "y")]).nodes

@@ -23,7 +23,8 @@ from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
-from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.narrowing import narrowed, with_digits
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 numpy = mod.lazy_import("numpy")
+onnx = mod.lazy_import("onnx")
 
 _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
     "ReduceL2": lambda made, count: made.astype(numpy.float64) ** 2,
@@ -55,7 +57,20 @@ class OnnxNarrowModels:
 
     def open(self, model: Any, dtype: DataTypeEntry) -> OnnxNarrowModel:
         """See the port."""
+        if dtype == DataType.BFLOAT16:
+            _check_evaluator(dtype)
         return OnnxNarrowModel(evaluate(model), dtype)
+
+
+def _check_evaluator(dtype: DataTypeEntry) -> None:
+    """Refuse an evaluator that computes with the bits of a type as if they were whole numbers."""
+    value = onnx.helper.make_tensor("one", dtype.onnx(), [1], [1.0])
+    if onnx.numpy_helper.to_array(value).dtype != dtype.numpy():
+        raise BackendError(
+            f"The reference evaluator of onnx {onnx.__version__} does not compute in {dtype}.",
+            backend="onnx",
+            hint="Install onnx 1.19 or later: pip install -U onnx",
+        )
 
 
 class OnnxNarrowModel:
