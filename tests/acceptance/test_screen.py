@@ -95,6 +95,24 @@ def test_a_failure_says_where_what_and_what_next(
     assert allowed == "  allowed   1e-05 abs or rel (the default)"
     assert rounding.startswith("  rounding? No: float32 rounding explains ")
     assert "[E]" not in done.out
+    assert done.lines[-1].split(None, 1) == [
+        "next", "polygraphy diagnose bad.onnx --onnxrt --load-outputs gold.json",
+    ]  # fmt: skip
+
+
+def test_the_lines_of_a_failure_end_with_the_command_that_finds_the_cause(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "good.onnx", 2)
+    several(tmp_path / "bad.onnx", 2, y1=0.5)
+    gold(polygraphy, "good.onnx")
+    done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json")
+    assert done.lines[-1].startswith("[E] FAILED | Runtime: ")
+    begin, command = done.lines[-2].split(": ", 1)
+    assert begin == "[I] To find the cause"
+    assert command == "polygraphy diagnose bad.onnx --onnxrt --load-outputs gold.json"
+    assert "1 outputs differ from them" in polygraphy(command).out  # It can be copied and run.
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ INDENT = _LABEL + 2
 _OF_DIAGNOSE = {
     "--onnxrt", "--onnx", "--input-shapes", "--inputs", "--rtol", "--atol", "--providers",
     "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
+    "--load-outputs",
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _SMALL = 0.1
@@ -192,11 +193,11 @@ def remedy(comparisons: Sequence[Comparison], command: str) -> str:
     words = command.split()
     if not failing or words[:2] != ["polygraphy", "run"]:
         return ""
-    if all(row.worst.is_rounding for row in failing):
+    diagnosis = _diagnosis(words)
+    if all(row.worst.is_rounding for row in failing) and not (diagnosis and _is_coarse(failing)):
         return f"{command} --atol auto --rtol auto"
-    flags = {word for word in words if word.startswith("-")}
-    if {"--onnxrt", "--onnx"} <= flags <= _OF_DIAGNOSE and words.count("--onnxrt") == 1:
-        return " ".join(["polygraphy", "diagnose", *words[2:]])
+    if diagnosis:
+        return diagnosis
     is_nan = any(row.absolute is not None and isnan(row.absolute) for row in failing)
     more = [] if "--mark-all" in words else ["--mark-all"]
     if is_nan and "--validate" not in words:
@@ -204,6 +205,25 @@ def remedy(comparisons: Sequence[Comparison], command: str) -> str:
     if not more or "--load-outputs" in words:
         return ""
     return " ".join([command, *more])
+
+
+def _diagnosis(words: Sequence[str]) -> str:
+    """Return the command that finds the culprit of a run; empty where it does not take the same
+    options.
+    """
+    flags = {word for word in words if word.startswith("-")}
+    parties = words.count("--onnxrt"), words.count("--onnx"), words.count("--load-outputs")
+    if not flags <= _OF_DIAGNOSE or parties not in ((1, 1, 0), (1, 0, 1)):
+        return ""
+    return " ".join(["polygraphy", "diagnose", *words[2:]])
+
+
+def _is_coarse(failing: Sequence[OutputRow]) -> bool:
+    """Return whether what rounding explains follows from a quantised type, whose steps are so large
+    that they explain faults as well.
+    """
+    explained = [row.worst.rounding for row in failing]
+    return any(each is not None and "int" in each.dtype for each in explained)
 
 
 def needed_words(comparisons: Sequence[Comparison]) -> str:

@@ -76,11 +76,20 @@ class RunView:
         """
         if self._screen is None or not self._screen.sums_up:
             self._release()
+            self._name_next()
             tell()
             return
         with self._screen.telling():
             tell()
         self._conclude(code, seconds)
+
+    def _name_next(self) -> None:
+        """Below the lines of a comparison that failed, name the command that finds the culprit."""
+        from polygraphy.adapters.console import outcome
+
+        command = outcome.remedy(self._comparisons, self._command)
+        if command.startswith("polygraphy diagnose "):
+            G_LOGGER.start(f"To find the cause: {command}")
 
     @property
     def sums_up(self) -> bool:
@@ -164,8 +173,10 @@ class RunView:
         self._tell("comparison_finished", result)
         if self.sums_up:
             self._show(result)
-        else:
-            self._release()
+            return
+        self._release()
+        if self._table is not None and not result:
+            self._comparisons += self._compared(self._table.tables(result), result)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""
@@ -245,7 +256,6 @@ class RunView:
 
     def _show(self, result: AccuracyResult) -> None:
         """Show a table for each pair of runs that a comparison function compared."""
-        from polygraphy.adapters.console.outcome import Comparison
         from polygraphy.adapters.console.tables import table_lines
         from polygraphy.domain.accuracy.output_rows import AccuracyTable
 
@@ -253,17 +263,27 @@ class RunView:
         if not tables:  # Nothing was compared here: the results are those of a file.
             tables = AccuracyTable.of(result)
         self._head()
-        for table, tally in zip(tables, result.tallies()):
-            names = self._names(table)
-            title = " vs. ".join(names)
+        for each in self._compared(tables, result):
+            self._comparisons.append(each)
+            table = each.table
+            title = each.title
             if table.label != "simple":
                 title = f"{title} ({table.label})"
-            self._comparisons.append(Comparison(title, names, table, tally.passed))
             lines = table_lines(title, table, width=_columns(), whole=_whole_words(len(table)))
             self._write("", *lines)
             left_out = result.left_out_at.get(len(self._comparisons) - 1, ())
             if left_out:
                 self._write(f"  {len(left_out)} outputs were not compared: only one side has them")
+
+    def _compared(self, tables: Sequence[OutputRows], result: AccuracyResult) -> list[Comparison]:
+        """Return each pair of runs with its table and its verdict."""
+        from polygraphy.adapters.console.outcome import Comparison
+
+        pairs = zip(tables, map(self._names, tables), result.tallies())
+        return [
+            Comparison(" vs. ".join(names), names, table, tally.passed)
+            for table, names, tally in pairs
+        ]
 
     def _head(self) -> None:
         """Show what ran, on which data, before the first table."""

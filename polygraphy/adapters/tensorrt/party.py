@@ -120,9 +120,9 @@ class _Built:
     __del__ = close
 
     def _built(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
-        profile = Profile()
+        ranges = Profile()
         for name, shape in shapes.items():
-            profile.add(name, min=shape, opt=shape, max=shape)
+            ranges.add(name, min=shape, opt=shape, max=shape)
         settings = dict(self._settings)
         is_path = isinstance(self._model, str)
         parse: Any = NetworkFromOnnxPath if is_path else NetworkFromOnnxModel
@@ -131,5 +131,5 @@ class _Built:
             network = SetLayerPrecisions(network, dict.fromkeys(self._keep, DataType.FLOAT32))
             if _obeys():
                 settings["precision_constraints"] = "obey"
-        config = CreateConfig(profiles=[profile], **settings)
+        config = CreateConfig(profiles=[ranges], **settings)
         return TrtRunner(EngineFromNetwork(network, config), name="trt")

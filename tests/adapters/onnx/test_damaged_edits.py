@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from polygraphy.adapters.onnx.graph import element_types
 from polygraphy.adapters.onnx.graph.element_types import signature_of
 from polygraphy.backend.onnx import (
     convert_to_fp16,
@@ -129,3 +130,26 @@ def test_an_operator_whose_type_is_no_text_is_none_of_the_standard() -> None:
     name: Any = b"\x80emm"  # As some versions of protobuf hand it over.
     assert signature_of(name, "", 17) is None
     assert signature_of("Gemm", "", 17) is not None
+
+
+def test_types_are_those_of_the_variable_where_a_parameter_does_not_tell_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bindings of onnx 1.20 raise a TypeError for the types of a parameter."""
+    expected = element_types.signature_of("Add", "", 14)
+
+    class Mute:
+        def __init__(self, declared: Any) -> None:
+            self.type_str = declared.type_str
+            self.is_homogeneous = declared.is_homogeneous
+
+        @property
+        def types(self) -> Any:
+            raise TypeError("Unable to convert function return value to a Python type!")
+
+    plain = element_types._parameter
+    monkeypatch.setattr(
+        element_types, "_parameter", lambda declared, variables: plain(Mute(declared), variables)
+    )
+    element_types.signature_of.cache_clear()
+    assert element_types.signature_of("Add", "", 14) == expected

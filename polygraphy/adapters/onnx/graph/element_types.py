@@ -7,7 +7,7 @@ the standard: ``tensor(float)``, ``seq(tensor(int64))``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,17 +83,22 @@ def signature_of(op_type: str, domain: str, version: int) -> Signature | None:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except (onnx.defs.SchemaError, TypeError):  # A name that is no UTF-8 comes as bytes.
         return None
+    variables = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     return Signature(
-        tuple(map(_parameter, range(len(schema.inputs)), schema.inputs)),
-        tuple(map(_parameter, range(len(schema.outputs)), schema.outputs)),
+        tuple(_parameter(declared, variables) for declared in schema.inputs),
+        tuple(_parameter(declared, variables) for declared in schema.outputs),
         not op_type.startswith(("Random", "Bernoulli", "Multinomial")),
     )
 
 
-def _parameter(index: int, declared: Any) -> Parameter:
+def _parameter(declared: Any, variables: Mapping[str, Sequence[str]]) -> Parameter:
     # Operands of a heterogeneous variadic parameter share its name, but not its type.
     name = declared.type_str if declared.is_homogeneous else f"{declared.type_str}/any"
-    return Parameter(name, frozenset(declared.types))
+    try:
+        types = declared.types
+    except TypeError:  # onnx 1.20 cannot hand them over.
+        types = variables.get(declared.type_str, [declared.type_str])
+    return Parameter(name, frozenset(types))
 
 
 def domain_of(domain: str) -> str:
