@@ -38,7 +38,6 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.judging import Deviation, deviation
 from polygraphy.domain.diagnosis.regions import producers
 from polygraphy.domain.errors import (
-    BackendError,
     PolygraphyException,
     UsageError,
 )
@@ -272,9 +271,8 @@ class _Diagnosis:
         culprits = []
         with case.attempt("refusal") as result:
             for index, error in self._refusals.items():
-                party = case.parties[index]
-                if isinstance(error, BackendError) and not error.backend:  # It crashed.
-                    party = CarefulParty(party)
+                # What is refused may crash without some of the rewrites, if it did not at once.
+                party = CarefulParty(case.parties[index])
                 found = refused(case, party, known, str(error))
                 if found is not None:
                     culprits.append(found)

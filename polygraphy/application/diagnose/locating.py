@@ -28,7 +28,9 @@ FLIPS = 0.01
 """The share of elements that may land on the other side of a step: what rounds half way between two
 steps is as right either way."""
 _ONE_STEP = 0.03
-"""The same of integers that are one off, where a whole chain is computed in integers."""
+"""The same of integers that are one off, where a chain of many products and sums is computed in
+integers."""
+_SUMS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _EVERYWHERE = 0.05
 """The share from which on it is not as right."""
 SMALL = 1e-4
@@ -201,7 +203,8 @@ def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     """Return whether a few elements landed on the other side of a step."""
     if not any(node.jumps for node in nodes):
         return False
-    if nodes[-1].op == "QuantizeLinear" and made.largest <= 1 and made.share <= _ONE_STEP:
+    is_chain = nodes[-1].op == "QuantizeLinear" and any(node.op in _SUMS for node in nodes)
+    if is_chain and made.largest <= 1 and made.share <= _ONE_STEP:
         return True
     return made.share <= FLIPS or made.count <= 1 < _FEW <= 1 / max(made.share, 1e-9)
 
