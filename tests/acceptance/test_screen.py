@@ -112,7 +112,7 @@ def test_the_lines_of_a_failure_end_with_the_command_that_finds_the_cause(
     begin, command = done.lines[-2].split(": ", 1)
     assert begin == "[I] To find the cause"
     assert command == "polygraphy diagnose bad.onnx --onnxrt --load-outputs gold.json"
-    assert "1 outputs differ from them" in polygraphy(command).out  # It can be copied and run.
+    assert "1 of 2 tensors differ from them" in polygraphy(command).out  # It can be copied and run.
 
 
 @pytest.mark.parametrize(

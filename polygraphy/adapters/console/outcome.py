@@ -14,7 +14,7 @@ from polygraphy.adapters.console.numbers import brief, rounded_up
 from polygraphy.adapters.console.tables import badness, limit_words, short
 from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, Worst
 from polygraphy.domain.compare.result import excess_ratio
-from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.naming import counted, one_line
 
 _LABEL = 10
 INDENT = _LABEL + 2
@@ -51,7 +51,7 @@ def passed_words(comparisons: Sequence[Comparison], seconds: float) -> str:
     rows = [row for each in comparisons for row in each.table.rows()]
     outputs = len({row.name for row in rows})
     iterations = max((each.table.iterations for each in comparisons), default=0)
-    facts = [_many(outputs, "output"), _many(iterations, "iteration")]
+    facts = [counted(outputs, "output"), counted(iterations, "iteration")]
     if len(comparisons) > 1:
         facts.append(f"{len(comparisons)} comparisons")
     words = f"{', '.join(facts)}, {seconds:.1f} s."
@@ -80,7 +80,7 @@ def failed_words(comparisons: Sequence[Comparison]) -> str:
             parts.append(f"{len(rows) - len(failing)} of {len(rows)} outputs pass; first to fail:"
                          f" {first!r}")  # fmt: skip
         else:
-            parts.append(f"{len(failing)} of {_many(len(rows), 'output')} differ"
+            parts.append(f"{len(failing)} of {counted(len(rows), 'output')} differ"
                          + ("s" if len(rows) == 1 else ""))  # fmt: skip
         if len(comparisons) > 1:
             parts[-1] = f"{each.title}: {parts[-1]}"
@@ -249,7 +249,3 @@ def _magnitude(worst: Worst) -> float:
     """Return the root of the mean square of the reference, from which rounding is computed."""
     rounding = worst.rounding
     return 0.0 if rounding is None or not rounding.rtol else rounding.atol / rounding.rtol
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

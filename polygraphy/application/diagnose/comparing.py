@@ -28,6 +28,7 @@ from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search import Outcome, smallest_good_set
+from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DissectedModel, ModelPairs, SuspectedParty
 
@@ -172,7 +173,7 @@ class _Comparison:
             fused = self._optimised(len(found)) if len(found) > _MANY else None
             if fused is not None:
                 model, pairing, found = fused
-            notes.append(f"{len(found)} differences between the models.")
+            notes.append(f"{counted(len(found), 'difference')} between the models.")
         worst = max(each.relative for each in differing.values())
         if not found or len(found) > _MOST or (fused is not None and worst < _LARGE / 3):
             return []
@@ -181,7 +182,7 @@ class _Comparison:
             proven = needed is not None
             kept = found if needed is None else needed
             notes.append(
-                f"{len(kept)} of them make the outputs differ."
+                f"{len(kept)} of {len(found)} explain that the outputs differ."
                 if proven
                 else "What differs does not explain it."
             )
@@ -336,5 +337,5 @@ def _with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
 def _remedy(suspect: Suspect) -> str:
     if suspect.weights:
         names = ", ".join(repr(name) for name, _ in suspect.weights)
-        return f"Take {names} from the reference: {suspect.what}."
+        return f"Take {names} from the reference."
     return f"Do as the reference does: {suspect.what}."

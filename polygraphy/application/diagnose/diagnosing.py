@@ -41,6 +41,7 @@ from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
+from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels, SuspectedParty
@@ -182,7 +183,7 @@ class _Diagnosis:
     def _said(self) -> str:
         worst = self._worst()
         if len(self._outputs) < 2:
-            return f"{len(self._feeds)} runs."
+            return f"{counted(len(self._feeds), 'run')}."
         if worst is None:
             return f"All outputs match on {len(self._feeds)} sets of data."
         _, found, _ = worst
@@ -323,7 +324,7 @@ class _Diagnosis:
         with case.attempt(f"node by node, {party.name}") as result:
             try:
                 single = wrong_nodes(case, party, known)
-                result.append(f"{len(single)} of {len(case.model.nodes)} nodes differ.")
+                result.append(f"{len(single)} of {counted(len(case.model.nodes), 'node')}.")
             except REFUSALS as error:
                 result.append(f"It cannot run them alone: {error}")
         wrong = {index for place in single for index in place.region}
@@ -332,7 +333,7 @@ class _Diagnosis:
         with case.attempt(f"rewritten graph, {party.name}") as result:
             try:
                 fused = wrong_regions(case, party, known)
-                result.append(f"{len(fused)} regions differ.")
+                result.append(f"{counted(len(fused), 'region')} computed otherwise.")
             except REFUSALS as error:
                 fused = []
                 result.append(f"It cannot run its own graph in parts: {error}")

@@ -29,6 +29,7 @@ from polygraphy.domain.diagnosis.regions import producers, region_before
 from polygraphy.domain.diagnosis.variants import Variant, explains, guess, variants
 from polygraphy.domain.errors import BackendError, FileError, PolygraphyException, UsageError
 from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
 from polygraphy.ports.storage import ResultStore
@@ -118,7 +119,9 @@ class _Comparison:
                 return None
             number, found = self._worst(values)
             notes.append(
-                "All outputs match." if not found else f"{len(found)} outputs differ from them."
+                "All outputs match."
+                if not found
+                else f"{len(found)} of {counted(len(common), 'tensor')} differ from them."
             )
         if not found:
             return DiagnosisResult(AGREE) if len(case.parties) == 1 else None

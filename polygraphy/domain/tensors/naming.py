@@ -80,3 +80,8 @@ def one_line(name: str) -> str:
         )
         for each in name
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words: ``1 node``, ``2 nodes``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
