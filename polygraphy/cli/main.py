@@ -68,7 +68,7 @@ def _report_error(error: CommandLineError, words: Sequence[str]) -> None:
 
 def _dispatch(words: list[str]) -> int:
     if not words:
-        raise CommandLineError("no command is given. There is: " + ", ".join(top_level()) + ".")
+        raise CommandLineError("no command is given. Available: " + ", ".join(top_level()) + ".")
     first = words[0]
     if first in ("-h", "--help"):
         from polygraphy.cli.help import main_help
@@ -82,7 +82,7 @@ def _dispatch(words: list[str]) -> int:
         return _show_completion(words[1:])
     leading, words = split_leading(words, top_level())
     if not words:
-        raise CommandLineError("no command is given. There is: " + ", ".join(top_level()) + ".")
+        raise CommandLineError("no command is given. Available: " + ", ".join(top_level()) + ".")
     first, rest = words[0], words[1:]
     if first in GROUPS:
         between, rest = split_leading(rest, members(first))
@@ -194,7 +194,7 @@ def _show_group(group: str, *, is_asked_for: bool) -> int:
     listed = members(group)
     if not is_asked_for:
         raise CommandLineError(
-            f"no command is given after it. There is: {', '.join(listed)}.", f"polygraphy {group}"
+            f"no command is given after it. Available: {', '.join(listed)}.", f"polygraphy {group}"
         )
     from polygraphy.cli.help import group_help
 
@@ -214,6 +214,6 @@ def _unknown_command(first: str, name: str) -> CommandLineError:
         word, usage, there_is = name, "polygraphy", list(top_level())
     matches = [known[match] for match in get_close_matches(word, known, n=2)]
     meant = (
-        f"Did you mean {' or '.join(matches)}?" if matches else f"There is: {', '.join(there_is)}."
+        f"Did you mean {' or '.join(matches)}?" if matches else f"Available: {', '.join(there_is)}."
     )
     return CommandLineError(f"{name!r} is no command. {meant}", usage)

@@ -79,7 +79,7 @@ class UnknownNameError(UsageError):
             listed += f", and {len(self.known) - _LISTED} more"
         if self.matches and not hint:
             hint = "Did you mean " + " or ".join(repr(match) for match in self.matches) + "?"
-        super().__init__(f"{what} {name!r} does not exist. There is: {listed}.", hint=hint)
+        super().__init__(f"{what} {name!r} does not exist. Available: {listed}.", hint=hint)
 
 
 class UnknownInputError(UnknownNameError, KeyError):

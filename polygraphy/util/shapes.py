@@ -19,7 +19,7 @@ __all__ = [
 
 
 def override_dynamic_shape(shape: Shape, default_shape_value: int | None = None) -> list[int]:
-    """Return a shape with a number, 1 unless given, in place of every dynamic dimension."""
+    """Return a shape with a number (default: 1) in place of every dynamic dimension."""
     number = 1 if default_shape_value is None else default_shape_value
     return list(shapes.override_dynamic_shape(shape, number))
 

@@ -102,7 +102,7 @@ def test_only_particular_layers(g1_dir: Path, polygraphy: Run) -> None:
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ("--onnx-outputs output3", "Tensor 'output3' does not exist. There is: 'input', 'conv1_"),
+        ("--onnx-outputs output3", "Tensor 'output3' does not exist. Available: 'input', 'conv1_"),
         ("--onnx-outputs 'z*'", "Tensor 'z*' does not exist"),
         ("--onnx-outputs-by-type Convolution", "Operator type 'Convolution' does not exist"),
         ("--exclude-outputs nothing", "Tensor 'nothing' does not exist"),

@@ -258,7 +258,7 @@ def test_what_cannot_be_judged_anew(polygraphy: Run) -> None:
     assert "The results of the comparison function l2 keep the verdicts" in other.out
     unknown = polygraphy(f"polygraphy check accuracy {path} --rtol z:1 --check-error-stat max")
     assert unknown.code == 2
-    assert "Output 'z' does not exist. There is: 'y'." in critical(unknown)
+    assert "Output 'z' does not exist. Available: 'y'." in critical(unknown)
 
 
 @pytest.mark.parametrize(

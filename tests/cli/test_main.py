@@ -155,11 +155,11 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "no command is given. There is: run"),
+        ([], "no command is given. Available: run"),
         (["rum"], "'rum' is no command. Did you mean run?"),
-        (["inspect"], "polygraphy inspect: error: no command is given after it. There is: data,"),
+        (["inspect"], "polygraphy inspect: error: no command is given after it. Available: data,"),
         (["inspect", "dat"], "'inspect dat' is no command. Did you mean inspect data"),
-        (["inspect", "--xyz"], "'inspect --xyz' is no command. There is: data"),
+        (["inspect", "--xyz"], "'inspect --xyz' is no command. Available: data"),
         (["concta"], "'concta' is no command. Did you mean data concat or convert"),
         (["inspct", "data"], "'inspct' is no command. Did you mean inspect"),
         (["inspect", "data"], "the following arguments are required: PATH."),

@@ -117,12 +117,12 @@ def test_an_unknown_name_tells_what_there_is_and_what_was_meant() -> None:
     error = UnknownNameError("Input", "Imput", iter(["input", "mask"]))
     assert (error.name, error.known, error.matches) == ("Imput", ("input", "mask"), ("input",))
     assert str(error) == (
-        "Input 'Imput' does not exist. There is: 'input', 'mask'. Did you mean 'input'?"
+        "Input 'Imput' does not exist. Available: 'input', 'mask'. Did you mean 'input'?"
     )
 
 
 def test_an_unknown_name_among_none() -> None:
-    assert str(UnknownNameError("Output", "y", [])) == "Output 'y' does not exist. There is: none."
+    assert str(UnknownNameError("Output", "y", [])) == "Output 'y' does not exist. Available: none."
 
 
 def test_a_given_hint_outranks_the_guess() -> None:

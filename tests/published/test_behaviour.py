@@ -86,7 +86,7 @@ def test_results_are_made_by_name_or_by_place() -> None:
 @pytest.mark.parametrize("error", [KeyError, PolygraphyException])
 def test_an_input_that_a_profile_lacks(error: type[Exception]) -> None:
     profile = Profile().add("x", (1,), (1,), (1,))
-    with pytest.raises(error, match=r"Input 'xx' does not exist. There is: 'x'\."):
+    with pytest.raises(error, match=r"Input 'xx' does not exist. Available: 'x'\."):
         profile["xx"]
     assert profile.get("xx") is None and "xx" not in profile and profile["x"].min == (1,)
 

@@ -99,7 +99,7 @@ def _require(dtype: DataTypeEntry, known: Collection[DataTypeEntry], what: str) 
     if dtype not in known:
         raise UsageError(
             f"A model cannot be {what} to {dtype}.",
-            hint=f"There is: {', '.join(map(str, known))}.",
+            hint=f"Available: {', '.join(map(str, known))}.",
         )
 
 

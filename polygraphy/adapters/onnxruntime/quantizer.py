@@ -60,7 +60,7 @@ class OnnxrtQuantizer:
         if dtype not in SCHEMES:
             raise UsageError(
                 f"A model cannot be quantised to {dtype}.",
-                hint=f"There is: {', '.join(str(known) for known in SCHEMES)}.",
+                hint=f"Available: {', '.join(str(known) for known in SCHEMES)}.",
             )
         if method not in METHODS:
             raise UnknownNameError("Calibration method", method, METHODS)

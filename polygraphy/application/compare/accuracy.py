@@ -67,14 +67,14 @@ def compare_accuracy(
         fail_fast: whether to stop after the first iteration that fails.
         comparisons: pairs of indices of runs (default: each run with the next).
         compare_func: a comparison function, or several, all of which must pass; a class stands for
-            an instance of it; `SimpleCompareFunc()` unless given.
+            an instance of it (default: `SimpleCompareFunc()`).
         allow_missing_outputs: whether an output that one side lacks is left out instead of failing.
         check_average: whether the mean of each metric over the iterations is judged, rather than
             each iteration.
         add_to_outputs_path: a file that the results were saved to, to which what was found about
             each output is added; None for none.
         save_worst: how many of the outputs that exceed their tolerance the most are saved.
-        save_worst_path: where; worst.safetensors unless given.
+        save_worst_path: where (default: worst.safetensors).
         save_error_by_depth: where a plot of the differences over the outputs, in the order of the
             model, is saved; None for no plot.
         save_accuracy_path: where the results are saved, before a check of the stream that failed

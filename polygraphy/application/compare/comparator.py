@@ -198,7 +198,7 @@ class Comparator:
             fail_fast: whether to stop after the first iteration that fails.
             comparisons: pairs of indices of runs (default: each run with the next).
             compare_func: a comparison function, or several, all of which must pass; a class stands
-                for an instance of it; `SimpleCompareFunc()` unless given.
+                for an instance of it (default: `SimpleCompareFunc()`).
             allow_missing_outputs: whether an output that one side lacks is left out instead of
                 failing.
             check_average: whether the mean of each metric over the iterations is judged, rather
@@ -208,7 +208,7 @@ class Comparator:
             save_worst: how many of the outputs that exceed their tolerance the most, or come
                 closest to it, are saved, with the values of both sides; they are held in memory
                 until then.
-            save_worst_path: the file that they are saved to; ``worst.safetensors`` unless given.
+            save_worst_path: the file that they are saved to (default: ``worst.safetensors``).
             save_error_by_depth: a file for a plot of the largest differences of the outputs, in the
                 order in which the model computes them.
             save_accuracy_path: a file for the results. Saving what is returned does the same, but

@@ -30,8 +30,8 @@ def compare_saved(
     Args:
         reference: what is expected; relative differences are of the magnitude of its values.
         candidate: what is compared with it.
-        compare_func: a comparison function, or several, all of which must pass;
-            `SimpleCompareFunc()` unless given.
+        compare_func: a comparison function, or several, all of which must pass
+            (default: `SimpleCompareFunc()`).
         fail_fast: whether to stop after the first iteration that fails.
         allow_missing_outputs: whether a tensor that one side lacks is left out instead of failing.
 

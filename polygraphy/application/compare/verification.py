@@ -42,7 +42,7 @@ def verify(
         original: the model as it was.
         edited: the model as it is.
         data_loader: where the input data come from (default: generated).
-        compare_func: a comparison function; `SimpleCompareFunc()` unless given.
+        compare_func: a comparison function (default: `SimpleCompareFunc()`).
         advice: a command that tells more where outputs differ.
 
     Returns:

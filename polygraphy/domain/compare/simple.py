@@ -73,7 +73,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             show_heatmaps: whether these are shown.
             save_error_metrics_plot: a folder for plots of the differences over the outputs.
             show_error_metrics_plot: whether these are shown.
-            error_quantile: the quantile that ``quantile`` checks, from 0 to 1; 0.99 unless given.
+            error_quantile: the quantile that ``quantile`` checks, from 0 to 1 (default: 0.99).
 
         Raises:
             UsageError: a value is out of its range.

@@ -62,9 +62,9 @@ class DataLoader:
                 `input_metadata`).
             input_metadata: data types and shapes that are to be used instead of the model's; names
                 may be patterns. Of several, each iteration takes the next, over and over.
-            val_range: smallest and largest value, both inclusive, for all inputs or per input;
-                (0.0, 1.0) unless given.
-            data_loader_backend_module: the array library of the data: ``numpy`` unless given, or
+            val_range: smallest and largest value, both inclusive, for all inputs or per input
+                (default: (0.0, 1.0)).
+            data_loader_backend_module: the array library of the data, ``numpy`` (the default) or
                 ``torch``; the numbers are the same.
 
         Raises:
@@ -260,7 +260,7 @@ def _tensors_of(library: str | None) -> Tensors | None:
         tensors = resolve(Tensors, library)
     except Unbound:
         raise UsageError(
-            f"Data cannot be generated with {library!r}.", hint="There is: numpy, torch."
+            f"Data cannot be generated with {library!r}.", hint="Available: numpy, torch."
         ) from None
     tensors.prepare()
     return tensors

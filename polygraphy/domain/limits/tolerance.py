@@ -32,7 +32,7 @@ def _statistics(value: str | Iterable[str]) -> tuple[str, ...]:
         if name not in STATISTICS:
             raise UsageError(
                 f"Error statistic {name!r} does not exist.",
-                hint=f"There is: {', '.join(STATISTICS)}.",
+                hint=f"Available: {', '.join(STATISTICS)}.",
             )
     return names
 

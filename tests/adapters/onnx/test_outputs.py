@@ -119,7 +119,7 @@ def test_types_in_any_case_instead_of_the_present_outputs_or_besides_others() ->
     with pytest.raises(UnknownNameError) as error:
         modify_outputs(models.conv_net(), mark_types=["Convolution"])
     assert error.value.exit_code == 2
-    assert "There is: 'Conv'" in str(error.value)
+    assert "Available: 'Conv'" in str(error.value)
 
 
 def test_exclusions_come_last() -> None:

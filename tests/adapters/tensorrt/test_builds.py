@@ -244,8 +244,8 @@ def test_a_progress_monitor_is_told(rtx: Any, mlp_path: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"tactic_sources": ["cudnn"]}, "8.6 to 10.x have it.*There is: .*JIT_CONVOLUTIONS"),
-        ({"engine_capability": "nonsense"}, "There is: .*STANDARD"),
+        ({"tactic_sources": ["cudnn"]}, "8.6 to 10.x have it.*Available: .*JIT_CONVOLUTIONS"),
+        ({"engine_capability": "nonsense"}, "Available: .*STANDARD"),
         ({"quantization_flags": ["calibrate_before_fusion"]}, "TensorRT 8.6 to 10.x"),
         ({"algorithm_selector": object()}, "algorithm selectors"),
         ({"use_dla": True}, "no DLA.*allow_gpu_fallback"),
@@ -290,7 +290,7 @@ def test_compute_capabilities_of_rtx(rtx: Any, mlp_path: str) -> None:
     assert current.get_compute_capability(0) == rtx.ComputeCapability.CURRENT
     with pytest.raises(UsageError, match="contradict"):
         CreateConfigRTX(use_gpu=True, compute_capabilities=[(8, 9)])
-    with pytest.raises(BackendError, match=r"There is: .*SM89"):
+    with pytest.raises(BackendError, match=r"Available: .*SM89"):
         create_config_rtx(builder, network, compute_capabilities=[(1, 0)])
 
 

@@ -229,7 +229,7 @@ def test_members_of_enums_are_found_by_name_in_any_case() -> None:
     with using(named_module("8.6.0")):
         assert enum_value("BuilderFlag", "fp16", "fp16=True").name == "FP16"
         with pytest.raises(
-            BackendError, match=r"bf16=True needs BuilderFlag\.BF16.*There is: .*FP16"
+            BackendError, match=r"bf16=True needs BuilderFlag\.BF16.*Available: .*FP16"
         ):
             enum_value("BuilderFlag", "bf16", "bf16=True")
         with pytest.raises(BackendError, match="no RuntimePlatform at all"):

@@ -129,7 +129,7 @@ def test_parser_flags_are_set_by_name_or_member(rtx: Any, mlp_path: str) -> None
     for flag in ("enable_plugin_override", override):
         assert network_from_onnx_path(mlp_path, flags=[flag])[2].get_flag(override)
     assert not network_from_onnx_path(mlp_path, plugin_instancenorm=True)[2].get_flag(native)
-    with pytest.raises(BackendError, match=r"There is: .*NATIVE_INSTANCENORM"):
+    with pytest.raises(BackendError, match=r"Available: .*NATIVE_INSTANCENORM"):
         network_from_onnx_path(mlp_path, flags=["nonsense"])
 
 

@@ -46,7 +46,7 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
     if dtype not in _SUFFIXES:
         raise UsageError(
             f"A model cannot be cast to {dtype}.",
-            hint=f"There is: {', '.join(map(str, _SUFFIXES))}.",
+            hint=f"Available: {', '.join(map(str, _SUFFIXES))}.",
         )
     opset = _versions(model.opset_import).get("")
     if opset is not None and opset < _FIRST_OPSETS[dtype]:

@@ -76,7 +76,7 @@ class FoldConstants(BaseLoader):
         """
         if partitioning not in _PARTITIONINGS:
             raise UsageError(
-                f"{partitioning!r} is no partitioning.", hint="There is: 'basic', 'recursive'."
+                f"{partitioning!r} is no partitioning.", hint="Available: 'basic', 'recursive'."
             )
         self._model = model
         self._num_passes = num_passes

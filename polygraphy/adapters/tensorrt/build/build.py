@@ -68,7 +68,7 @@ class EngineBytesFromNetwork(BaseLoader):
         Args:
             network: builder, network and, where there is one, parser; or a loader that makes them.
             config: the `IBuilderConfig`, or something that takes a builder and a network and
-                returns one; ``CreateConfig()`` unless given.
+                returns one (default: ``CreateConfig()``).
             save_timing_cache: the file to which what the build measured is added.
             device: index of the GPU to build on, and for; unless given, the one that the calling
                 thread uses. A builder that exists stays where it was made: `network` must be a
@@ -211,7 +211,7 @@ class EngineFromNetwork(BaseLoader):
         Args:
             network: builder, network and, where there is one, parser; or a loader that makes them.
             config: the `IBuilderConfig`, or something that takes a builder and a network and
-                returns one; ``CreateConfig()`` unless given.
+                returns one (default: ``CreateConfig()``).
             save_timing_cache: the file to which what the build measured is added.
             runtime: the `tensorrt.Runtime`, or a loader of it (default: a new one).
             dla_workspace_allocation_strategy: the strategy of that runtime.

@@ -122,7 +122,7 @@ class CommonSettings:
         if self.precision_constraints not in known:
             raise UsageError(
                 f"precision_constraints={self.precision_constraints!r} is not known.",
-                hint="There is: obey, prefer, none.",
+                hint="Available: obey, prefer, none.",
             )
 
     def apply(self, config: Any) -> None:

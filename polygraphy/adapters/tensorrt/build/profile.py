@@ -65,7 +65,7 @@ class Profile(DomainProfile):
 
         Args:
             network: the `tensorrt.INetworkDefinition`.
-            default_shape_value: the extent of dynamic dimensions, 1 unless given.
+            default_shape_value: the extent of dynamic dimensions (default: 1).
         """
         fill = DEFAULT_SHAPE_VALUE if default_shape_value is None else default_shape_value
         self._resolve_patterns(network)

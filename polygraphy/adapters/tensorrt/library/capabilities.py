@@ -99,7 +99,7 @@ def enum_value(enum: str, name: str, asked: str) -> Any:
         f"{asked} needs {enum}.{name.upper()}, which {caps.name} {caps.version} does not have"
         f"{has_it}",
         backend="tensorrt",
-        hint=f"There is: {', '.join(known)}." if known else f"It has no {enum} at all.",
+        hint=f"Available: {', '.join(known)}." if known else f"It has no {enum} at all.",
     )
 
 

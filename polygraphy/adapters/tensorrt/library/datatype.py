@@ -60,7 +60,7 @@ def as_trt_dtype(dtype: Any) -> Any:
         if name not in _NAMES:
             known = ", ".join(sorted({*_NAMES, *_SPELLINGS}))
             raise DataTypeConversionException(
-                f"TensorRT has no data type {dtype!r}.", hint=f"There is: {known}."
+                f"TensorRT has no data type {dtype!r}.", hint=f"Available: {known}."
             )
         dtype = DataType[name]
     if isinstance(dtype, DataTypeEntry):

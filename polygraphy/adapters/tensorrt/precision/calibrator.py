@@ -55,8 +55,8 @@ def Calibrator(
         BaseClass: the class of TensorRT to derive from, or its name
             (default: ``IInt8EntropyCalibrator2``).
         batch_size: for networks with an implicit batch, which there are no more (default: 1).
-        quantile: of ``IInt8LegacyCalibrator``; 0.5 unless given.
-        regression_cutoff: of ``IInt8LegacyCalibrator``; 0.5 unless given.
+        quantile: of ``IInt8LegacyCalibrator`` (default: 0.5).
+        regression_cutoff: of ``IInt8LegacyCalibrator`` (default: 0.5).
         algo: a ``CalibrationAlgoType`` (default: follows from the base class).
 
     Where TensorRT has no calibrators (11.x, TensorRT-RTX), what is returned only keeps the data for

@@ -111,7 +111,7 @@ def wish_named(name: str) -> PrecisionWish:
     """Return what ``cast='fp16'`` means; UsageError for a name that means nothing."""
     if name.lower() not in _FLOAT_TYPES:
         raise UsageError(
-            f"cast={name!r} is not known.", hint=f"There is: {', '.join(sorted(_FLOAT_TYPES))}."
+            f"cast={name!r} is not known.", hint=f"Available: {', '.join(sorted(_FLOAT_TYPES))}."
         )
     return PrecisionWish(floats=_FLOAT_TYPES[name.lower()])
 
