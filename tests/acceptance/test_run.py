@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,16 +17,6 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.cold
-def test_the_readme_command(polygraphy: Run) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    start = readme.index("    polygraphy run examples/digits")
-    command = readme[start : readme.index("\n\n", start)].replace("\\\n", " ")
-    done = polygraphy(" ".join(shlex.split(command)), cwd=ROOT)
-    assert done.code == 0
-    assert "4/4" in done.out
-    assert "PASSED  2 outputs, 4 iterations" in done.out
-
-
 def test_the_readme_snippet() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     start = readme.index("import numpy as np")

@@ -85,6 +85,8 @@ class RunView:
 
     def _name_next(self) -> None:
         """Below the lines of a comparison that failed, name the command that finds the culprit."""
+        if not self._comparisons:  # What comes to words is not imported for nothing.
+            return
         from polygraphy.adapters.console import outcome
 
         command = outcome.remedy(self._comparisons, self._command)
