@@ -14,17 +14,12 @@ from polygraphy.adapters.console.numbers import brief, rounded_up
 from polygraphy.adapters.console.tables import badness, limit_words, short
 from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, Worst
 from polygraphy.domain.compare.result import excess_ratio
+from polygraphy.domain.report.advice import diagnosis_instead_of
 from polygraphy.domain.tensors.naming import counted, one_line
 
 _LABEL = 10
 INDENT = _LABEL + 2
 """Where the texts of labelled lines start."""
-_OF_DIAGNOSE = {
-    "--onnxrt", "--onnx", "--input-shapes", "--inputs", "--rtol", "--atol", "--providers",
-    "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
-    "--load-outputs",
-}  # fmt: skip
-"""Options of a run that `polygraphy diagnose` takes as well."""
 _SMALL = 0.1
 """A tolerance above this part of an output's magnitude checks little."""
 
@@ -193,7 +188,7 @@ def remedy(comparisons: Sequence[Comparison], command: str) -> str:
     words = command.split()
     if not failing or words[:2] != ["polygraphy", "run"]:
         return ""
-    diagnosis = _diagnosis(words)
+    diagnosis = diagnosis_instead_of(command)
     if all(row.worst.is_rounding for row in failing) and not (diagnosis and _is_coarse(failing)):
         return f"{command} --atol auto --rtol auto"
     if diagnosis:
@@ -205,17 +200,6 @@ def remedy(comparisons: Sequence[Comparison], command: str) -> str:
     if not more or "--load-outputs" in words:
         return ""
     return " ".join([command, *more])
-
-
-def _diagnosis(words: Sequence[str]) -> str:
-    """Return the command that finds the culprit of a run; empty where it does not take the same
-    options.
-    """
-    flags = {word for word in words if word.startswith("-")}
-    parties = words.count("--onnxrt"), words.count("--onnx"), words.count("--load-outputs")
-    if not flags <= _OF_DIAGNOSE or parties not in ((1, 1, 0), (1, 0, 1)):
-        return ""
-    return " ".join(["polygraphy", "diagnose", *words[2:]])
 
 
 def _is_coarse(failing: Sequence[OutputRow]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from polygraphy.domain.report.advice import advice_for
 from polygraphy.domain.report.checks import PASSED, checks_of
 from polygraphy.domain.report.document import Comparison, Document, OutputRow
 from polygraphy.domain.report.summary import brief
@@ -36,6 +37,11 @@ def _lines(document: Document) -> Iterator[str]:
         yield ""
         shown = ([check.group, check.name, check.message] for check in others)
         yield from _table(("", "what", "why"), shown)
+    for advice in [] if document.culprits else advice_for(document):
+        yield ""
+        yield text_of(advice.text)
+        if advice.command:
+            yield from ("", _code(advice.command))
     for note in document.notes:
         yield ""
         yield f"> {text_of(note)}"

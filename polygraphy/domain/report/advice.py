@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import isnan
 
 from attrs import frozen
 
 from polygraphy.domain.report.document import Document, OutputRow
+
+_OF_DIAGNOSE = {
+    "--onnxrt", "--onnx", "--input-shapes", "--inputs", "--rtol", "--atol", "--providers",
+    "--seed", "--val-range", "--iterations", "--load-inputs", "--data-loader-script",
+    "--load-outputs",
+}  # fmt: skip
+"""Options of a run that `polygraphy diagnose` takes as well."""
+_ABOUT_OUTPUT = re.compile(r"\s--(?:report|format|log-file)[ =]\S+")
+_LOUDNESS = frozenset({"-q", "-qq", "-v", "-vv", "-vvv"})
 
 
 @frozen
@@ -47,6 +57,8 @@ def _of_outputs(document: Document) -> Iterator[Advice]:
             command,
         )
         return
+    if diagnosis := diagnosis_instead_of(document.command):
+        yield Advice("Find the node that is to blame, and why.", diagnosis)
     layered = "--mark-all" in document.command
     if runs and layered and "auto" not in document.command:
         yield Advice(
@@ -59,6 +71,20 @@ def _of_outputs(document: Document) -> Iterator[Advice]:
             "Find the first layer that differs.",
             _with(document.command, "--mark-all", "--report layers.html"),
         )
+
+
+def diagnosis_instead_of(command: str) -> str:
+    """Return the command that finds the culprit of a run that failed; empty where diagnose does not
+    take its options.
+    """
+    words = [word for word in _ABOUT_OUTPUT.sub(" ", command).split() if word not in _LOUDNESS]
+    flags = {word for word in words if word.startswith("-")}
+    parties = words.count("--onnxrt"), words.count("--onnx"), words.count("--load-outputs")
+    if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE:
+        return ""
+    if parties not in ((1, 1, 0), (1, 0, 1)):
+        return ""
+    return " ".join(["polygraphy", "diagnose", *words[2:]])
 
 
 def _is_nan(row: OutputRow) -> bool:

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from polygraphy.domain.report.advice import diagnosis_instead_of
+
+BOTH = "m.onnx --onnxrt --onnx"
+SAVED = "m.onnx --onnxrt --load-inputs in.json --load-outputs gold.json"
+
+
+@pytest.mark.parametrize(
+    ("run", "diagnose"),
+    [
+        (BOTH, BOTH),
+        (SAVED, SAVED),
+        (f"{BOTH} --report page.html -q", BOTH),
+        (f"{BOTH} --format json --seed 3 -v", f"{BOTH} --seed 3"),
+        (f"{BOTH} --mark-all", ""),
+        (f"{BOTH} --load-outputs gold.json", ""),
+        ("m.onnx --onnxrt --onnxrt", ""),
+        ("m.onnx --onnxrt --trt", ""),
+    ],
+)
+def test_a_run_becomes_a_diagnosis_where_its_options_are_taken(run: str, diagnose: str) -> None:
+    expected = f"polygraphy diagnose {diagnose}" if diagnose else ""
+    assert diagnosis_instead_of(f"polygraphy run {run}") == expected
+
+
+def test_other_commands_do_not() -> None:
+    assert not diagnosis_instead_of(f"polygraphy convert {BOTH}")
+    assert not diagnosis_instead_of(f"python compare.py {BOTH}")
