@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,7 @@ class OnnxrtParty:
         """Make a session; see the port."""
         runner = OnnxrtRunner(self._session(model, _PLAIN if plain else None, without))
         runner.activate()
-
-        def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
-            return runner.infer(feed, check_inputs=False)
-
-        return compute
+        return partial(runner.infer, check_inputs=False)
 
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None

@@ -1,10 +1,18 @@
 """ONNX Runtime."""
 
-from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from typing import TYPE_CHECKING
+
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, session_from_onnx
 from polygraphy.mod.deferred import deferred_names
 
+if TYPE_CHECKING:
+    from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+
 __all__ = ["OnnxrtParty", "OnnxrtRunner", "SessionFromOnnx", "session_from_onnx"]
 
-__getattr__ = deferred_names(globals(), submodules=("loader", "runner"))
+__getattr__ = deferred_names(
+    globals(),
+    {"OnnxrtParty": "polygraphy.adapters.onnxruntime.party"},
+    submodules=("loader", "runner"),
+)

@@ -67,21 +67,8 @@ def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection
 
 def read_by_region(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> set[str]:
     """Return the surviving tensors that a tensor is really made of."""
-    makers = producers(nodes)
-    found: set[str] = set()
-    seen: set[int] = set()
-    pending = [tensor]
-    while pending:
-        index = makers.get(pending.pop())
-        if index is None or index in seen:
-            continue
-        seen.add(index)
-        for name in nodes[index].reads:
-            if name in surviving:
-                found.add(name)
-            else:
-                pending.append(name)
-    return found
+    region = region_before(nodes, tensor, surviving)
+    return {name for index in region for name in nodes[index].reads if name in surviving}
 
 
 def replaced_nodes(

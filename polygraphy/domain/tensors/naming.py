@@ -1,8 +1,10 @@
-"""Which names are meant by a list of names and patterns."""
+"""Which names are meant by a list of names and patterns, and how names and numbers of things are
+put into words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from polygraphy.domain.errors import UnknownNameError
@@ -85,3 +87,8 @@ def one_line(name: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words: ``1 node``, ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def enumerated(words: Sequence[str]) -> str:
+    """Return words as people list them: ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from polygraphy import mod
@@ -23,11 +24,7 @@ class OnnxParty:
         """Look up the implementations of a model's nodes; see the port."""
         runner = OnnxReferenceRunner(OnnxFromPath(model) if isinstance(model, str) else model)
         runner.activate()
-
-        def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
-            return runner.infer(feed, check_inputs=False)
-
-        return compute
+        return partial(runner.infer, check_inputs=False)
 
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None

@@ -33,6 +33,7 @@ from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
+from polygraphy.domain.tensors.naming import enumerated
 
 _PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
 """The packages of the backends that run ONNX models."""
@@ -136,8 +137,7 @@ class CheckCompatibilityCommand(Command):
 
 def _listed(backends: Sequence[str]) -> str:
     titles = built_in()
-    names = [titles[backend].title for backend in backends]
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return enumerated([titles[backend].title for backend in backends])
 
 
 def _check_type(path: str, kind: str, backends: Sequence[str], usage: str) -> None:

@@ -18,6 +18,7 @@ from polygraphy.cli.shared.onnx import OnnxSaveOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.codegen.call import Call, FunctionOfModel
 from polygraphy.codegen.source import Source
+from polygraphy.domain.tensors.naming import enumerated
 
 
 def chosen_for_parts(
@@ -86,7 +87,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
         ),
         (
             not able.keys() >= names,
-            f"takes runners of an ONNX model, which are {_listed(list(able.values()))}.",
+            f"takes runners of an ONNX model, which are {enumerated(list(able.values()))}.",
         ),
         (
             values[RunOptions].save_outputs is not None,
@@ -110,10 +111,6 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
         if stands_in_the_way:
             return text
     return None
-
-
-def _listed(flags: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(flags[:-1]), *flags[-1:])))
 
 
 def check_worst(values: Values, usage: str, *, compares: bool) -> None:

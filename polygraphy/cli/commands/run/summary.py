@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.backends.runners import RunnerOptions
@@ -10,6 +10,7 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.shared.compare import CompareOptions
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.codegen.docstring import quoted
+from polygraphy.domain.tensors.naming import enumerated
 
 
 def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
@@ -22,20 +23,16 @@ def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> 
     engines = [quoted(text) for name, text in runners if name in saved]
     loaded = [quoted(path) for path in values[CompareOptions].load_outputs]
     if not backends and engines:
-        model, backends = _listed(engines), [titles[name] for name, _ in runners[:1]]
+        model, backends = enumerated(engines), [titles[name] for name, _ in runners[:1]]
         engines = []
     elif not model:
-        model = _listed([quoted(text) for _, text in runners if text])
+        model = enumerated([quoted(text) for _, text in runners if text])
     if not backends:
-        return f"Compare the saved outputs {_listed(loaded)}."
+        return f"Compare the saved outputs {enumerated(loaded)}."
     twice = [
         f"{name} (twice)" if backends.count(name) == 2 else name for name in dict.fromkeys(backends)
     ]
-    where = f"{model} in {_listed(twice)}"
+    where = f"{model} in {enumerated(twice)}"
     if loaded or engines:
-        return f"Compare {where} with {_listed([*engines, *loaded])}."
+        return f"Compare {where} with {enumerated([*engines, *loaded])}."
     return f"Compare {where}." if compares else f"Run {where}."
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
