@@ -22,7 +22,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.fused import traced
-from polygraphy.domain.diagnosis.judging import Deviation
+from polygraphy.domain.diagnosis.judging import Deviation, is_float
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, suspects
@@ -318,8 +318,7 @@ def _is_much(found: Mapping[str, Deviation]) -> bool:
 def breaks(values: Values, expected: Values) -> bool:
     """Return whether outputs have NaN or infinities that they should not have."""
     return any(
-        isinstance(value, np.ndarray)
-        and value.dtype.kind == "f"
+        is_float(value)
         and name in expected
         and not np.isfinite(value).all()
         and bool(np.isfinite(expected[name]).all())

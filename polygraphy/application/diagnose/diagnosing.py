@@ -35,7 +35,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.judging import Deviation, deviation
+from polygraphy.domain.diagnosis.judging import Deviation, deviation, is_float
 from polygraphy.domain.diagnosis.regions import producers
 from polygraphy.domain.errors import (
     PolygraphyException,
@@ -507,7 +507,7 @@ def _random(nodes: Sequence[Any]) -> list[int]:
 
 
 def _has_nan(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and bool(np.isnan(value).any())
+    return is_float(value) and bool(np.isnan(value).any())
 
 
 def _size(value: Any) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.locating import Trace
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
+from polygraphy.domain.diagnosis.judging import is_float
 
 _NARROW = ("float16", "bfloat16")
 
@@ -43,12 +44,11 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
 
 
 def _broken(value: Any) -> bool:
-    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
-    return is_float and not bool(np.isfinite(value).all())
+    return is_float(value) and not bool(np.isfinite(value).all())
 
 
 def _described(name: str, value: Any) -> str:
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or not value.size:
+    if not is_float(value) or not value.size:
         return f"Its input {name!r} is {getattr(value, 'dtype', 'no tensor')}."
     negative, zero = int((value < 0).sum()), int((value == 0).sum())
     return (
