@@ -16,7 +16,6 @@ from polygraphy.application.diagnose.data import feeds_of
 from polygraphy.application.diagnose.locating import (
     Place,
     Trace,
-    computed_roughly,
     trace,
     wrong_nodes,
     wrong_regions,
@@ -26,16 +25,16 @@ from polygraphy.application.diagnose.numbers import first_non_finite
 from polygraphy.application.diagnose.refusing import refused
 from polygraphy.application.diagnose.results import against_results, saved_results
 from polygraphy.application.diagnose.rewriting import guilty_passes
+from polygraphy.application.diagnose.rounding import LARGE, of_rounding
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
-    ILL_CONDITIONED,
     INCONCLUSIVE,
     Culprit,
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.judging import Deviation, deviation, is_float
+from polygraphy.domain.diagnosis.judging import Deviation, is_float
 from polygraphy.domain.diagnosis.regions import producers
 from polygraphy.domain.errors import (
     PolygraphyException,
@@ -48,16 +47,6 @@ from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels, Suspe
 
 _THIRD = "onnx"
 """Who computes what is right where only others take part."""
-_LARGE = 1e-3
-"""What a well-behaved network does not make of rounding, relative to the size of its outputs."""
-_MANY = 64
-"""Epsilons of the type in which it computes."""
-_CHAOS = 30.0
-"""How many times what an ulp in every tensor does may be explained by it."""
-_GAIN = 30.0
-"""By how much a node makes errors larger that is ill-conditioned itself."""
-_STEPS = 0.1
-"""The same for one that rounds to few steps."""
 
 
 def diagnose(
@@ -315,7 +304,7 @@ class _Diagnosis:
             culprits += [self._culprit(party, place, known) for place in places]
         if culprits:
             return DiagnosisResult(FAULT, self._proven(culprits, feed))
-        return self._of_rounding(number, found, known)
+        return of_rounding(case, found, known)
 
     def _places(self, party: SuspectedParty, known: Trace) -> list[Place]:
         """Return where a party computes something else."""
@@ -411,76 +400,7 @@ class _Diagnosis:
         except REFUSALS:
             return False
         found = self._case.differing(values, expected, noise)
-        return all(each.relative <= _LARGE or each.share < 0.01 for each in found.values())
-
-    def _of_rounding(
-        self, number: int, found: dict[str, Deviation], known: Trace
-    ) -> DiagnosisResult:
-        """Nobody computes anything wrong: what differs has come of rounding."""
-        case = self._case
-        steps = any(node.jumps for node in case.model.nodes)
-        limit = _STEPS if steps else max(_LARGE, _MANY * (case.epsilon("") or 0.0))
-        worst = max(each.relative for each in found.values())
-        if worst <= limit:
-            return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
-        if not self._is_noise(found, known):
-            return DiagnosisResult(
-                INCONCLUSIVE,
-                reason=(
-                    f"Outputs differ by {worst:.2g} of their size, but every node alone agrees, and"
-                    " so does every part of the graph that is run; moving every tensor by an"
-                    " ulp does not explain it, either."
-                ),
-            )
-        culprit = self._amplifier(known)
-        return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
-
-    def _is_noise(self, found: dict[str, Deviation], known: Trace) -> bool:
-        """Return whether moving every tensor by an ulp does about as much as what differs."""
-        case = self._case
-        try:
-            rough = computed_roughly(case, range(len(case.model.nodes)), known, seed=1)
-        except PolygraphyException:  # What cannot be run node by node is not explained.
-            return False
-        return all(
-            each.largest <= _CHAOS * deviation(rough.get(name), known.values.get(name)).largest
-            for name, each in found.items()
-        )
-
-    def _amplifier(self, known: Trace) -> Culprit | None:
-        """Return the node that makes the most of rounding."""
-        case = self._case
-        party = next((one for one in case.parties if one is not known.party), known.party)
-        try:
-            values = party.load(case.model.marked(), plain=True)(known.feed)
-        except REFUSALS:
-            return None
-        nodes = case.model.nodes
-        errors = {
-            name: deviation(value, known.values[name]).relative
-            for name, value in values.items()
-            if name in known.values
-        }
-        best, culprit = 0.0, None
-        for index, node in enumerate(nodes):
-            before = max((errors.get(name, 0.0) for name in node.reads), default=0.0)
-            after = max((errors.get(name, 0.0) for name in node.makes), default=0.0)
-            gain = after / max(before, 1e-7)
-            if np.isfinite(gain) and gain > best:
-                best, culprit = gain, index
-        if culprit is None:
-            return None
-        node = nodes[culprit]
-        return Culprit(
-            [node.name], next(iter(node.makes), None), "model", ILL_CONDITIONED,
-            evidence=[
-                "Every node alone agrees.",
-                f"{node.op} {node.name!r} makes errors {best:.3g} times as large, in every backend."
-                if best > _GAIN
-                else f"Errors grow little by little; the most in {node.op} {node.name!r}.",
-            ],
-            op=node.op,
-        )  # fmt: skip
+        return all(each.relative <= LARGE or each.share < 0.01 for each in found.values())
 
 
 def _of_open_shapes(case: Case) -> str:

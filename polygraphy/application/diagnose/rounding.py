@@ -1,0 +1,98 @@
+"""What differs though every node agrees: rounding that adds up, or that a network makes more of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.locating import Trace, computed_roughly
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    ILL_CONDITIONED,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+)
+from polygraphy.domain.diagnosis.judging import Deviation, deviation
+from polygraphy.domain.errors import PolygraphyException
+
+LARGE = 1e-3
+"""What a well-behaved network does not make of rounding, relative to the size of its outputs."""
+_MANY = 64
+"""Epsilons of the type in which it computes."""
+_CHAOS = 30.0
+"""How many times what an ulp in every tensor does may be explained by it."""
+_GAIN = 30.0
+"""By how much a node makes errors larger that is ill-conditioned itself."""
+_STEPS = 0.1
+"""As `LARGE`, for a network that rounds to few steps."""
+
+
+def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
+    """Return what outputs that differ come to where nobody computes anything wrong."""
+    steps = any(node.jumps for node in case.model.nodes)
+    limit = _STEPS if steps else max(LARGE, _MANY * (case.epsilon("") or 0.0))
+    worst = max(each.relative for each in found.values())
+    if worst <= limit:
+        return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
+    if not _is_noise(case, found, known):
+        return DiagnosisResult(
+            INCONCLUSIVE,
+            reason=(
+                f"Outputs differ by {worst:.2g} of their size, but every node alone agrees, and"
+                " so does every part of the graph that is run; moving every tensor by an"
+                " ulp does not explain it, either."
+            ),
+        )
+    culprit = _amplifier(case, known)
+    return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
+
+
+def _is_noise(case: Case, found: Mapping[str, Deviation], known: Trace) -> bool:
+    """Return whether moving every tensor by an ulp does about as much as what differs."""
+    try:
+        rough = computed_roughly(case, range(len(case.model.nodes)), known, seed=1)
+    except PolygraphyException:  # What cannot be run node by node is not explained.
+        return False
+    return all(
+        each.largest <= _CHAOS * deviation(rough.get(name), known.values.get(name)).largest
+        for name, each in found.items()
+    )
+
+
+def _amplifier(case: Case, known: Trace) -> Culprit | None:
+    """Return the node that makes the most of rounding."""
+    party = next((one for one in case.parties if one is not known.party), known.party)
+    try:
+        values = party.load(case.model.marked(), plain=True)(known.feed)
+    except REFUSALS:
+        return None
+    nodes = case.model.nodes
+    errors = {
+        name: deviation(value, known.values[name]).relative
+        for name, value in values.items()
+        if name in known.values
+    }
+    best, culprit = 0.0, None
+    for index, node in enumerate(nodes):
+        before = max((errors.get(name, 0.0) for name in node.reads), default=0.0)
+        after = max((errors.get(name, 0.0) for name in node.makes), default=0.0)
+        gain = after / max(before, 1e-7)
+        if np.isfinite(gain) and gain > best:
+            best, culprit = gain, index
+    if culprit is None:
+        return None
+    node = nodes[culprit]
+    return Culprit(
+        [node.name], next(iter(node.makes), None), MODEL, ILL_CONDITIONED,
+        evidence=[
+            "Every node alone agrees.",
+            f"{node.op} {node.name!r} makes errors {best:.3g} times as large, in every backend."
+            if best > _GAIN
+            else f"Errors grow little by little; the most in {node.op} {node.name!r}.",
+        ],
+        op=node.op,
+    )  # fmt: skip
