@@ -12,6 +12,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.half import HalfPrecision, try_half_precision
 from polygraphy.application.diagnose.locating import trace
 from polygraphy.application.diagnose.numbers import first_non_finite
+from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -38,7 +39,6 @@ _MOST = 64
 """Of more differences, none is proven."""
 _CLOSE = 1e-5
 """What is left of a difference that is mended, relative to the size of the outputs."""
-_LARGE = 1e-3
 _STEPS = 64
 """Epsilons that rounding adds up to in a model of another precision."""
 _SIMULATED = {"float16": "fp16", "bfloat16": "bf16"}
@@ -108,7 +108,7 @@ class _Comparison:
             return DiagnosisResult(FAULT, [_with_reasons(broken, culprits)])
         if culprits:
             return DiagnosisResult(FAULT, culprits)
-        if max(each.relative for each in found.values()) <= _LARGE:
+        if max(each.relative for each in found.values()) <= LARGE:
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
         case.unexplained = True
         return None
@@ -175,7 +175,7 @@ class _Comparison:
                 model, pairing, found = fused
             notes.append(f"{counted(len(found), 'difference')} between the models.")
         worst = max(each.relative for each in differing.values())
-        if not found or len(found) > _MOST or (fused is not None and worst < _LARGE / 3):
+        if not found or len(found) > _MOST or (fused is not None and worst < LARGE / 3):
             return []
         with case.attempt("remedy") as notes:
             needed = self._needed(model, pairing, found, feed, goal)
@@ -255,7 +255,7 @@ class _Comparison:
         """Say what the narrower type loses of the reference."""
         narrow = str(self._pairing.model.narrow)
         worst = max(each.relative for each in found.values())
-        limit = max(_LARGE, _STEPS * float(_EPSILONS.get(narrow, 0.0)))
+        limit = max(LARGE, _STEPS * float(_EPSILONS.get(narrow, 0.0)))
         structural = suspects(self._pairing)
         if worst <= limit and not structural:
             return DiagnosisResult(AGREE, reason=f"What differs is what rounding to {narrow} does.")

@@ -12,6 +12,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.comparing import breaks
 from polygraphy.application.diagnose.locating import Trace, isolated, misfits, trace
 from polygraphy.application.diagnose.numbers import first_non_finite
+from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.domain.data.describing import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.culprit import (
@@ -36,7 +37,6 @@ from polygraphy.ports.storage import ResultStore
 
 _SECONDS = 40.0
 """How long variants of all nodes are tried where only outputs were saved."""
-_LARGE = 1e-3
 _RELATED = 0.3
 """Outputs of one model on the same data go together at least so much, as a correlation, even where
 a weight was changed.
@@ -176,7 +176,7 @@ class _Comparison:
             for name in differing
         }
         if not regions:
-            case.unexplained = max(each.relative for each in outputs.values()) > _LARGE
+            case.unexplained = max(each.relative for each in outputs.values()) > LARGE
             return None
         side = Side(self._pairs.graph(model.proto))
         positions = {self._first(side, index): index for index in range(len(side.nodes))}
@@ -384,7 +384,7 @@ class _Comparison:
         except Exception:  # A variant that no backend takes is none.
             return False
         found = self._case.differing(values, saved)
-        if any(each.relative > _LARGE for each in found.values()):
+        if any(each.relative > LARGE for each in found.values()):
             return False
         return not self._case.differing(values, saved, noise_of(compute, feed, values))
 
