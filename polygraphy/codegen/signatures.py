@@ -556,7 +556,15 @@ SIGNATURES = {
     ),
     "check_accuracy": Signature(
         "polygraphy.check",
-        {"path": ..., "rtol": None, "atol": None, "check_error_stat": None, "thresholds": None},
+        {
+            "path": ...,
+            "rtol": None,
+            "atol": None,
+            "check_error_stat": None,
+            "thresholds": None,
+            "functions": (),
+            "check_average": False,
+        },
     ),
     "check_compatibility": Signature(
         "polygraphy.check", {"model": ..., "runners": ..., "data_loader": None}

@@ -324,3 +324,28 @@ def test_a_threshold_of_another_function_says_what_there_is(rounded: Path, polyg
     done = polygraphy("polygraphy check accuracy a.json --l2-threshold 1")
     assert done.code == 2
     assert "differences (function simple), which tolerances are for" in done.err
+
+
+def test_saved_results_are_judged_by_function(rounded: Path, polygraphy: Run) -> None:
+    polygraphy(f"{RUN} --rtol 1 --compare simple l2 --save-accuracy-results a.json")
+    assert polygraphy("polygraphy check accuracy a.json").code == 1  # l2 fails, simple passes.
+    done = polygraphy("polygraphy check accuracy a.json --compare simple")
+    assert done.code == 0
+    assert "Not judged, as not selected: l2." in done.out
+    assert polygraphy("polygraphy check accuracy a.json --compare simple l2").code == 1
+    absent = polygraphy("polygraphy check accuracy a.json --compare distance_metrics")
+    assert absent.code == 2
+    assert "no results of the comparison function cosine_similarity" in absent.err
+
+
+def test_saved_results_are_judged_on_average(rounded: Path, polygraphy: Run) -> None:
+    polygraphy(f"{RUN} --iterations 2 --rtol 1 --compare l2 --save-accuracy-results l2.json")
+    done = polygraphy("polygraphy check accuracy l2.json --check-average --l2-threshold 1")
+    assert done.code == 0
+    assert "outputs on average" in done.out
+    polygraphy(f"{RUN} --rtol 1 --save-accuracy-results a.json")
+    by_element = polygraphy("polygraphy check accuracy a.json --check-average")
+    assert by_element.code == 2
+    assert "element by element, which has no average" in by_element.err
+    statistic = "polygraphy check accuracy a.json --check-average --check-error-stat max"
+    assert polygraphy(statistic).code == 0

@@ -250,6 +250,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
         "check accuracy accuracy.json --psnr-threshold 40 y:30",
         2,
     ),
+    "check_accuracy_selected": (
+        "check accuracy accuracy.json --compare simple --check-average --check-error-stat max",
+        1,
+    ),
     "data_concat": ("data concat inputs.json inputs -o more_inputs.json", 0),
     "data_merge": ("data merge inputs.json golden.json -o merged.json", 0),
     "data_to_input": ("data to-input golden.json -o input.json", 0),

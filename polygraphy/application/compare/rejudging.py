@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.catalog.metrics import GROUPS
+from polygraphy.domain.compare.average import check_metrics
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult, MetricThreshold
 from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
@@ -30,6 +32,8 @@ def check_accuracy(
     atol: PerOutput[float] | None = None,
     check_error_stat: PerOutput[Any] | None = None,
     thresholds: Mapping[str, PerOutput[float]] | None = None,
+    functions: Collection[str] = (),
+    check_average: bool = False,
 ) -> bool:
     """Report on saved accuracy results and return whether all outputs passed.
 
@@ -44,6 +48,10 @@ def check_accuracy(
             of them; ``elemwise`` needs the arrays, which are not saved.
         thresholds: by name of a comparison function (``l2``, ``psnr``, ...) what its metric is held
             to, for all outputs or per output.
+        functions: the comparison functions (``simple``, ``l2``, ``distance_metrics``, ...) whose
+            results are judged; the others of the file are left out. All where this is empty.
+        check_average: whether the mean of each metric over the iterations is judged, rather than
+            each iteration.
 
     Raises:
         FileError: the file is missing, damaged or of another kind.
@@ -54,17 +62,67 @@ def check_accuracy(
     results = AccuracyResults.load(path)
     if not any(len(iterations) for result in results for _, iterations in result.read()):
         raise InconclusiveError(f"{path} holds no verdicts, so nothing was checked.")
+    if functions:
+        functions = [name for each in functions for name in GROUPS.get(each, (each,))]
+        results = _of_functions(path, results, functions)
     judge = _Judge((rtol, atol, check_error_stat), thresholds or {})
     if judge.has_work:
         judge.check_names(results)
         judge.check_results(path, results)
         for result in results:
             judge.apply(path, result)
+    if check_average:
+        for result in results:
+            _judge_average(path, result)
     resolve(Reports).accuracy(results)
     console = resolve(Console)
     for result in results:
         console.comparison_finished(result)
     return bool(results)
+
+
+def _function_of(answer: Any) -> str | None:
+    """Return the name of the built-in function that gave an answer; None for any other."""
+    if isinstance(answer, MetricResult):
+        return answer.metric.function
+    return "simple" if isinstance(answer, OutputCompareResult) else None
+
+
+def _of_functions(
+    path: str, results: AccuracyResults, functions: Collection[str]
+) -> AccuracyResults:
+    """Return the results of these comparison functions; say what is left out."""
+    by_function = [
+        ({_function_of(answer) for _, _, _, answer in result.outputs()}, result)
+        for result in results
+    ]
+    there = {name for names, _ in by_function for name in names if name}
+    for function in functions:
+        if function not in there:
+            raise UsageError(
+                f"{path} holds no results of the comparison function {function}.",
+                hint=f"It holds those of {', '.join(sorted(there)) or 'none by name'}.",
+            )
+    kept = [result for names, result in by_function if names & set(functions)]
+    left_out = [result.label for names, result in by_function if not names & set(functions)]
+    if left_out:
+        resolve(Console).note(f"Not judged, as not selected: {', '.join(left_out)}.")
+    return AccuracyResults(kept)
+
+
+def _judge_average(path: str, result: AccuracyResult) -> None:
+    """Have the means over the iterations judged, if there are any that can be."""
+    answers = [answer for _, _, _, answer in result.outputs()]
+    check_metrics(answer for answer in answers if answer is not False)
+    for answer in answers:
+        if isinstance(answer, OutputCompareResult) and (
+            "elemwise" in answer.tolerance.check_error_stat
+        ):
+            raise UsageError(
+                f"{path} was judged element by element, which has no average.",
+                hint="Check a statistic, with --check-error-stat max, mean or median.",
+            )
+    result.aggregation = "average"
 
 
 class _Judge:

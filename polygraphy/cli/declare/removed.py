@@ -114,15 +114,8 @@ _ROWS = (
         ("--model-type",), _PATTERNS, "has no effect: these models always are of type onnx.", 1
     ),
     Removed(
-        ("--compare", "--compare-func"),
-        ("check accuracy",),
-        "does not exist: the saved functions are judged, by their saved thresholds or by those that"
-        " are given, such as --rtol, --l2-threshold or --psnr-threshold.",
-    ),
-    Removed(
         (
             "--compare-func-script",
-            "--check-average",
             "--no-shape-check",
             "--infinities-compare-equal",
             "--error-quantile",

@@ -6,8 +6,9 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.cli.declare.kinds import Number, PerName, Text, Texts
+from polygraphy.cli.declare.kinds import Choices, Flag, Number, PerName, Text, Texts
 from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.shared.compare import FUNCTIONS
 from polygraphy.cli.shared.tolerances import (
     absolute_tolerance,
     checked_statistic,
@@ -86,4 +87,22 @@ class RejudgeOptions(Options):
         note="Single elements cannot be checked: they are not saved.",
         otherwise="as it was saved",
         feeds="check_accuracy.check_error_stat",
+    )
+    compare: tuple[str, ...] = option(
+        "--compare",
+        "--compare-func",
+        kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
+        default=(),
+        help=(
+            "Judge the results of these comparison functions alone, as run --compare chooses them."
+            f" Functions: {', '.join(FUNCTIONS)}."
+        ),
+        otherwise="all in the file",
+        feeds="check_accuracy.functions",
+    )
+    check_average: bool = option(
+        "--check-average",
+        kind=Flag(),
+        help="Judge the mean of each metric over all iterations, rather than each iteration.",
+        feeds="check_accuracy.check_average",
     )

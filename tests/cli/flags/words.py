@@ -563,6 +563,8 @@ _EDITING_FLAGS = {
         "rtol": "--rtol 0.5 y:0.25",
         "atol": "--atol y:0.25",
         "check_error_stat": "--check-error-stat max y:mean",
+        "compare": "--compare simple l2",
+        "check_average": "--check-average",
     },
 }
 
