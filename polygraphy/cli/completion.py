@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from polygraphy.cli.commands.listing import COMMANDS, GROUPS, members, top_level
+from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.help import described
+from polygraphy.cli.shared.log import LogOptions
 
 SHELLS = ("bash", "zsh", "fish")
 
 _BASH = """\
+_polygraphy_first() {{  # The first of the words that the list holds; options may come before.
+    local list=" $1 " word
+    shift
+    for word in "$@"; do
+        if [[ "$list" == *" $word "* ]]; then echo "$word"; return; fi
+    done
+}}
 _polygraphy() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}"
-    local command="${{COMP_WORDS[1]}}"
+    local before=("${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}") offered="{commands}" command member
     COMPREPLY=()
-    if (( COMP_CWORD == 1 )); then
-        COMPREPLY=($(compgen -W "{commands}" -- "$current"))
-        return
-    fi
+    command=$(_polygraphy_first "$offered" "${{before[@]}}")
     case "$command" in
 {groups}    esac
+    if [[ -n "$offered" ]]; then
+        if [[ "$current" == -* ]]; then offered="{leading}"; fi
+        if [[ "$previous" == --log-file ]]; then
+            COMPREPLY=($(compgen -f -- "$current"))
+        else
+            COMPREPLY=($(compgen -W "$offered" -- "$current"))
+        fi
+        return
+    fi
     case "$command $previous" in
 {choices}    esac
     if [[ "$current" == -* ]]; then
@@ -32,11 +47,9 @@ complete -o filenames -F _polygraphy polygraphy
 
 _BASH_GROUP = """\
         {group})
-            if (( COMP_CWORD == 2 )); then
-                COMPREPLY=($(compgen -W "{members}" -- "$current"))
-                return
-            fi
-            command="$command ${{COMP_WORDS[2]}}" ;;
+            offered="{members}"
+            member=$(_polygraphy_first "$offered" "${{before[@]}}")
+            if [[ -n "$member" ]]; then offered=""; command="$command $member"; fi ;;
 """
 
 
@@ -64,6 +77,11 @@ def _options(command: str) -> list[tuple[list[str], list[str], str]]:
     return options
 
 
+def _leading() -> list[str]:
+    """Return the options that may stand before a command."""
+    return [flag for row in options_of(LogOptions) for flag in row.flags]
+
+
 def _bash() -> str:
     choices, flags = "", ""
     for command in COMMANDS:
@@ -83,12 +101,22 @@ def _bash() -> str:
     groups = "".join(
         _BASH_GROUP.format(group=name, members=" ".join(members(name))) for name in GROUPS
     )
-    return _BASH.format(commands=" ".join(top_level()), groups=groups, choices=choices, flags=flags)
+    return _BASH.format(
+        commands=" ".join(top_level()),
+        groups=f'{groups}        ?*) offered="" ;;\n',
+        leading=" ".join(("-h", "--help", "--version", *_leading())),
+        choices=choices,
+        flags=flags,
+    )
 
 
 def _fish() -> str:
     commands = " ".join(top_level())
     lines = [f"complete -c polygraphy -f -n __fish_use_subcommand -a '{commands}'"]
+    lines += [
+        f"complete -c polygraphy -n 'not __fish_seen_subcommand_from {commands}' {_fish_flag(flag)}"
+        for flag in _leading()
+    ]
     for name in GROUPS:
         inside = (
             f"__fish_seen_subcommand_from {name}; and not __fish_seen_subcommand_from"
@@ -98,12 +126,14 @@ def _fish() -> str:
     for command in COMMANDS:
         condition = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in command.split())
         for flags, choices, text in _options(command):
-            spelled = " ".join(
-                f"-l {f[2:]}" if f.startswith("--") else f"-s {f[1:]}" for f in flags
-            )
+            spelled = " ".join(map(_fish_flag, flags))
             allowed = f" -x -a '{' '.join(choices)}'" if choices else ""
             quoted = text.split(". ")[0].replace("\\", "\\\\").replace("'", "\\'")
             lines.append(
                 f"complete -c polygraphy -n '{condition}' {spelled}{allowed} -d '{quoted}'"
             )
     return "\n".join(lines) + "\n"
+
+
+def _fish_flag(flag: str) -> str:
+    return f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"

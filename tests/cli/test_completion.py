@@ -40,6 +40,12 @@ def completed(words: list[str], folder: Path) -> list[str]:
         (["polygraphy", ""], list(top_level())),
         (["polygraphy", "ru"], ["run"]),
         (["polygraphy", "inspect", ""], list(members("inspect"))),
+        (["polygraphy", "-v", "ru"], ["run"]),
+        (["polygraphy", "--log-fo"], ["--log-format"]),
+        (["polygraphy", "--log-file", "b"], ["b.json"]),
+        (["polygraphy", "--log-file", "b.json", "inspect", "-v", "sp"], ["sparsity"]),
+        (["polygraphy", "inspect", "-v", ""], list(members("inspect"))),
+        (["polygraphy", "-v", "inspect", "-q", "model", "--displ"], ["--display-as"]),
         (["polygraphy", "run", "--onnxr"], ["--onnxrt"]),
         (["polygraphy", "run", "--rto"], ["--rtol"]),
         (["polygraphy", "run", "--model-type", "eng"], ["engine"]),
@@ -62,6 +68,10 @@ QUESTIONS = [
     ("polygraphy run --model-type eng", "engine"),
     ("polygraphy run --precision-constraints pre", "prefer"),
     ("polygraphy run a.on", "a.onnx"),
+    ("polygraphy --log-fo", "--log-format"),
+    ("polygraphy -v ru", "run"),
+    ("polygraphy -v inspect -q sp", "sparsity"),
+    ("polygraphy inspect -v model --displ", "--display-as"),
 ]
 
 
