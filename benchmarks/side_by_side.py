@@ -28,7 +28,7 @@ import onnx.parser
 from layerwise import resnet50
 from onnx import numpy_helper
 from onnx_editing import bert, many_nodes
-from startup import RAW, save_identity
+from startup import RAW, compile_packages, save_identity
 
 NODES_OF_BLOCK = 13
 _BLOCK = """
@@ -109,6 +109,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name has this in it")
     options = parser.parse_args()
     nvidia = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
+    for python in filter(None, (sys.executable, nvidia)):
+        compile_packages(Path(python))
     print("| work | floor | ours | MB | NVIDIA | MB | ours of NVIDIA |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for row in ROWS:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
+
+_IDLE = ("OPENBLAS_THREAD_TIMEOUT", "20")
+"""When an idle thread of NumPy's OpenBLAS goes to sleep: after 2**20 clock cycles, less than a
+millisecond, which products of matrices in a row do not notice. By default they all spin for a tenth
+of a second from the import of NumPy on, beside what is run, as much as half of a short command.
+"""
 
 
 def run(source: str, name: str) -> None:
     """Run a program as if it were the main script; tracebacks show its lines. Does not return: the
     program exits.
     """
+    os.environ.setdefault(*_IDLE)
     filename = f"<polygraphy {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace = {"__name__": "__main__", "__file__": filename, "__builtins__": __builtins__}
