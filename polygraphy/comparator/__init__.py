@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.domain.catalog.metrics import METRICS
-from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from polygraphy.domain.data.loading import StreamingDataLoader
     from polygraphy.domain.data.synthesis import DataLoader
     from polygraphy.domain.limits.threshold import Threshold
+    from polygraphy.domain.limits.tolerance import Tolerance
+    from polygraphy.domain.limits.tolerance import Tolerance as SimpleThreshold
     from polygraphy.domain.results.postprocess import BasePostprocessFunc, TopKPostprocessFunc
     from polygraphy.domain.results.results import IterationResult, RunResults
 
@@ -60,8 +61,6 @@ else:  # The same names, read where no NumPy is needed.
     __all__ += [name for metric in METRICS.values() for name in metric.published_names]
     __all__.sort()
 
-SimpleThreshold = Tolerance
-
 _ELSEWHERE = {
     "AccuracyResult": "polygraphy.domain.accuracy.accuracy",
     "AccuracyResults": "polygraphy.domain.accuracy.accuracy",
@@ -71,7 +70,9 @@ _ELSEWHERE = {
     "IterationResult": "polygraphy.domain.results.results",
     "RunResults": "polygraphy.domain.results.results",
     "StreamingDataLoader": "polygraphy.domain.data.loading",
+    "SimpleThreshold": "polygraphy.domain.limits.tolerance:Tolerance",
     "Threshold": "polygraphy.domain.limits.threshold",
+    "Tolerance": "polygraphy.domain.limits.tolerance",
     "TopKPostprocessFunc": "polygraphy.domain.results.postprocess",
     "WithUnmarked": "polygraphy.application.run.unmarked",
 }

@@ -25,7 +25,6 @@ error says what was expected, what was found and, in `hint`, what to do about it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 _LISTED = 30
@@ -147,6 +146,8 @@ def close_matches(
     """Return at most `limit` of the `known` names that `name` may be a misspelling of, best
     first.
     """
+    from difflib import get_close_matches
+
     lowered = {candidate.lower(): candidate for candidate in known}
     return tuple(
         lowered[match] for match in get_close_matches(name.lower(), lowered, limit, cutoff)

@@ -22,7 +22,7 @@ def deferred_names(
 
     Args:
         namespace: the module's `globals()`, in which a name is kept once it was asked for.
-        names: which module has each of the names.
+        names: which module has each of the names; ``module:Name`` where it has another one there.
         submodules: modules of a package that are attributes of it without an import of their own.
     """
 
@@ -32,7 +32,8 @@ def deferred_names(
         from importlib import import_module
 
         if name in homes:
-            value = namespace[name] = getattr(import_module(homes[name]), name)
+            home, _, there = homes[name].partition(":")
+            value = namespace[name] = getattr(import_module(home), there or name)
             return value
         if name in submodules:
             return import_module(f"{namespace['__name__']}.{name}")

@@ -21,7 +21,8 @@ from polygraphy.domain.compare import (
     UncomparedResult,
 )
 from polygraphy.domain.compare.average import check_metrics
-from polygraphy.domain.compare.function import JudgesAverages, Labelled, UsesThreads, is_program
+from polygraphy.domain.compare.function import JudgesAverages, Labelled, UsesThreads
+from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import label_of_runner

@@ -17,8 +17,8 @@ from polygraphy.domain.arithmetic.ranking import compare_top_k
 from polygraphy.domain.arithmetic.ulps import ulp_distances
 from polygraphy.domain.catalog.metrics import METRICS
 from polygraphy.domain.compare.distribution import distribution_of
-from polygraphy.domain.compare.function import Side
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
+from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.compare.rounding import coarsest_between
 from polygraphy.domain.errors import UsageError

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.passes.widen import unravel
-from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
+from polygraphy.domain.compare.function import PairwiseCompareFunc
+from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.pairing import FindOutput

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.compare.function import Side
+from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.results.lineage import Recomputed
 from polygraphy.domain.tensors.precision import GROWTH, Precision, Rounding, is_exact
 

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from attrs import field, frozen, validators
 
 from polygraphy.domain.catalog.metrics import Metric
-from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
+from polygraphy.domain.compare.function import PairwiseCompareFunc
+from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult, excess_ratio
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits.threshold import Threshold

@@ -7,8 +7,8 @@ from attrs import frozen
 from polygraphy.domain.arithmetic import similarity
 from polygraphy.domain.arithmetic.similarity import DotMetrics
 from polygraphy.domain.catalog.metrics import METRICS
-from polygraphy.domain.compare.function import Side
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
+from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.perceptual import PerceptualDistance
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.pairing import FindOutput

@@ -5,24 +5,19 @@ statistic.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
-from typing import Any, Union
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Union
 
-import numpy as np
-
-from polygraphy.domain.arithmetic import Difference
-from polygraphy.domain.compare.differences import OutputCompareResult
-from polygraphy.domain.compare.function import PairwiseCompareFunc, Side
-from polygraphy.domain.compare.inherited import with_inherited
-from polygraphy.domain.compare.pictures import Pictures
-from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.compare.rounding import coarsest_between, rounding_between
+from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.limits.tolerance import DEFAULT_ATOL, DEFAULT_RTOL, Tolerance, joint_reason
-from polygraphy.domain.tensors.facts import Facts, compute_dtype
-from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
-from polygraphy.domain.tensors.precision import Rounding
+
+if TYPE_CHECKING:  # What compares imports NumPy, which a program may only need later.
+    from polygraphy.domain.compare.pairwise import Side
+    from polygraphy.domain.compare.result import CompareResult
+    from polygraphy.domain.limits.tolerance import Tolerance
+    from polygraphy.domain.tensors.pairing import FindOutput
+    from polygraphy.domain.tensors.precision import Rounding
 
 DEFAULT_ERROR_QUANTILE = 0.99
 AUTO = "auto"
@@ -79,6 +74,9 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             UsageError: a value is out of its range.
             MissingDependencyError: pictures are wanted, and nothing that draws them is installed.
         """
+        from polygraphy.domain.compare.pictures import Pictures
+        from polygraphy.domain.tensors.precision import Rounding
+
         super().__init__(check_shapes, fail_fast, find_output_func)
         self.rtol = kept_setting(rtol)
         self.atol = kept_setting(atol)
@@ -93,7 +91,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         )
         for name in self.named_outputs() | {""}:
             self.tolerance_for(name, Rounding.none("any"))
-            self._quantile_for(name)
+            self.quantile_for(name)
 
     def tolerance_for(self, name: str, rounding: Rounding | None = None) -> Tolerance:
         """Return what the output `name` is held to.
@@ -105,9 +103,11 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Raises:
             UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.
         """
+        from polygraphy.domain.limits import tolerance
+
         given = value_for(self.atol, name, None), value_for(self.rtol, name, None)
-        atol = DEFAULT_ATOL if given[0] is None else given[0]
-        rtol = DEFAULT_RTOL if given[1] is None else given[1]
+        atol = tolerance.DEFAULT_ATOL if given[0] is None else given[0]
+        rtol = tolerance.DEFAULT_RTOL if given[1] is None else given[1]
         reasons = ["the default" if value is None else self.given_by for value in given]
         if AUTO in (atol, rtol):
             if rounding is None:
@@ -120,22 +120,24 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             rtol = rounding.rtol if rtol == AUTO else rtol
             explained = f"what rounding explains of {rounding}"
             reasons = [explained if v == AUTO else r for v, r in zip(given, reasons)]
-        reason = joint_reason(*reasons)
+        reason = tolerance.joint_reason(*reasons)
         checked = value_for(self.check_error_stat, name, "elemwise")
         statistics = checked if isinstance(checked, str) else tuple(checked)
         try:
             return _shared_tolerance(statistics, atol, rtol, reason)
         except TypeError:  # Something is not even hashable: let it say what is wrong.
-            return Tolerance(statistics, atol, rtol, reason)
+            return tolerance.Tolerance(statistics, atol, rtol, reason)
 
-    def _is_auto(self, name: str) -> bool:
+    def is_auto(self, name: str) -> bool:
+        """Return whether a tolerance of the output `name` is ``"auto"``."""
         return AUTO in (value_for(self.atol, name, None), value_for(self.rtol, name, None))
 
     def thresholds_for(self, output_name: str) -> Tolerance:
         """Return what the output is held to."""
         return self.tolerance_for(output_name)
 
-    def _quantile_for(self, name: str) -> float:
+    def quantile_for(self, name: str) -> float:
+        """Return which quantile of the output `name` may be checked, from 0 to 1."""
         quantile = float(value_for(self.error_quantile, name, DEFAULT_ERROR_QUANTILE))
         if not 0 <= quantile <= 1:
             raise UsageError(f"A quantile lies between 0 and 1, unlike {quantile}.")
@@ -147,6 +149,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
     def check_averages(self) -> None:
         """Refuse ``elemwise``: its verdict is about single elements, of which there is no mean."""
+        from polygraphy.domain.tensors.precision import Rounding
+
         checked = self.check_error_stat
         names = list(checked) if isinstance(checked, Mapping) else [""]
         exact = Rounding.none("any")
@@ -158,36 +162,9 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
         """Compare two arrays of one shape, lazily: each metric is computed when it is read."""
-        arrays = value.array, reference.array
-        self.pictures.draw(value.name, *arrays)
-        known = (value.facts, value.name), (reference.facts, reference.name)
-        explain = partial(_explained, known, self.threads)
-        rounding = explain(arrays) if self._is_auto(setting) else None
-        if rounding is None and self._is_auto(setting):
-            return UncomparedResult(
-                f"There is no telling what rounding explains of {value.tensor}: give its tolerance."
-            )
-        difference = Difference(
-            *arrays, infinities_equal=self.infinities_compare_equal, threads=self.threads
-        )
+        from polygraphy.domain.compare.simple_arrays import compare_arrays
 
-        def held_to(rounding: Rounding | None) -> OutputCompareResult:
-            return OutputCompareResult.of(
-                (value.name, reference.name),
-                arrays,
-                difference,
-                self.tolerance_for(setting, rounding),
-                self._quantile_for(setting),
-                explain,
-            )
-
-        result = held_to(rounding)
-        if rounding is not None and value.lineage is not None and not result:
-            precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
-            sides = value, reference
-            inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
-            return result if inherited is None else held_to(inherited)
-        return result
+        return compare_arrays(self, value, reference, setting)
 
     def __repr__(self) -> str:
         return (
@@ -196,21 +173,11 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         )
 
 
-def _explained(
-    sides: tuple[tuple[Facts | None, str], tuple[Facts | None, str]],
-    threads: int,
-    arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
-) -> Rounding | None:
-    """Return what rounding explains of the difference of two outputs, of which the facts about
-    their models and their names are given.
-    """
-    first, second = (compute_dtype(facts, name) for facts, name in sides)
-    return rounding_between(arrays, (first, second), threads=threads)
-
-
 @lru_cache(maxsize=256, typed=True)
 def _shared_tolerance(
     check_error_stat: str | tuple[str, ...], atol: float, rtol: float, reason: str
 ) -> Tolerance:
     """Return a tolerance; the outputs of many iterations share one."""
+    from polygraphy.domain.limits.tolerance import Tolerance
+
     return Tolerance(check_error_stat=check_error_stat, atol=atol, rtol=rtol, reason=reason)

@@ -1,0 +1,165 @@
+"""Compares the outputs of two runs pair by pair: which with which, and in what shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.compare.align import aligned
+from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
+from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.results.lineage import Lineage
+from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.domain.tensors.facts import Facts, compute_dtype
+from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs
+
+if TYPE_CHECKING:
+    from polygraphy.domain.compare.function import PairwiseCompareFunc
+
+Array = np.ndarray[Any, Any]
+
+
+@frozen
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        tensor: what is known of the output.
+        array: its elements, in the shape that both sides were brought to.
+        outputs: all outputs of the run.
+    """
+
+    tensor: ComparedTensor
+    array: Array
+    outputs: Mapping[str, Any]
+
+    @property
+    def facts(self) -> Facts | None:
+        """What is known of the model; None when nothing is."""
+        return self.outputs.facts if isinstance(self.outputs, IterationResult) else None
+
+    @property
+    def computed_in(self) -> str | None:
+        """The coarsest data type in which the output was computed; None when not known. Finding out
+        may take looking into a model, so it is only asked for where it matters.
+        """
+        return compute_dtype(self.facts, self.name)
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """What the outputs were computed from; None where that is not known."""
+        return self.outputs.lineage if isinstance(self.outputs, IterationResult) else None
+
+    @property
+    def name(self) -> str:
+        """Name of the output in its run."""
+        return self.tensor.name
+
+
+def compare_pairs(
+    function: PairwiseCompareFunc, result0: IterationResult, result1: IterationResult
+) -> dict[str, CompareResult]:
+    """Return the verdicts of a comparison function about all outputs of one iteration of two runs,
+    as its calls do.
+    """
+    known = dict.fromkeys((*_known_names(result0), *_known_names(result1)))
+    settings = function.settings_by_output(known)
+    results: dict[str, CompareResult] = {}
+    for pair in _pairs(function.find_output_func, result0, result1):
+        key = pair.name0 or pair.name1 or ""
+        if key in results:  # An output may be compared with several.
+            one = pair.name0 or f"nothing of {result0.runner_name}"
+            key = f"{one} vs. {pair.name1}"
+        results[key] = _compared(function, pair, result0, result1, settings)
+        if function.fail_fast and not results[key]:
+            break
+    return results
+
+
+def _pairs(
+    find_output: FindOutput | None, result0: IterationResult, result1: IterationResult
+) -> Iterable[OutputPair]:
+    if find_output is None:
+        if is_program(result0) == is_program(result1):
+            return pair_outputs(result0, result1)
+        return pair_by_source(result0, result1, _sources(result0), _sources(result1))
+    pairs = []
+    for index, name in enumerate(result0):
+        found = find_output(name, index, result1)
+        partners = [found] if isinstance(found, str) or found is None else list(found)
+        for partner in partners:
+            if partner is not None and partner not in result1:
+                raise UnknownNameError(
+                    f"Output of {label_of_runner(result1.runner_name)}", partner, result1
+                )
+        pairs += [OutputPair(name, partner) for partner in partners or [None]]
+    return pairs
+
+
+def _compared(
+    function: PairwiseCompareFunc,
+    pair: OutputPair,
+    result0: IterationResult,
+    result1: IterationResult,
+    settings: Mapping[str, str],
+) -> CompareResult:
+    if pair.name0 is None or pair.name1 is None:
+        name = pair.name0 or pair.name1
+        has, lacks = (result0, result1) if pair.name1 is None else (result1, result0)
+        return UncomparedResult(
+            f"Output {name!r} of {label_of_runner(has.runner_name)} has no counterpart in"
+            f" {label_of_runner(lacks.runner_name)}, which has:"
+            f" {', '.join(map(repr, lacks)) or 'no outputs'}.",
+            is_missing=True,
+        )
+    arrays = _array(result0[pair.name0]), _array(result1[pair.name1])
+    for name, run, array in zip((pair.name0, pair.name1), (result0, result1), arrays):
+        if array is None:
+            return UncomparedResult(
+                f"Output {name!r} of {label_of_runner(run.runner_name)} is a sequence of"
+                " tensors of different shapes, not a tensor: sequences are not compared."
+            )
+    value, reference = (np.asarray(array) for array in arrays)
+    tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)
+    fitted = aligned(value, reference, check_shapes=function.check_shapes)
+    if fitted is None:
+        result: CompareResult = UncomparedResult(
+            f"Shape mismatch: {tensors[0]} is compared with {tensors[1]}."
+        )
+    else:
+        result = function.compare_arrays(
+            Side(tensors[0], fitted[0], result0),
+            Side(tensors[1], fitted[1], result1),
+            function.setting_name(pair.name0, pair.name1, settings),
+        )
+    result.tensor0, result.tensor1 = tensors
+    return result
+
+
+def _known_names(outputs: Mapping[str, Any]) -> Iterable[str]:
+    """Return the names of a run's outputs, also of those that are compared at another time."""
+    return outputs.known_names() if isinstance(outputs, IterationResult) else outputs
+
+
+def _sources(outputs: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return from which tensors of a program outputs come; nothing where that is not known."""
+    if is_program(outputs):
+        return {name: name for name in outputs}
+    return getattr(getattr(outputs, "facts", None), "sources", {})
+
+
+def is_program(outputs: Any) -> bool:
+    """Return whether outputs are all tensors of a program; see `Facts.is_program`."""
+    return getattr(getattr(outputs, "facts", None), "is_program", False)
+
+
+def _array(output: Any) -> Array | None:
+    """Return an output as an array; None for a sequence of what is not of one shape."""
+    try:
+        return np.asarray(output)
+    except ValueError:
+        return None

@@ -1,0 +1,75 @@
+"""How the comparison function `simple` compares two arrays."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polygraphy.domain.arithmetic import Difference
+from polygraphy.domain.compare.differences import OutputCompareResult
+from polygraphy.domain.compare.inherited import with_inherited
+from polygraphy.domain.compare.pairwise import Side
+from polygraphy.domain.compare.result import CompareResult, UncomparedResult
+from polygraphy.domain.compare.rounding import coarsest_between, rounding_between
+from polygraphy.domain.tensors.facts import Facts, compute_dtype
+from polygraphy.domain.tensors.precision import Rounding
+
+if TYPE_CHECKING:
+    from polygraphy.domain.compare.simple import SimpleCompareFunc
+
+
+def compare_arrays(
+    function: SimpleCompareFunc, value: Side, reference: Side, setting: str
+) -> CompareResult:
+    """Compare two arrays of one shape, lazily: each metric is computed when it is read.
+
+    Args:
+        function: says what is tolerated.
+        value: the output.
+        reference: what it is compared with.
+        setting: the name that settings are looked up by.
+    """
+    arrays = value.array, reference.array
+    function.pictures.draw(value.name, *arrays)
+    known = (value.facts, value.name), (reference.facts, reference.name)
+    explain = partial(_explained, known, function.threads)
+    rounding = explain(arrays) if function.is_auto(setting) else None
+    if rounding is None and function.is_auto(setting):
+        return UncomparedResult(
+            f"There is no telling what rounding explains of {value.tensor}: give its tolerance."
+        )
+    difference = Difference(
+        *arrays, infinities_equal=function.infinities_compare_equal, threads=function.threads
+    )
+
+    def held_to(rounding: Rounding | None) -> OutputCompareResult:
+        return OutputCompareResult.of(
+            (value.name, reference.name),
+            arrays,
+            difference,
+            function.tolerance_for(setting, rounding),
+            function.quantile_for(setting),
+            explain,
+        )
+
+    result = held_to(rounding)
+    if rounding is not None and value.lineage is not None and not result:
+        precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
+        sides = value, reference
+        inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
+        return result if inherited is None else held_to(inherited)
+    return result
+
+
+def _explained(
+    sides: tuple[tuple[Facts | None, str], tuple[Facts | None, str]],
+    threads: int,
+    arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+) -> Rounding | None:
+    """Return what rounding explains of the difference of two outputs, of which the facts about
+    their models and their names are given.
+    """
+    first, second = (compute_dtype(facts, name) for facts, name in sides)
+    return rounding_between(arrays, (first, second), threads=threads)
