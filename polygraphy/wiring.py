@@ -56,7 +56,7 @@ _ADAPTERS: dict[str, str] = {
     "ModelReader/tensorflow": "polygraphy.adapters.tensorflow.reading:TensorFlowModelReader",
     "ModelReader/tensorrt": "polygraphy.adapters.tensorrt.plan.reader:TensorrtModelReader",
     "ModelReducer": "polygraphy.adapters.onnx.run.reduction:OnnxModelReducer",
-    "ModelReports": "polygraphy.adapters.console.models:LogModelReports",
+    "ModelReports": "polygraphy.adapters.console.models.reports:LogModelReports",
     "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference_trial:ReferenceTrial",
     "ModelTrial/onnxrt": "polygraphy.adapters.onnxruntime.trial:OnnxrtTrial",
     "ModelWriter": "polygraphy.adapters.onnx.storage.saving:OnnxModelWriter",

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.console.engine_text import _profile_lines, layer_lines
+from polygraphy.adapters.console.models.engine_text import _profile_lines, layer_lines
 from polygraphy.cli.main import main
 from polygraphy.domain.model.engine import EngineProfile, Layer, ProfileTensor
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.console.engine_text import engine_lines
+from polygraphy.adapters.console.models.engine_text import engine_lines
 from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.gpu import has_gpu

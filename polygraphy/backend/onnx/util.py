@@ -76,7 +76,7 @@ def str_from_onnx(
         UnknownNameError: there is no such mode.
     """
     from polygraphy import mod
-    from polygraphy.adapters.console.onnx_text import onnx_lines
+    from polygraphy.adapters.console.models.onnx_text import onnx_lines
     from polygraphy.adapters.onnx.describe.reading import described
     from polygraphy.adapters.onnx.storage.arrays import WeightArrays
     from polygraphy.domain.errors import UnknownNameError

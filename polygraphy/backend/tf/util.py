@@ -78,7 +78,7 @@ def str_from_graph(
         show_attrs: whether the attributes of operations that are shown are (default: no).
         show_weights: whether the elements of constants are (default: no).
     """
-    from polygraphy.adapters.console.onnx_text import graph_lines
+    from polygraphy.adapters.console.models.onnx_text import graph_lines
     from polygraphy.adapters.tensorflow.reading import describe_graph
     from polygraphy.domain.model import Detail
 

@@ -97,7 +97,7 @@ def str_from_network(
         show_attrs: whether the attributes of layers that are shown are (default: no).
         show_weights: whether the attributes that are weights are (default: no).
     """
-    from polygraphy.adapters.console.engine_text import network_lines
+    from polygraphy.adapters.console.models.engine_text import network_lines
     from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
 
     described = describe_network(
@@ -122,7 +122,7 @@ def str_from_engine(
         show_attrs: whether the attributes of layers that are shown are (default: no).
         combine_tensor_info: path of saved outputs whose statistics are shown with the layers.
     """
-    from polygraphy.adapters.console.engine_text import engine_lines
+    from polygraphy.adapters.console.models.engine_text import engine_lines
     from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
     from polygraphy.adapters.tensorrt.plan.reader import notes_of
 
@@ -138,7 +138,7 @@ def str_from_engine(
 
 def str_from_layer(layer: Any, index: int) -> str:
     """Return what a layer takes and computes as text; `index` is its place in the network."""
-    from polygraphy.adapters.console.engine_text import layer_lines
+    from polygraphy.adapters.console.models.engine_text import layer_lines
     from polygraphy.adapters.tensorrt.describe.describe_network import describe_layer
 
     return "\n".join([*layer_lines(index, describe_layer(layer)), ""])

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.console.engine_text import engine_lines, network_lines
-from polygraphy.adapters.console.statistics_text import built_lines
+from polygraphy.adapters.console.models.engine_text import engine_lines, network_lines
+from polygraphy.adapters.console.models.statistics_text import built_lines
 from polygraphy.adapters.tensorrt.describe.describe_engine import describe_engine
 from polygraphy.adapters.tensorrt.describe.describe_network import describe_network
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, using

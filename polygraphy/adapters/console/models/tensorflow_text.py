@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polygraphy.adapters.console.onnx_text import graph_lines
+from polygraphy.adapters.console.models.onnx_text import graph_lines
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.tensorflow import TensorFlowGraph
 from polygraphy.domain.tensors.naming import one_line

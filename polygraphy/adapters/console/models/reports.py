@@ -25,10 +25,10 @@ _MOST_NAMES = 10
 
 
 _LINES = {
-    "EngineDescription": "polygraphy.adapters.console.engine_text:engine_lines",
-    "Model": "polygraphy.adapters.console.onnx_text:onnx_lines",
-    "NetworkDescription": "polygraphy.adapters.console.engine_text:network_lines",
-    "TensorFlowGraph": "polygraphy.adapters.console.tensorflow_text:tensorflow_lines",
+    "EngineDescription": "polygraphy.adapters.console.models.engine_text:engine_lines",
+    "Model": "polygraphy.adapters.console.models.onnx_text:onnx_lines",
+    "NetworkDescription": "polygraphy.adapters.console.models.engine_text:network_lines",
+    "TensorFlowGraph": "polygraphy.adapters.console.models.tensorflow_text:tensorflow_lines",
 }
 """Who writes about what, imported when it is first needed, because few need more than one."""
 
@@ -56,7 +56,7 @@ class LogModelReports:
 
     def statistics(self, statistics: Any) -> None:
         """Write how large a model is, and what it costs to run."""
-        from polygraphy.adapters.console.statistics_text import built_lines, statistics_lines
+        from polygraphy.adapters.console.models.statistics_text import built_lines, statistics_lines
         from polygraphy.domain.model.engine_statistics import EngineStatistics
 
         is_built = isinstance(statistics, EngineStatistics)
@@ -95,13 +95,13 @@ class LogModelReports:
 
     def outline(self, title: str, outline: Outline) -> None:
         """Write what a model consists of in brief."""
-        from polygraphy.adapters.console.edit_text import outline_lines
+        from polygraphy.adapters.console.models.edit_text import outline_lines
 
         G_LOGGER.info("\n".join(outline_lines(title, outline)))
 
     def edit(self, edit: Edit) -> None:
         """Write how many parts came and went; at a lower level of the log, which ones."""
-        from polygraphy.adapters.console.edit_text import edit_line, part_lines
+        from polygraphy.adapters.console.models.edit_text import edit_line, part_lines
 
         G_LOGGER.info(edit_line(edit))
         for line in part_lines(edit):
@@ -141,7 +141,7 @@ class LogModelReports:
 
 
 def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
-    from polygraphy.adapters.console.onnx_text import tensor_text
+    from polygraphy.adapters.console.models.onnx_text import tensor_text
 
     yield f"==== {len(uses)} Tensor(s) ===="
     texts = [tensor_text(use.tensor) for use in uses]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from polygraphy.adapters.console.onnx_text import named_lines
+from polygraphy.adapters.console.models.onnx_text import named_lines
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.edits import Edit, NodeLabel, Outline
 from polygraphy.domain.tensors.naming import one_line

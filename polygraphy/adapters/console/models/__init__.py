@@ -1,0 +1,1 @@
+"""Models, networks and engines as text."""
