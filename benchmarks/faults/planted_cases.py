@@ -304,7 +304,10 @@ def _half(folder: Path, rng: np.random.Generator, models: Models, number: int) -
     culprit = Culprit(tuple(core), tuple(readers), ("model", "onnxrt", "onnx"), (kind,))
     if kind == "epsilon":
         culprit = culprit._replace(causes=("epsilon", "underflow"))
-    way = str(rng.choice(["--fp-to-fp16", "reference"]))
+    way = str(rng.choice(["--fp-to-fp16", "reference", "two backends"]))
+    if way == "two backends":
+        onnx.save(half(model), place / "model.onnx")
+        return _case(place, f"fp16 {kind}: two backends", ("--onnx",), (culprit,))
     if way == "reference":
         onnx.save(model, place / "reference.onnx")
         onnx.save(half(model), place / "model.onnx")

@@ -77,16 +77,27 @@ class NarrowModel(Protocol):
 class NarrowModels(Protocol):
     """Opens models to see what a narrower type does to them."""
 
-    def open(self, model: Any, dtype: DataTypeEntry) -> NarrowModel:
+    def open(
+        self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
+    ) -> NarrowModel:
         """Look into a model.
 
         Args:
             model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
             dtype: the narrower type, such as `DataType.FLOAT16`.
+            only: the names of the nodes that compute in it (default: all that can).
 
         Raises:
             ModelError: the model cannot be cast to that type.
         """
+
+    def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
+        """Return the narrow type in which an ``onnx.ModelProto`` computes as it is, and the names
+        of the nodes that do; None where none does.
+        """
+
+    def widened(self, model: Any) -> Any:
+        """Return an ``onnx.ModelProto`` as it would be in float32, with the same names."""
 
 
 class SuspectedParty(Protocol):

@@ -12,6 +12,7 @@ from polygraphy.adapters.fake.isolation import InlineIsolation
 from polygraphy.adapters.fake.loader import FakeLoader
 from polygraphy.adapters.fake.memory import HostMemory
 from polygraphy.adapters.fake.model_file import MemoryModelWriter
+from polygraphy.adapters.fake.narrow import FakeNarrowModel, FakeNarrowModels
 from polygraphy.adapters.fake.perceptual import MeanDistance
 from polygraphy.adapters.fake.plots import DrawnPlot, RecordingPlots
 from polygraphy.adapters.fake.precision import FakePrecisionCaster, FakeQuantizer
@@ -27,6 +28,8 @@ __all__ = [
     "DrawnPlot",
     "FakeConstantEvaluator",
     "FakeLoader",
+    "FakeNarrowModel",
+    "FakeNarrowModels",
     "FakePrecisionCaster",
     "FakeQuantizer",
     "FakeRunner",

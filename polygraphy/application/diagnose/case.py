@@ -51,6 +51,12 @@ class Case:
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
         self._epsilons: dict[str, float | None] | None = None
 
+    def of(self, model: DissectedModel) -> Case:
+        """Return a case of another form of the model, whose steps are listed with those of this."""
+        made = Case(model, self.path, self.parties, self._reports)
+        made.attempts = self.attempts
+        return made
+
     @contextmanager
     def attempt(self, title: str) -> Iterator[list[str]]:
         """Do a step; what is put into the list is what came of it."""

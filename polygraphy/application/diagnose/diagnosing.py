@@ -13,6 +13,11 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, n
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.concluding import concluded
 from polygraphy.application.diagnose.data import feeds_of
+from polygraphy.application.diagnose.half_model import (
+    half_model,
+    is_wrong_in_float32,
+    of_half_model,
+)
 from polygraphy.application.diagnose.locating import (
     Place,
     Trace,
@@ -118,13 +123,13 @@ class _Diagnosis:
             return compared
         if self._case.unexplained and len(self._case.parties) == 1:
             self._case.parties.append(self._third)
-        found = self._of_parties()
+        found = self.of_parties()
         if found.verdict == AGREE and self._case.unexplained:
             reason = "No difference between the models explains that their outputs differ."
             return DiagnosisResult(INCONCLUSIVE, reason=reason)
         return found
 
-    def _of_parties(self) -> DiagnosisResult:
+    def of_parties(self) -> DiagnosisResult:
         """Compare the backends with each other."""
         self._run()
         if self._refusals:
@@ -132,10 +137,28 @@ class _Diagnosis:
         if (found := self._unsteady()) is not None:
             return found
         worst = self._worst()
+        if worst is not None or self._has_nan():
+            found = self._of_half_model()
+            if found is not None:
+                return found
         if worst is None:
             numbers = self._of_numbers()
             return DiagnosisResult(AGREE) if numbers is None else numbers
         return self._of_difference(worst)
+
+    def _of_half_model(self) -> DiagnosisResult | None:
+        """Say what half precision does to a model that computes in it as it is; None where that
+        is not what is wrong.
+        """
+        case = self._case
+        half = half_model(case, self._feeds)
+        if half is None:
+            return None
+        if is_wrong_in_float32(case, half, self._third):
+            opened = resolve(DissectedModels).open(half.wide)
+            self._case = case.of(opened)
+            return _Diagnosis(self._case, half.feeds).of_parties()
+        return of_half_model(case, half, list(self._outputs.values()), self._third)
 
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
@@ -278,13 +301,18 @@ class _Diagnosis:
         """Find where the first NaN comes from, if outputs have any."""
         for number, feed in enumerate(self._feeds):
             for index in self._outputs:
-                values = self._outputs[index][number]
-                if any(_has_nan(values.get(name)) for name in self._case.model.outputs):
+                if self._is_nan(self._outputs[index][number]):
                     known = self._trace(feed)
                     culprit = None if known is None else first_non_finite(self._case, known)
                     if culprit is not None:
                         return DiagnosisResult(FAULT, [culprit])
         return None
+
+    def _is_nan(self, values: Values) -> bool:
+        return any(_has_nan(values.get(name)) for name in self._case.model.outputs)
+
+    def _has_nan(self) -> bool:
+        return any(self._is_nan(each) for made in self._outputs.values() for each in made)
 
     def _of_difference(
         self, worst: tuple[int, dict[str, Deviation], tuple[int, int]]

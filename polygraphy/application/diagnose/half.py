@@ -125,6 +125,11 @@ def casting(dtype: str) -> DataTypeEntry:
     return _TYPES[dtype][0]
 
 
+def named(dtype: DataTypeEntry) -> str:
+    """Return what the command line calls a narrow type."""
+    return next(name for name, (known, _) in _TYPES.items() if known == dtype)
+
+
 def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> list[str]:
     """Return the nodes of a model that can compute in half precision, those first that lose most.
 

@@ -19,7 +19,7 @@ Pair = tuple[Array, Array]
 _MANY_STEPS = 64
 """An error of so many times the spacing of a type is more than rounding the operands explains."""
 
-_ADDING = frozenset({"Add", "Clip", "Max", "Sub", "Sum"})
+ADDING = frozenset({"Add", "Clip", "Max", "Sub", "Sum"})
 """Operators that keep a number away from zero with a small constant."""
 
 
@@ -181,7 +181,7 @@ class NodeLoss:
                 )
         for name, weight in self.weights.items():
             if weight.flushed and weight.flushed == weight.elements:
-                is_epsilon = self.op in _ADDING or weight.elements == 1
+                is_epsilon = self.op in ADDING or weight.elements == 1
                 return Fault(
                     "epsilon" if is_epsilon else "underflow",
                     name,
@@ -196,7 +196,7 @@ class NodeLoss:
                     f"{each.zeroed} of {each.elements} elements of {each.name!r} become 0, and the"
                     f" largest is {each.peak:.3g}; {limits.name} begins at {limits.smallest:.2g}",
                 )
-        if self.amplifies(limits):
+        if own and self.amplifies(limits):
             return self.residual_fault(limits)
         return None
 

@@ -71,7 +71,7 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     node = side.nodes[index]
     yield from _swapped(node)
     yield from _numbers(node)
-    yield from _epsilons(side, node)
+    yield from _epsilons(side, index)
     yield from _switches(node)
     yield from _axes(side, node)
     yield from _pads(node)
@@ -102,20 +102,33 @@ def _numbers(node: Node) -> Iterator[Variant]:
                 yield Variant(cause, what, _with(node, name, "float", value))
 
 
-def _epsilons(side: Side, node: Node) -> Iterator[Variant]:
-    """A number that is added before a root or a division."""
+def is_guard(side: Side, index: int) -> bool:
+    """Return whether a node adds something before a root, a logarithm or a division."""
+    node = side.nodes[index]
     read = {side.nodes[i].op for name in node.outputs for i, _ in side.readers.get(name, ())}
-    if node.op not in ("Add", "Max", "Clip") or not read & _GUARDING:
+    return node.op in ("Add", "Max", "Clip") and bool(read & _GUARDING)
+
+
+def epsilon_of(side: Side, name: str) -> float | None:
+    """Return the magnitude of a weight of one number; None for what is none."""
+    held = side.weights.get(name)
+    if held is None or held.values is None or np.size(held.values) != 1:
+        return None
+    array = np.asarray(held.values)
+    return None if array.dtype.kind in "OUSiub" else abs(float(array.reshape(-1)[0]))
+
+
+def _epsilons(side: Side, index: int) -> Iterator[Variant]:
+    """A number that is added before a root or a division."""
+    node = side.nodes[index]
+    if not is_guard(side, index):
         return
     for name in node.inputs:
-        held = side.weights.get(name)
-        if held is None or held.values is None or np.size(held.values) != 1:
-            continue
-        array = np.asarray(held.values)
-        if array.dtype.kind != "f":
+        now = epsilon_of(side, name)
+        array = np.asarray(side.weights[name].values) if now is not None else None
+        if now is None or array is None or array.dtype.kind != "f":
             continue
         for value in _EPSILONS:
-            now = float(array.reshape(-1)[0])
             if not np.isclose(now, value, rtol=1e-3, atol=0):
                 what = f"the epsilon {name!r} is {now:.6g} instead of {value:g}"
                 yield Variant("epsilon", what, node, {name: np.full_like(array, value)})

@@ -16,6 +16,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
+from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of, signature_of
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
@@ -55,11 +56,21 @@ _MOVES = frozenset(
 class OnnxNarrowModels:
     """Opens ONNX models."""
 
-    def open(self, model: Any, dtype: DataTypeEntry) -> OnnxNarrowModel:
+    def open(
+        self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
+    ) -> OnnxNarrowModel:
         """See the port."""
         if dtype == DataType.BFLOAT16:
             _check_evaluator(dtype)
-        return OnnxNarrowModel(evaluate(model), dtype)
+        return OnnxNarrowModel(evaluate(model), dtype, only)
+
+    def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
+        """See the port."""
+        return narrow_nodes(model)
+
+    def widened(self, model: Any) -> Any:
+        """See the port."""
+        return widened(model)
 
 
 def _check_evaluator(dtype: DataTypeEntry) -> None:
@@ -76,7 +87,10 @@ def _check_evaluator(dtype: DataTypeEntry) -> None:
 class OnnxNarrowModel:
     """An ONNX model that can be computed in a narrower type; see the port `NarrowModel`."""
 
-    def __init__(self, model: ModelProto, dtype: DataTypeEntry) -> None:
+    def __init__(
+        self, model: ModelProto, dtype: DataTypeEntry, only: Collection[str] | None = None
+    ) -> None:
+        self._only = frozenset(only or ())
         self.inputs = input_metadata(model)
         self._model = model
         self._names = [value.name for value in model.graph.output]
@@ -84,7 +98,7 @@ class OnnxNarrowModel:
         self._cast: tuple[frozenset[str], Any] | None = None
         self._dtype = dtype
         self._range = Range.of(dtype)
-        _, self._forms = cast_copy(model, dtype, CastSelection(), is_trial=True)
+        _, self._forms = cast_copy(model, dtype, self._selection(), is_trial=True)
         self._nodes = [node for node in _all_nodes(model) if node.output]
         self._weights = _weight_names(model, self._nodes)
         self.nodes = list(
@@ -95,6 +109,9 @@ class OnnxNarrowModel:
         self.users = _users(self._nodes)
         self.bounded = _bounded(model)
 
+    def _selection(self, kept: frozenset[str] = frozenset()) -> CastSelection:
+        return CastSelection(keep_nodes=kept, only_nodes=self._only)
+
     def facts(self) -> Facts:
         """Return what the model tells without being run."""
         return OnnxFactFinder().find(self._model)
@@ -103,9 +120,7 @@ class OnnxNarrowModel:
         """Compute the outputs in the narrow type; see the port."""
         kept = frozenset(keep)
         if self._cast is None or self._cast[0] != kept:
-            made, _ = cast_copy(
-                self._model, self._dtype, CastSelection(keep_nodes=kept), is_trial=True
-            )
+            made, _ = cast_copy(self._model, self._dtype, self._selection(kept), is_trial=True)
             narrow = self._dtype.numpy()
             watched = partial(_rounding, narrow=narrow)
             self._cast = (kept, self._evaluator(made, watched))

@@ -1,0 +1,90 @@
+"""A model in half precision of which it is known beforehand what it loses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
+from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.facts import Facts, ModelFacts
+from polygraphy.domain.tensors.metadata import TensorMetadata
+
+
+class FakeNarrowModel:
+    """A chain of nodes that hand on ``x``, which becomes ``y``; implements the port `NarrowModel`.
+
+    Some of them lose everything in the narrower type. Each reads ``x`` or what the node before it
+    makes, and makes ``NAME_out``, the last one ``y``.
+    """
+
+    bounded: Collection[str] = ()
+
+    def __init__(self, nodes: Sequence[str], losing: Collection[str], dtype: DataTypeEntry) -> None:
+        """Name the nodes, and those that lose everything."""
+        self.inputs = TensorMetadata().add("x", np.float32, [None])
+        self.nodes = list(nodes)
+        self.users = {one: [other] for one, other in pairwise(nodes)}
+        self.kept: list[frozenset[str]] = []
+        self._losing = frozenset(losing)
+        self._range = Range.of(dtype)
+
+    def facts(self) -> Facts:
+        """Return that nothing is known."""
+        return ModelFacts()
+
+    def run(self, feed: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Any]:
+        """Return the input, or infinities where a node that loses everything is not kept."""
+        self.kept.append(frozenset(keep))
+        value = np.array(feed["x"], np.float32)
+        return {"y": value if self._losing <= set(keep) else np.full_like(value, np.inf)}
+
+    def rounded(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the input."""
+        return {"y": np.array(feed["x"], np.float32)}
+
+    def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], list[NodeLoss]]:
+        """Return the input, and what each node loses: all or nothing."""
+        value = np.array(feed["x"], np.float32)
+        losses = []
+        read = "x"
+        for name in self.nodes:
+            made = "y" if name == self.nodes[-1] else f"{name}_out"
+            narrow = np.full_like(value, np.inf) if name in self._losing else value
+            pairs = {read: (value, value)}, {made: (value, narrow)}
+            losses.append(loss_of(name, "Identity", *pairs, {}, self._range))
+            read = made
+        return {"y": value}, losses
+
+
+class FakeNarrowModels:
+    """Opens such a model, whatever it is given; implements the port `NarrowModels`."""
+
+    def __init__(
+        self, nodes: Sequence[str], losing: Collection[str] = (), dtype: DataTypeEntry | None = None
+    ) -> None:
+        """Name the nodes, those that lose everything, and the narrow type in which the model
+        computes as it is, if it does.
+        """
+        self._nodes, self._losing, self._dtype = list(nodes), frozenset(losing), dtype
+        self.opened: list[FakeNarrowModel] = []
+
+    def open(
+        self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
+    ) -> FakeNarrowModel:
+        """Return the model; what is not among `only` stays as it is."""
+        chosen = [name for name in self._nodes if only is None or name in only]
+        made = FakeNarrowModel(chosen, self._losing & set(chosen), dtype)
+        self.opened.append(made)
+        return made
+
+    def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
+        """Return what was said."""
+        return None if self._dtype is None else (self._dtype, list(self._nodes))
+
+    def widened(self, model: Any) -> Any:
+        """Return the model itself."""
+        return model

@@ -1,0 +1,208 @@
+"""Why the outputs of a model are wrong that computes in half precision as it is.
+
+ONNX Runtime computes it in float32 on the CPU, the evaluator rounds at every operator, and hardware
+does something between: where they differ, the same model in float32 separates what half
+precision loses from what a backend does wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.half import (
+    HalfPrecision,
+    Tolerance,
+    Trial,
+    named,
+    tolerance_for,
+)
+from polygraphy.application.diagnose.rounding import LARGE
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    ILL_CONDITIONED,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.half import HalfCulprit
+from polygraphy.domain.diagnosis.headroom import ADDING, Range
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.variants import epsilon_of, is_guard
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import ModelPairs, NarrowModels, SuspectedParty
+
+_MOST = 0.5
+"""From this share of nodes on a model computes in half precision; below, only a part of it does."""
+
+
+@frozen
+class HalfModel:
+    """A model that computes in half precision, and the same in float32.
+
+    Attributes:
+        wide: the model in float32, an ``onnx.ModelProto``.
+        dtype: the type in which it computes.
+        nodes: the names of the nodes that do.
+        feeds: input data in float32.
+        is_whole: whether most of its nodes do.
+    """
+
+    wide: Any
+    dtype: DataTypeEntry
+    nodes: Sequence[str]
+    feeds: Sequence[Feed]
+    is_whole: bool
+
+
+def half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
+    """Return the model in float32, if it computes in half precision; else None."""
+    models = resolve(NarrowModels)
+    found = models.narrow_nodes(case.model.proto)
+    if found is None:
+        return None
+    dtype, nodes = found
+    wide = [{name: _wide(array) for name, array in feed.items()} for feed in feeds]
+    share = len(nodes) / max(1, len(case.model.nodes))
+    return HalfModel(models.widened(case.model.proto), dtype, nodes, wide, share >= _MOST)
+
+
+def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
+    """Return whether parties differ in float32 as well: then it is not the precision."""
+    with case.attempt("in float32") as said:
+        try:
+            runs = [_runs(party, half) for party in dict.fromkeys((*case.parties, third))]
+        except REFUSALS as error:
+            said.append(f"Cannot be run: {error}")
+            return False
+        most = max(
+            (
+                each.relative
+                for one in runs[1:]
+                for values, expected in zip(one, runs[0])
+                for each in case.differing(values, expected).values()
+            ),
+            default=0.0,
+        )
+        is_wrong = most > LARGE
+        said.append("The backends differ." if is_wrong else "The backends agree.")
+    return is_wrong
+
+
+def of_half_model(
+    case: Case, half: HalfModel, outputs: Sequence[Sequence[Values]], third: SuspectedParty
+) -> DiagnosisResult | None:
+    """Find out what half precision loses of a model that is right in float32.
+
+    Args:
+        case: the model as it is.
+        half: the same in float32.
+        outputs: of each backend, what it makes of each set of data.
+        third: who computes what is right.
+
+    Returns:
+        What was found; None where precision does not explain the outputs.
+    """
+    name = named(half.dtype)
+    limits = Range.of(half.dtype)
+    with case.attempt(f"every node in {name}") as said:
+        try:
+            measured = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
+            tolerance = tolerance_for(name, measured.bounded)
+            found = Trial(measured, tolerance, half.feeds).result(limits, half.dtype)
+            exact = _runs(third, half)
+        except PolygraphyException as error:
+            said.append(f"Cannot be computed: {error}")
+            return None
+        said.append(f"{found.verdict}: {found.before}.")
+    if found.verdict == "ill-conditioned":
+        reason = f"Rounding the inputs to {name} alone changes the outputs as much."
+        return DiagnosisResult(ILL_CONDITIONED, reason=reason)
+    if found.verdict == "agree":
+        return _of_agreement(exact, outputs, tolerance, found, name)
+    if found.verdict != "fault":
+        return None
+    culprits = [_culprit(half, found, one) for one in found.culprits]
+    if all(one.cause in ("nan", "rounding") for one in culprits):
+        # What the weights have lost already is lost in float32 as well.
+        culprits = _lost_epsilons(case, limits) or culprits
+    if not half.is_whole and all(one.cause == "rounding" for one in culprits):
+        return None  # A backend that does not round where the model says so is at fault.
+    return DiagnosisResult(FAULT, culprits)
+
+
+def _of_agreement(
+    exact: Sequence[Values],
+    outputs: Sequence[Sequence[Values]],
+    tolerance: Tolerance,
+    found: HalfPrecision,
+    name: str,
+) -> DiagnosisResult | None:
+    """Half precision is good enough, so each backend has to be."""
+    allowed = evolve(tolerance, rtol=tolerance.rtol * found.allowance)
+    for made in outputs:
+        for right, values in zip(exact, made):
+            wide = {output: _wide(array) for output, array in values.items()}
+            if not allowed.error(right, wide).is_tolerable:
+                return None
+    reason = f"What differs is what rounding to {name} does: {found.before}."
+    return DiagnosisResult(AGREE, reason=reason)
+
+
+def _culprit(half: HalfModel, found: HalfPrecision, one: HalfCulprit) -> Culprit:
+    name = named(half.dtype)
+    evidence = [f"{one.fault.evidence[:1].upper()}{one.fault.evidence[1:]}."]
+    remedy = Remedy()
+    if found.kept:
+        evidence.append(f"With all of its nodes in {name} {found.before}.")
+        evidence.append(f"With {', '.join(map(repr, found.kept))} in float32 {found.after}.")
+        command = (
+            f"polygraphy convert FLOAT32_MODEL --fp-to-{name} --cast-keep-nodes"
+            f" {' '.join(found.kept)}"
+        )
+        remedy = Remedy(command, found.after.is_tolerable)
+    return Culprit(
+        list(one.nodes), one.fault.tensor, MODEL, one.fault.cause,
+        evidence=evidence, remedy=remedy, op=one.op,
+    )  # fmt: skip
+
+
+def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
+    """Return the nodes that add a number to keep another away from zero which half precision made
+    zero, or nearly.
+    """
+    side = Side(resolve(ModelPairs).graph(case.model.proto))
+    found = []
+    for index, node in enumerate(side.nodes):
+        held = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
+        lost = [(name, value) for name, value in held if value is not None]
+        if not lost or not is_guard(side, index) or lost[0][1] >= limits.normal:
+            continue
+        name, value = lost[0]
+        evidence = [
+            f"{node.op} {side.identity(index)!r} keeps what it reads away from zero with {name!r},"
+            f" which is {value:.3g}; {limits.name} begins at {limits.smallest:.2g}.",
+        ]
+        command = f"Make {name!r} at least {limits.normal:.1g}, or keep the node in float32."
+        nodes, remedy = [side.identity(index)], Remedy(command)
+        made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, evidence, remedy, node.op)
+        found.append(made)
+    return found
+
+
+def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
+    compute = party.load(half.wide, plain=True) if party.name == "onnx" else party.load(half.wide)
+    return [compute(feed) for feed in half.feeds]
+
+
+def _wide(array: Any) -> Any:
+    narrow = isinstance(array, np.ndarray) and array.dtype.name in ("float16", "bfloat16")
+    return array.astype(np.float32) if narrow else array

@@ -1,0 +1,138 @@
+"""Models that compute in half precision as they are, in two backends that round otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened
+from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.backend.onnx import ConvertToFp16
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.ports.binding import bind
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+from tests.application.diagnose.test_half import BLAMED, network
+from tests.support.models import make, value
+
+
+def found(model: onnx.ModelProto, parties: Any = None) -> Kept:
+    kept = Kept()
+    with bind(Findings, kept):
+        try:
+            diagnose(model, parties or [OnnxrtParty(), OnnxParty()])
+        except InconclusiveError:
+            assert kept.verdict == "inconclusive"
+    return kept
+
+
+def half(model: onnx.ModelProto, **options: Any) -> onnx.ModelProto:
+    made: onnx.ModelProto = ConvertToFp16(model, **options)()
+    return made
+
+
+@pytest.mark.parametrize("cast_io", [False, True])
+def test_a_model_that_works_in_half_precision_agrees(cast_io: bool) -> None:
+    kept = found(half(network(None), cast_io=cast_io))
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+@pytest.mark.parametrize("cause", ["overflow", "underflow", "epsilon"])
+def test_what_half_precision_loses_is_named(cause: str) -> None:
+    kept = found(half(network(cause)))
+    assert kept.verdict == "fault"
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == [BLAMED[cause]]
+    assert (culprit["party"], culprit["cause"]) == ("model", cause)
+    assert culprit["remedy"]["command"]
+
+
+def test_an_overflow_is_proven_by_keeping_its_node() -> None:
+    [culprit] = found(half(network("overflow"))).culprits
+    assert culprit["remedy"]["proven"]
+    assert "--cast-keep-nodes" in culprit["remedy"]["command"]
+
+
+def test_a_lost_epsilon_is_named_with_one_backend_that_makes_nan() -> None:
+    [culprit] = found(half(network("epsilon")), [OnnxParty()]).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["safe"], "epsilon")
+
+
+def quantised_twice() -> onnx.ModelProto:
+    """What ONNX Runtime rewrites wrongly, in float32 as well."""
+    weights = {"fine": np.float32(0.02), "coarse": np.float32(0.05), "zero": np.uint8(128)}
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["t"], "tanh"),
+        helper.make_node("QuantizeLinear", ["t", "fine", "zero"], ["q1"], "quantize1"),
+        helper.make_node("DequantizeLinear", ["q1", "fine", "zero"], ["d1"], "dequantize1"),
+        helper.make_node("QuantizeLinear", ["d1", "coarse", "zero"], ["q2"], "quantize2"),
+        helper.make_node("DequantizeLinear", ["q2", "coarse", "zero"], ["d2"], "dequantize2"),
+        helper.make_node("Mul", ["d2", "t"], ["y"], "mul"),
+    ]
+    shape = [4, 16]
+    return make("quantised", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
+
+
+def test_a_rewrite_that_is_wrong_in_float32_too_is_named() -> None:
+    kept = found(half(quantised_twice()))
+    assert {(one["party"], one["rewrite"]) for one in kept.culprits} == {
+        ("onnxrt", "DoubleQDQPairsRemover")
+    }
+    named = {name for one in kept.culprits for name in one["nodes"]}
+    assert named <= {"quantize1", "dequantize1", "quantize2", "dequantize2"}
+
+
+def mixed() -> onnx.ModelProto:
+    """One node in float16, with its constants in an attribute, an initialiser and a branch."""
+    branches = [
+        helper.make_graph(
+            [helper.make_node(op, ["h"], [f"{op}_out"], op)],
+            op,
+            [],
+            [value(f"{op}_out", [2], TensorProto.FLOAT16)],
+        )
+        for op in ("Neg", "Abs")
+    ]
+    constant = numpy_helper.from_array(np.array([2, 3], np.float16))
+    nodes = [
+        helper.make_node("Constant", [], ["c"], "c", value=constant),
+        helper.make_node("Exp", ["x"], ["e"], "exp"),
+        helper.make_node("Cast", ["e"], ["low"], "low", to=TensorProto.FLOAT16),
+        helper.make_node("Mul", ["low", "c"], ["m"], "mul"),
+        helper.make_node("Add", ["m", "w"], ["h"], "add"),
+        helper.make_node(
+            "If", ["is"], ["i"], "if", then_branch=branches[0], else_branch=branches[1]
+        ),
+        helper.make_node("Cast", ["i"], ["y"], "high", to=TensorProto.FLOAT),
+    ]
+    weights = {"w": np.array([1, 2], np.float16), "is": np.array(True)}
+    return make("mixed", nodes, [value("x", [2])], [value("y", [2])], weights=weights)
+
+
+def test_the_nodes_that_are_narrow_are_known_also_in_branches() -> None:
+    known = narrow_nodes(mixed())
+    assert known is not None
+    dtype, names = known
+    assert dtype == DataType.FLOAT16
+    assert set(names) == {"c", "low", "mul", "add", "Neg", "Abs"}
+    assert narrow_nodes(network(None)) is None
+
+
+def test_a_model_in_float32_computes_the_same_without_rounding() -> None:
+    model = mixed()
+    before = model.SerializeToString(deterministic=True)
+    wide = widened(model)
+    assert model.SerializeToString(deterministic=True) == before
+    onnx.checker.check_model(wide, full_check=True)
+    assert narrow_nodes(wide) is None
+    assert [n.name for n in wide.graph.node] == [n.name for n in model.graph.node]
+    x = np.array([0.3, 0.7], np.float32)
+    made = OnnxParty().load(wide)({"x": x})["y"]
+    assert made == pytest.approx(-(np.exp(x) * [2, 3] + [1, 2]), rel=1e-6)

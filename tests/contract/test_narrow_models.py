@@ -1,0 +1,111 @@
+"""What everything that computes models in half precision promises, asked of each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from polygraphy.adapters.fake import FakeNarrowModels
+from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
+from polygraphy.application.diagnose.half import try_half_precision
+from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.ports.binding import bind
+from polygraphy.ports.diagnosing import NarrowModels
+from tests.support.models import make, value
+
+NODES = ["first", "square", "back"]
+FEED = {"x": np.array([300, -2, 500], np.float32)}
+KINDS: dict[str, Callable[[], NarrowModels]] = {
+    "fake": lambda: FakeNarrowModels(NODES, ["square"]),
+    "onnx": OnnxNarrowModels,
+}
+
+
+def model(dtype: type = np.float32) -> onnx.ModelProto:
+    """A square that float16 does not hold, and its root: the absolute value."""
+    nodes = [
+        helper.make_node("Identity", ["x"], ["first_out"], "first"),
+        helper.make_node("Mul", ["first_out", "first_out"], ["square_out"], "square"),
+        helper.make_node("Sqrt", ["square_out"], ["y"], "back"),
+    ]
+    one = numpy_helper.from_array(np.ones(1, dtype), "unused")
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    made = make("squared", nodes, [value("x", [3], kind)], [value("y", [3], kind)])
+    made.graph.initializer.append(one)
+    return made
+
+
+@pytest.fixture(params=KINDS)
+def models(request: pytest.FixtureRequest) -> NarrowModels:
+    return KINDS[request.param]()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["open", "narrow_nodes", "widened"])
+def test_arguments_are_those_of_the_port(kind: str, name: str) -> None:
+    wanted, found = getattr(NarrowModels, name), getattr(type(KINDS[kind]()), name)
+    assert list(inspect.signature(found).parameters) == list(inspect.signature(wanted).parameters)
+
+
+def test_nodes_inputs_and_users_are_known_before_anything_runs(models: NarrowModels) -> None:
+    opened = models.open(model(), DataType.FLOAT16)
+    assert list(opened.nodes) == NODES
+    assert list(opened.inputs) == ["x"]
+    assert {name: list(dict.fromkeys(users)) for name, users in opened.users.items()} == {
+        "first": ["square"], "square": ["back"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("keep", "holds"), [([], False), (["back"], False), (NODES, True)])
+def test_what_is_kept_decides_what_is_lost(
+    models: NarrowModels, keep: list[str], holds: bool
+) -> None:
+    opened = models.open(model(), DataType.FLOAT16)
+    made = opened.run(FEED, keep)["y"]
+    assert np.isfinite(made).all() == holds
+
+
+def test_rounding_alone_loses_no_range(models: NarrowModels) -> None:
+    made = models.open(model(), DataType.FLOAT16).rounded(FEED)["y"]
+    assert np.abs(made) == pytest.approx(np.abs(FEED["x"]), rel=1e-2)
+
+
+def test_what_is_measured_names_the_node_that_loses(models: NarrowModels) -> None:
+    exact, losses = models.open(model(), DataType.FLOAT16).measure(FEED)
+    assert np.abs(exact["y"]) == pytest.approx(np.abs(FEED["x"]))
+    assert [loss.name for loss in losses] == NODES
+    assert next(loss.name for loss in losses if loss.results[0].broken) == "square"
+
+
+def test_nodes_that_are_not_chosen_stay_as_they_are(models: NarrowModels) -> None:
+    opened = models.open(model(), DataType.FLOAT16, ["first", "back"])
+    assert list(opened.nodes) == ["first", "back"]
+
+
+def test_the_use_case_finds_the_node_through_the_port(models: NarrowModels) -> None:
+    with bind(NarrowModels, models):
+        found = try_half_precision(model(), data_loader=[FEED])
+    assert found.verdict == "fault"
+    assert "square" in found.kept
+    assert [one.nodes for one in found.culprits] == [["square"]]
+
+
+@pytest.mark.parametrize(
+    ("models", "expected"),
+    [
+        (FakeNarrowModels(NODES), None),
+        (FakeNarrowModels(NODES, dtype=DataType.FLOAT16), (DataType.FLOAT16, NODES)),
+        (OnnxNarrowModels(), (DataType.FLOAT16, NODES)),
+    ],
+    ids=["fake in float32", "fake", "onnx"],
+)
+def test_models_that_are_narrow_already_are_known(
+    models: NarrowModels, expected: tuple[DataTypeEntry, list[str]] | None
+) -> None:
+    assert models.narrow_nodes(model(np.float16)) == expected
+    assert OnnxNarrowModels().narrow_nodes(models.widened(model())) is None
