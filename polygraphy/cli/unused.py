@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from io import StringIO
 
-from attrs import evolve
-
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn, was_named
-from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.cli.declare.option import Option, Options, changed, options_of
 
 
 def warn_about_unused(values: Values, source: str, render: Callable[[Values], str]) -> None:
@@ -47,7 +45,7 @@ def _suspects(values: Values, source: str) -> Iterator[tuple[Options, Option]]:
 
 def _without(values: Values, group: Options, row: Option) -> Values:
     """Return the options as if one had been left out."""
-    made: Options = evolve(group, **{row.name: row.default})  # type: ignore[misc]
+    made = changed(group, **{row.name: row.default})
     return Values({**values.by_group, type(group): made})
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Integer, Provider, Providers, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
 
@@ -32,7 +30,7 @@ class _OptimizationLevel(Text):
         return level
 
 
-@frozen
+@option_group
 class OnnxrtOptions(Options):
     """ONNX Runtime Sessions: how ONNX Runtime runs the model."""
 
@@ -60,7 +58,7 @@ class OnnxrtOptions(Options):
     )
 
 
-@frozen
+@option_group
 class OnnxrtThreadOptions(Options):
     """ONNX Runtime Threads: on how many cores ONNX Runtime runs the model."""
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.kinds import Ordered
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 _BY_FLAG = {each.flag: each for each in built_in().values()}
 
 
-@frozen
+@option_group
 class RunnerOptions(Options):
     """Runners: the backends that run the model, in the order of the command line; a flag may
     repeat.

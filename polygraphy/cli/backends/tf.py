@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.backends.trt.config_options import TrtConfigOptions
 from polygraphy.cli.declare.call import call_of
@@ -11,7 +9,7 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Flag, Integer, Number, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions, Outputs
 from polygraphy.codegen.call import Call, in_turn
@@ -28,7 +26,7 @@ _LOADERS = {
 }
 
 
-@frozen
+@option_group
 class TfLoadOptions(Options):
     """TensorFlow Model Loading: where the graph comes from, and its outputs."""
 
@@ -50,7 +48,7 @@ class TfLoadOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TfSaveOptions(Options):
     """TensorFlow Model Saving: the graph as it is run."""
 
@@ -69,7 +67,7 @@ class TfSaveOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TfTrtOptions(Options):
     """TensorFlow-TensorRT: parts of the graph that TensorRT runs."""
 
@@ -90,7 +88,7 @@ class TfTrtOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TfRunnerOptions(Options):
     """TensorFlow Sessions: how TensorFlow runs the graph."""
 
@@ -118,7 +116,7 @@ class TfRunnerOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TfOnnxOptions(Options):
     """TensorFlow to ONNX: how a TensorFlow graph becomes an ONNX model."""
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Flag, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.onnx import OutputOptions
 from polygraphy.codegen.call import Call, Name
 
 _USUAL_FUNCTION = "load_model"
 
 
-@frozen
+@option_group
 class TorchOptions(Options):
     """PyTorch: how it runs the model that --torch names."""
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from attrs import evolve
-
 from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.tf import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn_about_groups
@@ -23,7 +21,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import argv_of
+from polygraphy.cli.declare.option import argv_of, changed
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.log import LogOptions
@@ -278,7 +276,7 @@ def _for_target(values: Values, target: str, output: str) -> Values:
     if target != "onnx":
         return values
     groups = {type(group): group for group in values}
-    groups[OnnxSaveOptions] = evolve(values[OnnxSaveOptions], save_onnx=output)
+    groups[OnnxSaveOptions] = changed(values[OnnxSaveOptions], save_onnx=output)
     return Values(groups)
 
 

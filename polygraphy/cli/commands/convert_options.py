@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Choice, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 TARGETS = ("onnx", "trt", "onnx-like-trt-network")
 
 
-@frozen
+@option_group
 class ConvertOptions(Options):
     """Conversion: what the model becomes, and where that is saved."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
     DiagnosedOptions,
@@ -17,14 +15,14 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Flag, Number
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 
 
-@frozen
+@option_group
 class HalfOptions(Options):
     """Half precision: whether the model works in it, and what has to stay in fp32."""
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.codegen.call import Call
 
 PARTIES = {name: each for name, each in built_in().items() if each.party is not None}
@@ -29,7 +27,7 @@ def party_of(name: str, values: Values) -> Call:
     return make(values)
 
 
-@frozen
+@option_group
 class PartyOptions(Options):
     """Backends: who runs the model; a flag may repeat."""
 
@@ -44,7 +42,7 @@ class PartyOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ComparedOptions(Options):
     """Reference: what is right, if that is known."""
 
@@ -70,7 +68,7 @@ class ComparedOptions(Options):
     )
 
 
-@frozen
+@option_group
 class DiagnosedOptions(Options):
     """Model: the model that is diagnosed."""
 

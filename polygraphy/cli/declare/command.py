@@ -48,7 +48,7 @@ class Command:
         """
         return self
 
-    def declared(self, group: type[Options]) -> list[Option]:
+    def declared(self, group: type[Options]) -> Sequence[Option]:
         """Return the declarations of one of the groups."""
         return options_of(group)
 

@@ -1,9 +1,9 @@
-"""Options of the command line, each declared once, as a typed field of an attrs class.
+"""Options of the command line, each declared once, as a typed field of a frozen class.
 
 Parser, help, completion, documentation and the way back from a value to a command line all derive
 from the declaration::
 
-    @frozen
+    @option_group
     class DataOptions(Options):
         '''Data Loader: generate or load the input data.'''
 
@@ -11,18 +11,30 @@ from the declaration::
             iteration.", otherwise="1")
 
 A field's default is the value of an option that the user left out. Its kind says how words become a
-value, and back.
+value, and back. Other packages may make an attrs class of a group, with `attrs.frozen`.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attr
+import attrs
+from attrs.exceptions import FrozenInstanceError
 
 from polygraphy.cli.declare.kinds import Flag, Kind, Text
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        """Do nothing: it is for type checkers."""
+        return lambda function: function
+
+
+G = TypeVar("G", bound="Options")
 _METADATA = "polygraphy.option"
 
 
@@ -121,6 +133,51 @@ class Options:
     description``.
     """
 
+    _rows: tuple[Option, ...] = ()
+
+    def __init__(self, *first: Any, **values: Any) -> None:
+        """Take the values of the options that are given; the others have their defaults."""
+        names = [row.name for row in self._rows]
+        unknown = values.keys() - set(names[len(first) :])
+        if unknown or len(first) > len(names):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(names)}, each once")
+        vars(self).update(zip(names, first), **values)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse: options are values."""
+        raise FrozenInstanceError
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with a group of the same class, option by option."""
+        return type(other) is type(self) and _values_of(other) == _values_of(self)
+
+    def __hash__(self) -> int:
+        """Return what equal groups share."""
+        return hash((type(self), _values_of(self)))
+
+    def __repr__(self) -> str:
+        """Name the options that have a value other than their default."""
+        given = (row for row in self._rows if getattr(self, row.name) != row.default)
+        values = (f"{row.name}={getattr(self, row.name)!r}" for row in given)
+        return f"{type(self).__name__}({', '.join(values)})"
+
+
+def _values_of(group: Options) -> tuple[Any, ...]:
+    return tuple(getattr(group, row.name) for row in group._rows)
+
+
+@dataclass_transform(frozen_default=True)
+def option_group(cls: type[G]) -> type[G]:
+    """Make a group of a class whose fields are options: its options are those of its base and its
+    own. A command has dozens of groups, and attrs would compile methods for each.
+    """
+    own = {name: vars(cls)[name].metadata[_METADATA] for name in cls.__annotations__}
+    for name, row in own.items():
+        row.name = name
+        setattr(cls, name, row.default)
+    cls._rows = (*(row for row in cls._rows if row.name not in own), *own.values())
+    return cls
+
 
 def option(
     *flags: str,
@@ -160,14 +217,21 @@ def option(
     return attr.ib(default=default, metadata={_METADATA: declared})
 
 
-def options_of(group: type[Options]) -> list[Option]:
+def options_of(group: type[Options]) -> Sequence[Option]:
     """Return the declarations of a group, in order."""
-    declared = []
-    for attribute in group.__attrs_attrs__:  # type: ignore[attr-defined]
-        made: Option = attribute.metadata[_METADATA]
-        made.name = attribute.name
-        declared.append(made)
-    return declared
+    if not attrs.has(group):
+        return group._rows
+    made: list[Option] = []
+    for attribute in attrs.fields(group):  # Another package made an attrs class of its own.
+        row: Option = attribute.metadata[_METADATA]
+        row.name = attribute.name
+        made.append(row)
+    return made
+
+
+def changed(group: G, **values: Any) -> G:
+    """Return a group with other values of some options."""
+    return type(group)(**{**vars(group), **values})
 
 
 def argv_of(group: Options) -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
-@frozen
+@option_group
 class ScriptOptions(Options):
     """Program: the Python program that the command stands for."""
 

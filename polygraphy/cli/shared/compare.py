@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import attr
-from attrs import frozen
 
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
@@ -23,7 +22,7 @@ from polygraphy.cli.declare.kinds import (
     Text,
     Texts,
 )
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.top_k import TopK
 from polygraphy.cli.shared.tolerances import (
     absolute_tolerance,
@@ -43,7 +42,7 @@ _ALL = (_SIMPLE, *(row.class_name for row in THRESHOLDS.values()))
 _listed = " and ".join
 
 
-@frozen
+@option_group
 class JudgeOptions(Options):
     """Judgement: how outputs are compared, and when to stop."""
 
@@ -91,7 +90,7 @@ class JudgeOptions(Options):
     )
 
 
-@frozen
+@option_group
 class CompareOptions(Options):
     """Comparison: what is compared, and what is kept of it."""
 
@@ -141,7 +140,7 @@ class CompareOptions(Options):
     )
 
 
-@frozen
+@option_group
 class SimpleOptions(Options):
     """Comparison Function `simple`: absolute and relative differences."""
 
@@ -212,7 +211,7 @@ FunctionOptions.__doc__ = (
 )
 
 
-@frozen
+@option_group
 class TopKOptions(Options):
     """Comparison Function `top_k`: which entries are looked at."""
 
@@ -233,7 +232,7 @@ class TopKOptions(Options):
     )
 
 
-@frozen
+@option_group
 class PlotOptions(Options):
     """Pictures: how outputs differ, as the comparison function `simple` sees it. They take
     matplotlib.

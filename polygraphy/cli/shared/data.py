@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from math import lcm
 from typing import Any
 
-from attrs import frozen
-
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding
 from polygraphy.cli.declare.kinds import Choice, Integer, PerName, Range, Script, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.codegen.call import Call, Metadata, Step
 from polygraphy.codegen.source import Source
 
@@ -26,7 +24,7 @@ _NOTE = Source("Random numbers. For accurate int8, calibrate on real inputs: --l
 """The comment for generated data that calibrate."""
 
 
-@frozen
+@option_group
 class DataOptions(Options):
     """Data Loader: the input data, generated or loaded."""
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Flag, Integer, Kind, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 
 
@@ -33,7 +31,7 @@ class _CountAndPath(Kind):
         return [str(value[0]), *([] if value[1] is None else [value[1]])]
 
 
-@frozen
+@option_group
 class LayerwiseOptions(Options):
     """Layer by Layer: comparing every tensor of a model (--mark-all, or '*' as the outputs)."""
 

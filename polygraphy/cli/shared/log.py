@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Choices, Count, Flag, PerName, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 LEVELS = (
     "ULTRA_VERBOSE",
@@ -43,7 +41,7 @@ class _Level(Text):
         return name
 
 
-@frozen
+@option_group
 class LogOptions(Options):
     """Logging: how much is said, how, and where."""
 

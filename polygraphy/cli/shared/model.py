@@ -7,11 +7,9 @@ from os.path import isdir
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Choice, Shapes, Text
 from polygraphy.cli.declare.kinds.base import split_symbol
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.domain.catalog.formats import FORMATS, format_named
 
 __all__ = [
@@ -25,7 +23,7 @@ __all__ = [
 MODEL_TYPES = tuple(FORMATS)
 
 
-@frozen
+@option_group
 class ModelOptions(Options):
     """Model: the model, and the shapes of its inputs."""
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Flag, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 
 LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onnx_from_path")
@@ -52,7 +50,7 @@ class TextOrNothing(Text):
         return [value] if value else []
 
 
-@frozen
+@option_group
 class OutputOptions(Options):
     """Outputs: which tensors are compared, in every backend."""
 
@@ -96,7 +94,7 @@ def structure_only() -> Any:
     )
 
 
-@frozen
+@option_group
 class OnnxLoadOptions(Options):
     """ONNX Model Loading: the weights and the outputs of an ONNX model."""
 
@@ -135,7 +133,7 @@ def _cast(argument: str) -> tuple[str, ...]:
     return tuple(f"{name}.{argument}" for name in CASTS)
 
 
-@frozen
+@option_group
 class OnnxCastOptions(Options):
     """ONNX Precision: the data type in which an ONNX model computes."""
 
@@ -181,7 +179,7 @@ class OnnxCastOptions(Options):
     )
 
 
-@frozen
+@option_group
 class OnnxShapeOptions(Options):
     """ONNX Shape Inference: data types and shapes that an ONNX model does not state."""
 
@@ -242,7 +240,7 @@ def one_file_per_weight() -> Any:
     )
 
 
-@frozen
+@option_group
 class OnnxSaveOptions(Options):
     """ONNX Model Saving: the ONNX model as it is run, with all changes."""
 

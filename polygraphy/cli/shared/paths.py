@@ -7,8 +7,6 @@ from os.path import isfile, normpath, realpath
 from pathlib import Path
 from typing import Any
 
-from attrs import fields
-
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Option, options_of
@@ -99,9 +97,9 @@ def check_log_and_program(values: Values, usage: str) -> None:
     written: list[tuple[str, str]] = []
     named: set[str] = set()
     for group in values:
-        for field in fields(type(group)):
-            texts = _texts(getattr(group, field.name))
-            flag = flags.get((type(group), field.name))
+        for row in options_of(type(group)):
+            texts = _texts(getattr(group, row.name))
+            flag = flags.get((type(group), row.name))
             if flag is None:
                 named.update(map(_place, texts))
             else:

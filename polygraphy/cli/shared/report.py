@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Choice, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.repeated import Repeated
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 
@@ -30,7 +28,7 @@ class ReportPath(Text):
         return words[0]
 
 
-@frozen
+@option_group
 class ReportOptions(Options):
     """Report: the verdict as a document, for other programs or to look at."""
 

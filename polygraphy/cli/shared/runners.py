@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Flag, Folder, Integer, Number, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
-@frozen
+@option_group
 class OrderOptions(Options):
     """Order: how the runners take turns."""
 
@@ -43,7 +41,7 @@ class OrderOptions(Options):
     )
 
 
-@frozen
+@option_group
 class RunOptions(Options):
     """Results: what is kept of a run."""
 

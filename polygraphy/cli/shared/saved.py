@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Choices, Flag, Number, PerName, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.compare import FUNCTIONS
 from polygraphy.cli.shared.tolerances import (
     absolute_tolerance,
@@ -16,7 +14,7 @@ from polygraphy.cli.shared.tolerances import (
 )
 
 
-@frozen
+@option_group
 class JoinOptions(Options):
     """Data: what is read, and what is written."""
 
@@ -36,7 +34,7 @@ class JoinOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ConvertOptions(Options):
     """Data: what is read, and what is written."""
 
@@ -58,7 +56,7 @@ class ConvertOptions(Options):
     )
 
 
-@frozen
+@option_group
 class RejudgeOptions(Options):
     """Tolerances: what is not given stays as it was when the results were saved."""
 

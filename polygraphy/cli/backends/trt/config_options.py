@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from polygraphy.cli.backends.trt.kinds import ComputeCapabilities, Member, Members, PerNameOnly
 from polygraphy.cli.declare.kinds import Flag, Integer, Script, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 
 
-@frozen
+@option_group
 class TrtConfigOptions(Options):
     """TensorRT Build: how hard the builder tries, and what it may use."""
 
@@ -74,7 +72,7 @@ class TrtConfigOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtPlanOptions(Options):
     """TensorRT Plan: what the engine holds, and where it runs."""
 
@@ -122,7 +120,7 @@ class TrtPlanOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtCapabilityOptions(Options):
     """TensorRT Capability: the subset of TensorRT that the engine keeps to."""
 
@@ -134,7 +132,7 @@ class TrtCapabilityOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtDeviceOptions(Options):
     """TensorRT Devices: DLA and safety."""
 
@@ -155,7 +153,7 @@ class TrtDeviceOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtScriptOptions(Options):
     """TensorRT Configuration Scripts: a builder configuration in Python."""
 
@@ -186,7 +184,7 @@ class TrtScriptOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtRtxOptions(Options):
     """TensorRT-RTX: for which GPUs the engine is built, with POLYGRAPHY_USE_TENSORRT_RTX=1."""
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Union
 
-from attrs import frozen
-
 from polygraphy.cli.backends.trt.kinds import Budget, Member, RuntimeLibrary
 from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
-@frozen
+@option_group
 class TrtSaveOptions(Options):
     """TensorRT Engine Saving: the engine as it is run."""
 
@@ -20,7 +18,7 @@ class TrtSaveOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtLoadOptions(Options):
     """TensorRT Engine Loading: with what engines are loaded."""
 
@@ -42,7 +40,7 @@ class TrtLoadOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtRunnerOptions(Options):
     """TensorRT Inference: how an engine is run."""
 
@@ -95,7 +93,7 @@ class TrtRunnerOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtGpuOptions(Options):
     """TensorRT GPU: where an engine that is only saved is built."""
 
@@ -108,7 +106,7 @@ class TrtGpuOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtPoolOptions(Options):
     """TensorRT Outputs: memory at run time."""
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from polygraphy.cli.backends.trt.kinds import Members
 from polygraphy.cli.declare.kinds import Flag, Script, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.repeated import Repeated
 from polygraphy.cli.shared.onnx import Outputs
 
@@ -30,7 +28,7 @@ class _Scripts(Repeated):
         return list(value)
 
 
-@frozen
+@option_group
 class TrtPluginOptions(Options):
     """TensorRT Plugins: layers from other libraries."""
 
@@ -44,7 +42,7 @@ class TrtPluginOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtParserOptions(Options):
     """TensorRT Parser: how an ONNX model becomes a network."""
 
@@ -69,7 +67,7 @@ class TrtParserOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtNetworkOptions(Options):
     """TensorRT Network: its outputs, and changes to it."""
 

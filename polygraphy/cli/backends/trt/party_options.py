@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from polygraphy.cli.backends.trt.kinds import Member, PerNameOnly
 from polygraphy.cli.declare.kinds import Flag, Integer
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 
 
-@frozen
+@option_group
 class TrtPartyOptions(Options):
     """TensorRT Build: how engines are built."""
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Union
 
-from attrs import frozen
-
 from polygraphy.cli.backends.trt.kinds import Constraints, DataType, Members, PerNameOnly
 from polygraphy.cli.backends.trt.names import CALIBRATORS
 from polygraphy.cli.declare.kinds import Choice, Flag, Number, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
 def _layer_precisions() -> Any:
@@ -31,7 +29,7 @@ def _strongly_typed(effect: str) -> Any:
     )
 
 
-@frozen
+@option_group
 class TrtPrecisionOptions(Options):
     """TensorRT Precision: in which data types the engine computes."""
 
@@ -89,7 +87,7 @@ class TrtPrecisionOptions(Options):
     strongly_typed: bool = _strongly_typed("Compute in")
 
 
-@frozen
+@option_group
 class TrtTypingOptions(Options):
     """TensorRT Precision: in which data types a network that is shown computes."""
 
@@ -97,7 +95,7 @@ class TrtTypingOptions(Options):
     strongly_typed: bool = _strongly_typed("Show the network that computes in")
 
 
-@frozen
+@option_group
 class TrtTensorOptions(Options):
     """TensorRT Inputs and Outputs: data types and formats of the engine's own."""
 
@@ -142,7 +140,7 @@ class _Calibrator(Choice):
         return super().parse([spelled.get(word.lower(), word)])
 
 
-@frozen
+@option_group
 class TrtCalibrationOptions(Options):
     """TensorRT Calibration: how the ranges of int8 are found."""
 

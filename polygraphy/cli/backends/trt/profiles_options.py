@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Union
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Shapes
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.repeated import Repeated
 
 ProfileShapes = tuple[Mapping[str, tuple[tuple[int, ...], ...]], ...]
 _Given = Union[ProfileShapes, tuple[()]]
 
 
-@frozen
+@option_group
 class TrtProfileOptions(Options):
     """TensorRT Profiles: ranges of input shapes; each option once per profile."""
 

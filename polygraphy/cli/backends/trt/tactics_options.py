@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.backends.trt.kinds import Members
 from polygraphy.cli.declare.kinds import Flag, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
-@frozen
+@option_group
 class TrtTimingOptions(Options):
     """TensorRT Tactics: which kernels may be chosen, and what is remembered about them."""
 
@@ -58,7 +56,7 @@ class TrtTimingOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrtTacticOptions(TrtTimingOptions):
     """TensorRT Tactics: which kernels may be chosen, and what is remembered about them."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import asdict
-
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.compare import FunctionOptions
 from polygraphy.cli.shared.log import LogOptions
@@ -34,9 +33,9 @@ class CheckAccuracyCommand(Command):
         """Return the program that judges the results."""
         path = values[RejudgeOptions].path
         thresholds = {
-            function: threshold
-            for function, threshold in asdict(values[FunctionOptions], recurse=False).items()
-            if threshold is not None
+            row.name: threshold
+            for row in options_of(FunctionOptions)
+            if (threshold := getattr(values[FunctionOptions], row.name)) is not None
         }
         if "indices" in thresholds:
             raise CommandLineError(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from attrs import evolve
-
 from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.backends.registry import built_in
@@ -22,6 +20,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.option import changed
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.log import LogOptions
@@ -118,7 +117,7 @@ class CheckCompatibilityCommand(Command):
             onnx = onnx_of(values, usage, graph=graph_of(values, kind, usage))
         converts = is_tensorflow and backends != ("tf",)
         ran = RunnerModel(Source("load_model") if converts else RunnerModel.path, not converts)
-        model = evolve(values[ModelOptions], input_shapes=None)  # They are about the data alone.
+        model = changed(values[ModelOptions], input_shapes=None)  # They are about the data alone.
         as_it_is = Values({**{type(group): group for group in values}, ModelOptions: model})
         return render(
             "check_compatibility.py.j2",

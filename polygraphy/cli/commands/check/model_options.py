@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 _BACKENDS = {"--onnxrt": "onnxrt", "--onnx": "onnx", "--trt": "trt", "--tf": "tf"}
 _HELP = {
@@ -18,7 +16,7 @@ _HELP = {
 }
 
 
-@frozen
+@option_group
 class CheckedModelOptions(Options):
     """Model: the model that is checked."""
 
@@ -31,7 +29,7 @@ class CheckedModelOptions(Options):
     )
 
 
-@frozen
+@option_group
 class LintOptions(Options):
     """Report: what was found."""
 
@@ -45,7 +43,7 @@ class LintOptions(Options):
     )
 
 
-@frozen
+@option_group
 class BackendOptions(Options):
     """Backends: which are tried; all that are installed unless some are named."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import evolve
-
 from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
@@ -34,7 +32,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import Options, argv_of
+from polygraphy.cli.declare.option import Options, argv_of, changed
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.log import LogOptions
@@ -291,8 +289,8 @@ def _with_precision(values: Values, usage: str) -> Values:
             warn("--precision float16: without --int8, no layer computes in less.")
     if not any(getattr(options, name) for name in PRECISIONS):
         inform("Building with --fp16, because no lower precision is given.")
-        options = evolve(options, fp16=True)
+        options = changed(options, fp16=True)
     if options.precision_constraints is None:
-        options = evolve(options, precision_constraints="obey")
+        options = changed(options, precision_constraints="obey")
     groups = {type(group): group for group in values}
     return Values({**groups, TrtPrecisionOptions: options})

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import evolve
-
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
@@ -22,7 +20,7 @@ from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import argv_of
+from polygraphy.cli.declare.option import argv_of, changed
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
@@ -109,7 +107,7 @@ def _with_model_artifact(values: Values) -> Values:
     groups = {type(group): group for group in values}
     options = values[EngineIterationOptions]
     if options.iter_artifact == EngineIterationOptions().iter_artifact:
-        groups[EngineIterationOptions] = evolve(
+        groups[EngineIterationOptions] = changed(
             options, iter_artifact=ModelIterationOptions().iter_artifact
         )
     return Values(groups)

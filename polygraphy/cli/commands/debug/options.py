@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
-from attrs import frozen
-
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Flag, Integer, Kind, Number, Text, Texts, integer
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.rest import Rest
 
 
@@ -47,7 +45,7 @@ class _Until(Kind):
         return [str(value)]
 
 
-@frozen
+@option_group
 class CheckOptions(Options):
     """Check: what decides whether an iteration has passed."""
 
@@ -118,7 +116,7 @@ class CheckOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ArtifactOptions(Options):
     """Artifacts: files that are sorted by whether the iteration has passed."""
 
@@ -169,14 +167,14 @@ def _info() -> Any:
     )
 
 
-@frozen
+@option_group
 class IterationInfoOptions(Options):
     """Iterations: what there is in each."""
 
     iter_info: str | None = _info()
 
 
-@frozen
+@option_group
 class EngineIterationOptions(Options):
     """Iterations: what there is in each."""
 
@@ -185,7 +183,7 @@ class EngineIterationOptions(Options):
     iter_info: str | None = _info()
 
 
-@frozen
+@option_group
 class ModelIterationOptions(Options):
     """Iterations: what there is in each."""
 
@@ -194,7 +192,7 @@ class ModelIterationOptions(Options):
     iter_info: str | None = _info()
 
 
-@frozen
+@option_group
 class UntilOptions(Options):
     """End: how long it goes on."""
 
@@ -208,7 +206,7 @@ class UntilOptions(Options):
     )
 
 
-@frozen
+@option_group
 class DebugReplayOptions(Options):
     """Debug Replay: going on after a search was stopped."""
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Choice, Flag, NumberOrAuto, PerName, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
-@frozen
+@option_group
 class PrecisionSearchOptions(Options):
     """Search: which layers are tried in higher precision."""
 
@@ -49,7 +47,7 @@ class PrecisionSearchOptions(Options):
     )
 
 
-@frozen
+@option_group
 class GoldenOptions(Options):
     """Reference: saved outputs that take the place of a check command."""
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Choice, Flag, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.model import model_shapes_option
 
 
-@frozen
+@option_group
 class ReducedModelOptions(Options):
     """Results: what the model is reduced to."""
 
@@ -35,7 +33,7 @@ class ReducedModelOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ReduceOptions(Options):
     """Search: how a failing part is found."""
 
@@ -64,7 +62,7 @@ class ReduceOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ReducedShapeOptions(Options):
     """Shapes: those of the model that is reduced."""
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Flag, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 from polygraphy.cli.shared.onnx import TextOrNothing
 
 
-@frozen
+@option_group
 class CapabilityOptions(Options):
     """Capability: what is asked, and where the answer is saved."""
 

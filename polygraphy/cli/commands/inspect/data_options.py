@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Flag, Integer, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
-@frozen
+@option_group
 class InspectedOptions(Options):
     """Data: the files that are shown."""
 
@@ -23,7 +21,7 @@ class InspectedOptions(Options):
     )
 
 
-@frozen
+@option_group
 class DetailOptions(Options):
     """Detail: how much is shown."""
 
@@ -74,7 +72,7 @@ class DetailOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ReferenceOptions(Options):
     """Data: the two files that are compared."""
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Choice, Choices, Flag, Integer, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.onnx import LOADERS, external_data_folder
 from polygraphy.domain.catalog.formats import FORMATS
 
@@ -27,7 +25,7 @@ class _Models(Texts):
         return super().files(value) if len(value) == 1 else []
 
 
-@frozen
+@option_group
 class InspectedModelOptions(Options):
     """Model: the models that are shown."""
 
@@ -53,14 +51,14 @@ class InspectedModelOptions(Options):
     )
 
 
-@frozen
+@option_group
 class OneModelOptions(Options):
     """Model: the model that is looked into."""
 
     path: str = option(reads="Model", kind=Text("MODEL"), default="", help="An ONNX model.")
 
 
-@frozen
+@option_group
 class TensorOptions(Options):
     """Tensors: which tensors are shown."""
 
@@ -74,7 +72,7 @@ class TensorOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ModelDetailOptions(Options):
     """Detail: how much is shown."""
 
@@ -127,7 +125,7 @@ class ModelDetailOptions(Options):
     )
 
 
-@frozen
+@option_group
 class PageOptions(Options):
     """Page: the model as a drawing in a browser, instead of text."""
 
@@ -161,7 +159,7 @@ class PageOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ExternalDataOptions(Options):
     """ONNX Model Loading: the weights of an ONNX model that are in other files."""
 

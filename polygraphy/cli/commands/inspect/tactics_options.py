@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
 class _AnyTexts(Texts):
@@ -14,7 +12,7 @@ class _AnyTexts(Texts):
     nargs = "*"
 
 
-@frozen
+@option_group
 class ReplayOptions(Options):
     """Tactics: the tactic replay that is shown."""
 
@@ -26,7 +24,7 @@ class ReplayOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ComparedReplaysOptions(Options):
     """Tactics: tactic replays of builds that passed and failed, or two to compare."""
 

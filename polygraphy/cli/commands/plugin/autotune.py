@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from attrs import asdict
-
 from polygraphy.cli.backends.trt.config_options import (
     TrtConfigOptions,
     TrtDeviceOptions,
@@ -32,7 +30,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import Options
+from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.log import LogOptions
@@ -158,7 +156,10 @@ def _whole(values: Values) -> Values:
     else as if they had been left out.
     """
     model, plugins = values[CheckedModelOptions], values[TuningPluginOptions].plugin_libraries
-    timing = asdict(values[TrtTimingOptions], recurse=False)
+    timing = {
+        row.name: getattr(values[TrtTimingOptions], row.name)
+        for row in options_of(TrtTimingOptions)
+    }
     groups: dict[Any, Any] = {
         TrtTacticOptions: TrtTacticOptions(**timing),
         TrtPluginOptions: TrtPluginOptions(plugins=plugins),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Number, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.tolerances import absolute_tolerance, relative_tolerance
 
 _CONFIG = "config.yaml"
@@ -24,7 +22,7 @@ class _ConfigPath(Text):
         return words[0] if words else _CONFIG
 
 
-@frozen
+@option_group
 class TuningPluginOptions(Options):
     """Plugin Code: what TensorRT runs."""
 
@@ -44,7 +42,7 @@ class TuningPluginOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TuningConfigOptions(Options):
     """Matches: the parts that plugins could compute."""
 
@@ -67,7 +65,7 @@ class TuningConfigOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TuningOptions(Options):
     """Search: which combinations are tried."""
 

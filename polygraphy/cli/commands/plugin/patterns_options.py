@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
-@frozen
+@option_group
 class PluginFolderOptions(Options):
     """Plugins: where they are."""
 
@@ -20,7 +18,7 @@ class PluginFolderOptions(Options):
     )
 
 
-@frozen
+@option_group
 class PluginChoiceOptions(Options):
     """Choice: which plugins are tried."""
 
@@ -40,7 +38,7 @@ class PluginChoiceOptions(Options):
     )
 
 
-@frozen
+@option_group
 class MatchOutputOptions(Options):
     """Output: where it is kept what was found."""
 
@@ -54,7 +52,7 @@ class MatchOutputOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ReplaceOptions(Options):
     """Replacement: what is replaced, and where the model is saved."""
 

@@ -102,7 +102,7 @@ class RunCommand(Command):
         command.groups = (*self.groups, *own)
         return command
 
-    def declared(self, group: type[Options]) -> list[Option]:
+    def declared(self, group: type[Options]) -> Sequence[Option]:
         """Return the declarations of a group; there is a flag for each backend."""
         options = super().declared(group)
         is_extended = self.plugins and group is RunnerOptions

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
-
 from polygraphy.cli.declare.kinds import Choice, Flag, Integer, PerName, Text, Texts
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 from polygraphy.cli.declare.tensor_kinds import Attributes, NamedShapes, Tensors
 from polygraphy.cli.shared.model import model_shapes_option
@@ -22,7 +20,7 @@ from polygraphy.cli.shared.onnx import (
 )
 
 
-@frozen
+@option_group
 class EditedModelOptions(Options):
     """Model: the ONNX model that is edited."""
 
@@ -31,7 +29,7 @@ class EditedModelOptions(Options):
     ignore_external_data: bool = structure_only()
 
 
-@frozen
+@option_group
 class EditSaveOptions(Options):
     """Saving: where the edited model is saved."""
 
@@ -48,7 +46,7 @@ class EditSaveOptions(Options):
     no_save_all_tensors_to_one_file: bool = one_file_per_weight()
 
 
-@frozen
+@option_group
 class VerifyOptions(Options):
     """Verification: whether the edited model still computes the same."""
 
@@ -63,7 +61,7 @@ class VerifyOptions(Options):
     )
 
 
-@frozen
+@option_group
 class TrialShapeOptions(Options):
     """Trial Shapes: of the data with which the model is run, where it is."""
 
@@ -73,7 +71,7 @@ class TrialShapeOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ExtractOptions(Options):
     """Extraction: between which tensors the model is cut."""
 
@@ -97,7 +95,7 @@ class ExtractOptions(Options):
     )
 
 
-@frozen
+@option_group
 class FallbackOptions(Options):
     """Observed Shapes: shapes that cannot be inferred."""
 
@@ -111,7 +109,7 @@ class FallbackOptions(Options):
     )
 
 
-@frozen
+@option_group
 class SanitizeShapeOptions(Options):
     """ONNX Shape Inference: data types and shapes that the model does not state."""
 
@@ -143,7 +141,7 @@ class SanitizeShapeOptions(Options):
     )
 
 
-@frozen
+@option_group
 class SanitizeOutputOptions(Options):
     """Outputs: which tensors the model gives."""
 
@@ -171,7 +169,7 @@ class SanitizeOutputOptions(Options):
     )
 
 
-@frozen
+@option_group
 class SanitizeOptions(Options):
     """Tidying: what is done to the graph."""
 
@@ -202,7 +200,7 @@ class SanitizeOptions(Options):
     )
 
 
-@frozen
+@option_group
 class FoldOptions(Options):
     """Constant Folding: what depends on no input becomes a weight."""
 
@@ -248,7 +246,7 @@ class FoldOptions(Options):
     )
 
 
-@frozen
+@option_group
 class InsertOptions(Options):
     """Node: what is put into the model, in the place of what lies between its tensors."""
 
@@ -287,7 +285,7 @@ class InsertOptions(Options):
     )
 
 
-@frozen
+@option_group
 class PruneOptions(Options):
     """Pruning: what is taken out of the model."""
 
@@ -303,7 +301,7 @@ class PruneOptions(Options):
     )
 
 
-@frozen
+@option_group
 class StripOptions(Options):
     """Weights: which ones stay."""
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
-
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Kind, Text
-from polygraphy.cli.declare.option import Options, option
+from polygraphy.cli.declare.option import Options, option, option_group
 
 
 class Integers(Kind):
@@ -38,7 +36,7 @@ _AXIS = Integer()
 _RANK = Integer(minimum=1)
 
 
-@frozen
+@option_group
 class HintOutputOptions(Options):
     """Output: where the hints go."""
 
@@ -51,7 +49,7 @@ class HintOutputOptions(Options):
     )
 
 
-@frozen
+@option_group
 class HintSourceOptions(Options):
     """Source: where it is said how the model is split; one of these must be given."""
 
@@ -67,7 +65,7 @@ class HintSourceOptions(Options):
     )
 
 
-@frozen
+@option_group
 class ShardHintOptions(Options):
     """Shard Hints: how the model is split."""
 
