@@ -28,7 +28,8 @@ _OWN = helper.make_opsetid("own", 1)
 
 
 def weight(name: str, value: object) -> TensorProto:
-    return numpy_helper.from_array(np.array(value, np.int64), name)
+    array = value if isinstance(value, np.ndarray) else np.array(value, np.int64)
+    return numpy_helper.from_array(array, name)
 
 
 def made(
@@ -66,6 +67,15 @@ def function(name: str, nodes: list[onnx.NodeProto]) -> onnx.FunctionProto:
 
 def concat() -> onnx.ModelProto:
     return made(doubling(), {"k0": [1, 2, 3, 4]})
+
+
+def concat_of_floats() -> onnx.ModelProto:
+    return made(doubling(), {"k0": np.ones(4, np.float32)})
+
+
+def concat_of_a_constant() -> onnx.ModelProto:
+    value = numpy_helper.from_array(np.ones(4, np.float16))
+    return made([helper.make_node("Constant", [], ["k0"], value=value), *doubling()], {})
 
 
 def concat_of_shapes() -> onnx.ModelProto:
@@ -141,7 +151,7 @@ def endless() -> onnx.ModelProto:
 
 
 BOMBS = (
-    concat, concat_of_shapes, concat_in_functions, counted, counted_to_what_is_computed, filled,
+    concat, concat_of_floats, concat_of_a_constant, concat_of_shapes, concat_in_functions, counted, counted_to_what_is_computed, filled,
     expanded, tiled, squared, nested_functions, endless,
 )  # fmt: skip
 COMMANDS = ("inspect model --stats", "surgeon sanitize --fold-constants -o {out}")

@@ -5,6 +5,7 @@ may ask for terabytes. Sizes are estimated before anything is computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ LONGEST_VECTOR = 1 << 16
 _UNKNOWN_RANK = 16
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 _SOURCES = frozenset({"Constant", "Shape"})
+_INTEGERS = (6, 7)  # int32 and int64
+_COPYING = frozenset({"Cast", "Concat", "Identity", "Slice", "Squeeze", "Unsqueeze"})
+"""Operators through which the onnx package propagates lists of all types, not of integers alone."""
 
 
 def limit_bytes(size: float = 0) -> float:
@@ -98,13 +102,16 @@ def check_expansion(model: ModelProto) -> None:
 
 
 def has_long_vectors(model: ModelProto) -> bool:
-    """Return whether lists of integers grow longer than any shape is when their values are
-    propagated: shape inference would make each element a dimension.
+    """Return whether lists grow longer than any shape is when their values are propagated: shape
+    inference would make each element a dimension.
 
     Args:
         model: a model that `check_expansion` has nothing against.
     """
-    return max(vector_lengths(model).values(), default=0) > LONGEST_VECTOR
+    if max(vector_lengths(model).values(), default=0) > LONGEST_VECTOR:
+        return True
+    others = _lengths(model, partial(_with_lists, of_integers=False), _length_of_copies)
+    return max(others.values(), default=0) > LONGEST_VECTOR
 
 
 def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str, int]:
@@ -115,8 +122,23 @@ def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str,
         model: a model that `check_expansion` has nothing against.
         with_weights: whether weights are such lists, or only what comes from shapes.
     """
+    weights_of = _with_lists if with_weights else lambda _, known: dict(known)
+    return _lengths(model, weights_of, _length)
+
+
+def _lengths(
+    model: ModelProto,
+    weights_of: Callable[[GraphProto, Mapping[str, int]], dict[str, int]],
+    length_of: Callable[[NodeProto, Sequence[int]], int],
+) -> dict[str, int]:
+    """Return the lengths of lists by name, up to the first that is too long.
+
+    Args:
+        model: the model.
+        weights_of: adds the lists among a graph's weights to those that are known outside it.
+        length_of: returns the length of what a node makes of lists of these lengths, 0 for none.
+    """
     bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
-    weights_of = _with_weights if with_weights else lambda _, known: dict(known)
 
     def lengths_in(nodes: Iterable[NodeProto], known: dict[str, int]) -> int:
         longest = 0
@@ -135,7 +157,7 @@ def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str,
                 longest = max(longest, lengths_in(bodies[key].node, inner))
                 made = [inner.get(name, 0) for name in bodies[key].output]
             else:
-                made = [_length(node, taken)] * len(node.output)
+                made = [length_of(node, taken)] * len(node.output)
             known.update(zip(node.output[:], made))
             longest = max(longest, *made, 0)
             if longest > LONGEST_VECTOR:
@@ -148,10 +170,12 @@ def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str,
     return {name: length for name, length in lengths.items() if name not in weights}
 
 
-def _with_weights(graph: GraphProto, known: Mapping[str, int]) -> dict[str, int]:
+def _with_lists(
+    graph: GraphProto, known: Mapping[str, int], *, of_integers: bool = True
+) -> dict[str, int]:
     found = dict(known)
     for tensor in graph.initializer:
-        if len(tensor.dims) == 1 and tensor.data_type in (6, 7):  # int32 and int64
+        if len(tensor.dims) == 1 and (tensor.data_type in _INTEGERS) is of_integers:
             found[tensor.name] = tensor.dims[0]
     return found
 
@@ -167,11 +191,26 @@ def _length(node: NodeProto, taken: Sequence[int]) -> int:
         return min(taken[1] or 1, LONGEST_VECTOR + 1) if len(taken) > 1 and taken[0] else 0
     if op == "Constant":
         for one in node.attribute:
-            if one.name == "value" and len(one.t.dims) == 1 and one.t.data_type in (6, 7):
+            if one.name == "value" and len(one.t.dims) == 1 and one.t.data_type in _INTEGERS:
                 return int(one.t.dims[0])
             if one.name == "value_ints":
                 return len(one.ints)
     return max(taken, default=0)
+
+
+def _length_of_copies(node: NodeProto, taken: Sequence[int]) -> int:
+    """Return how long a list of another type that a node makes is, 0 for what is none."""
+    if node.op_type in _CONTROL_FLOW:
+        return max(taken, default=0)
+    if node.op_type == "Constant":
+        for one in node.attribute:
+            if one.name == "value" and len(one.t.dims) == 1 and one.t.data_type not in _INTEGERS:
+                return int(one.t.dims[0])
+            if one.name == "value_floats":
+                return len(one.floats)
+    if node.op_type == "Concat":
+        return sum(taken) if all(taken) else 0
+    return taken[0] if node.op_type in _COPYING and taken else 0
 
 
 def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[[str], Any]) -> Any:
