@@ -167,8 +167,11 @@ class Dependency:
         return install_command([*self._requires, own, *self._companions], self._flags)
 
     def _import(self) -> ModuleType:
+        from polygraphy.termination import undisturbed
+
         try:
-            __import__(self.name)
+            with undisturbed():  # An extension module that is half imported may end the process.
+                __import__(self.name)
             module = sys.modules[self.name]
         except ModuleNotFoundError as error:
             if not f"{self.name}.".startswith(f"{error.name}."):

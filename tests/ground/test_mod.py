@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from polygraphy import config, mod
 from polygraphy.exception import MissingDependencyError
 from polygraphy.logger import G_LOGGER
 from polygraphy.mod import dependency
+from polygraphy.termination import end_program
 
 Capture = pytest.CaptureFixture[str]
 
@@ -136,6 +138,22 @@ class TestLazyImport:
         for thread in threads:
             thread.join()
         assert values == [3] * 8
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="a process sends itself signals")
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_waits_until_the_module_is_there(
+        self, number: signal.Signals, write: Write, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # An extension module that is interrupted says that its "initialization failed".
+        source = f"import os, signal; os.kill(os.getpid(), {number:d}); is_whole = True"
+        name = write("a", source)
+        before = signal.signal(signal.SIGTERM, end_program)
+        try:
+            with pytest.raises((KeyboardInterrupt, SystemExit)):
+                mod.lazy_import(name).__file__  # noqa: B018
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        assert sys.modules[name].is_whole
 
     def test_malformed_specifier(self) -> None:
         with pytest.raises(ValueError, match="'~=1'"):

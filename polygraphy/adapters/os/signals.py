@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -57,24 +57,3 @@ def _listen(heard: int, others: int, hear: Callable[[int], None]) -> None:
                 os.write(others, numbers)
         for number in numbers:
             hear(number)
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Put off ctrl-C and SIGTERM until the block is over, which has to be soon."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # No handler runs here.
-        return
-    came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-    ours = [number for number, handler in before.items() if callable(handler)]
-    try:
-        for number in ours:
-            signal.signal(number, lambda number, _: came.append(number))
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, before[number])
-        for late in dict.fromkeys(came):
-            signal.raise_signal(late)

@@ -26,7 +26,7 @@ from polygraphy.adapters.onnx.storage.weights import all_tensors, is_external
 from polygraphy.adapters.onnx.storage.writing import write_model
 from polygraphy.adapters.os.parts import is_abandoned
 from polygraphy.adapters.os.paths import StagedFile, staged_file
-from polygraphy.adapters.os.signals import undisturbed
+from polygraphy.termination import undisturbed
 
 if TYPE_CHECKING:
     from onnx import ModelProto
