@@ -76,7 +76,9 @@ def run(
         return main()
 
     known = getattr(main, "__globals__", {})
-    view = RunView(_command_of(known.get("__doc__") or ""), str(known.get("MODEL", "")))
+    reports = [report] if isinstance(report, str) else report or ()
+    command = _command_of(known.get("__doc__") or "")
+    view = RunView(command, str(known.get("MODEL", "")), reports)
     with bind(Console, view):
         try:
             if format == "text" and not report:

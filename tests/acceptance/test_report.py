@@ -227,7 +227,7 @@ def test_text_and_markdown(two: Path, polygraphy: Run) -> None:
     done = failing(polygraphy, "--report r.md")
     assert done.code == 1 and "Accuracy Summary" in done.out
     text = Path("r.md").read_text(encoding="utf-8")
-    assert text.startswith("## ❌ FAILED: 1 of 1 outputs differ")
+    assert text.startswith("## ❌ FAILED: 1 of 1 output differs")
     assert "| ❌ | y |" in text and "polygraphy run bad.onnx" in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -157,10 +158,87 @@ def test_many_tensors_are_those_around_the_first_that_fails(
     several(tmp_path / "bad.onnx", 40, y20=0.5, y35=9.0)
     gold(polygraphy, "good.onnx")
     done = polygraphy("polygraphy run bad.onnx --onnxrt --load-outputs gold.json")
-    rows = [line.removeprefix("x ").split()[0] for line in done.lines if "/1" in line]
-    assert {"y17", "y18", "y19", "y20", "y21", "y35"} <= set(rows)
-    assert len(done.lines) < 30
+    rows = [line.removeprefix("x ").split()[:2] for line in done.lines if "/1" in line]
+    assert {(str(at + 1), f"y{at}") for at in (17, 18, 19, 20, 21, 35)} <= set(map(tuple, rows))
+    assert len(done.lines) <= 25
     assert "38 of 40 outputs pass; first to fail: 'y20'." in done.out
+    [path] = re.findall("All 40 rows: (.*)", done.out)
+    whole = Path(path).read_text()
+    assert re.search(r"^x +21  y20 +float32 .* 5\.0e-01 ", whole, re.MULTILINE)
+    assert len(whole.splitlines()) == 41
+    Path(path).unlink()
+    reported = polygraphy(
+        "polygraphy run bad.onnx --onnxrt --load-outputs gold.json --report all.html"
+    )
+    assert "All 40 rows: all.html" in reported.out
+
+
+def layers(path: Path, factor: float) -> None:
+    """Save a chain of nodes as PyTorch's exporter leaves them, and one that it did not make."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Relu", ["x"], ["a"], name="node_relu"),
+            helper.make_node("Mul", ["a", "factor"], ["b"], name="node_mul"),
+            helper.make_node("Exp", ["b"], ["c"]),
+            helper.make_node("Neg", ["c"], ["d"]),
+            helper.make_node("Abs", ["d"], ["y"]),
+        ],
+        "layers",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+        [helper.make_tensor("factor", TensorProto.FLOAT, [], [factor])],
+    )
+    trace = (
+        'File "/home/me/model.py", line 14, in forward\n    x = b(x)\n'
+        '  File "/home/me/model.py", line 7, in forward\n    return self.f(x)\n'
+        '  File "/usr/lib/torch/nn/modules/linear.py", line 134, in forward\n'
+    )
+    graph.node[1].metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
+    graph.node[1].metadata_props.add(
+        key="pkg.torch.onnx.name_scopes", value="['', 'blocks.1', 'blocks.1.f', 'mul']"
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+
+
+def test_layers_are_named_with_node_operator_and_source_line(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    layers(tmp_path / "good.onnx", 2.0)
+    layers(tmp_path / "bad.onnx", 2.5)
+    save = "--save-outputs gold.json --save-inputs in.json -q"
+    assert polygraphy(f"polygraphy run good.onnx --onnxrt --mark-all {save}").code == 0
+    compare = "--load-outputs gold.json --load-inputs in.json"
+    done = polygraphy(f"polygraphy run bad.onnx --onnxrt --mark-all {compare}")
+    assert done.code == 1
+    assert "FAILED  1 of 5 tensors pass; first to fail: 'b' (number 2)." in done.lines
+    assert "  node      Mul 'node_mul' of a, factor; model.py:7 (blocks.1.f)" in done.lines
+    [row] = [line for line in done.lines if line.startswith("x b ")]
+    assert row.split()[2] == "Mul"
+    assert row.endswith("model.py:7 (blocks.1.f)")
+    diagnosis = f"  next      polygraphy diagnose bad.onnx --onnxrt {compare}"
+    assert done.lines[-1] == diagnosis
+    polygraphy(f"polygraphy run bad.onnx --onnxrt --mark-all {compare} --report all.json -q")
+    rows = json.loads((tmp_path / "all.json").read_text())["comparisons"][0]["outputs"]
+    assert [(each["node"], each["op"], each["origin"]) for each in rows[:3]] == [
+        ("node_relu", "Relu", None),
+        ("node_mul", "Mul", "model.py:7 (blocks.1.f)"),
+        ("c", "Exp", None),
+    ]
+
+
+def test_outputs_that_only_one_side_has_are_no_differences(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    layers(tmp_path / "m.onnx", 2.0)
+    polygraphy("polygraphy run m.onnx --onnxrt --mark-all --save-outputs gold.json -q")
+    done = polygraphy("polygraphy run m.onnx --onnxrt --load-outputs gold.json")
+    assert done.code == 1
+    assert "FAILED  1 output passed, but only one side has 4 outputs." in done.lines
+    command = done.lines[-1].split(None, 1)[1]
+    assert polygraphy(command).code == 0
 
 
 def test_nan_is_named(tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch) -> None:

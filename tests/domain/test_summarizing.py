@@ -82,7 +82,7 @@ def test_loaded_results_have_the_same_rows() -> None:
     results = compared(0.0, 1.0, function=SimpleCompareFunc(check_error_stat="max"))
     loaded = AccuracyResults.from_json(results.to_json())
     first, second = loaded.summary().splitlines()
-    assert first == "FAILED: onnxrt vs. onnx (simple): 1 of 2 outputs differ"
+    assert first == "FAILED: onnxrt vs. onnx (simple): 1 of 2 outputs differs"
     assert second.startswith("  y1: max abs 1")
 
 

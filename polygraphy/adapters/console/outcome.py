@@ -4,22 +4,28 @@ it, and what to do next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite, isnan
 from operator import le
+from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import Factory, frozen
 
+from polygraphy.adapters.console.makers import node_words
 from polygraphy.adapters.console.numbers import brief, rounded_up
 from polygraphy.adapters.console.tables import badness, limit_words, short
-from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, Worst
+from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, Worst, largest_jump
 from polygraphy.domain.compare.result import excess_ratio
 from polygraphy.domain.report.advice import diagnosis_instead_of
-from polygraphy.domain.tensors.naming import counted, one_line
+from polygraphy.domain.tensors.naming import counted, differing, one_line
+
+if TYPE_CHECKING:
+    from polygraphy.domain.model import Node
 
 _LABEL = 10
 INDENT = _LABEL + 2
 """Where the texts of labelled lines start."""
+_NAMES = 4
 _SMALL = 0.1
 """A tolerance above this part of an output's magnitude checks little."""
 
@@ -33,12 +39,14 @@ class Comparison:
         names: of the two runs, as people read them.
         table: what was found.
         passed: whether the pair passed.
+        makers: the nodes that make the outputs, where these are layers of a model.
     """
 
     title: str
     names: tuple[str, str]
     table: OutputRows
     passed: bool
+    makers: Mapping[str, Node] = Factory(dict)
 
 
 def passed_words(comparisons: Sequence[Comparison], seconds: float) -> str:
@@ -61,25 +69,36 @@ def passed_words(comparisons: Sequence[Comparison], seconds: float) -> str:
 
 def failed_words(comparisons: Sequence[Comparison]) -> str:
     """Say how many outputs failed and, of many, which is the first."""
-    parts = []
-    for each in comparisons:
-        if each.passed:
-            continue
-        rows = each.table.rows()
-        failing = [row for row in rows if not row.passed]
-        if not failing:
-            parts.append(f"no output was compared in iteration {each.table.empty[0]}"
-                         if each.table.empty else "no output was compared")  # fmt: skip
-        elif len(rows) > len(failing) and rows[0].passed:
-            first = one_line(failing[0].name)
-            parts.append(f"{len(rows) - len(failing)} of {len(rows)} outputs pass; first to fail:"
-                         f" {first!r}")  # fmt: skip
-        else:
-            parts.append(f"{len(failing)} of {counted(len(rows), 'output')} differ"
-                         + ("s" if len(rows) == 1 else ""))  # fmt: skip
-        if len(comparisons) > 1:
-            parts[-1] = f"{each.title}: {parts[-1]}"
+    parts = [
+        f"{each.title}: {_failed_words(each)}" if len(comparisons) > 1 else _failed_words(each)
+        for each in comparisons
+        if not each.passed
+    ]
     return "; ".join(parts) + "."
+
+
+def _failed_words(each: Comparison) -> str:
+    every = each.table.rows()
+    rows = [row for row in every if not row.worst.is_missing]
+    failing = [row for row in rows if not row.passed]
+    missing = counted(len(every) - len(rows), _noun(each))
+    if not rows:
+        if each.table.empty:
+            return f"no output was compared in iteration {each.table.empty[0]}"
+        return "no output was compared" + (f": only one side has {missing}" if every else "")
+    if not failing:
+        return f"{counted(len(rows), _noun(each))} passed, but only one side has {missing}"
+    if rows[0].passed:
+        place = f" (number {rows.index(failing[0]) + 1})" if each.makers else ""
+        return (
+            f"{len(rows) - len(failing)} of {len(rows)} {_noun(each)}s pass; first to fail:"
+            f" {one_line(failing[0].name)!r}{place}"
+        )
+    return differing(len(failing), len(rows), _noun(each))
+
+
+def _noun(each: Comparison) -> str:
+    return "tensor" if each.makers else "output"
 
 
 def reasons(comparisons: Sequence[Comparison]) -> list[str]:
@@ -87,8 +106,14 @@ def reasons(comparisons: Sequence[Comparison]) -> list[str]:
     failing = [(each, row) for each in comparisons for row in each.table.rows() if not row.passed]
     if not failing:
         return []
+    lines = [
+        labelled("node" if place == 0 else "jump", node_words(node))
+        for place, node in enumerate(_suspects(failing[0][0]))
+    ]
     each, row = max(failing, key=lambda found: (not found[1].worst.is_missing, badness(found[1])))
-    lines = [labelled("worst", _worst_words(each, row))]
+    if row.worst.is_missing:
+        return [*lines, labelled("missing", _missing_words(each))]
+    lines.append(labelled("worst", _worst_words(each, row)))
     if row.worst.reason or row.worst.non_finite is not None:
         return lines
     if row.limit is not None:
@@ -99,6 +124,18 @@ def reasons(comparisons: Sequence[Comparison]) -> list[str]:
     if rounding:
         lines.append(labelled("rounding?", rounding))
     return lines
+
+
+def _suspects(each: Comparison) -> list[Node]:
+    """Return the nodes that make the first tensor that fails and, if it is another one, that where
+    errors jump.
+    """
+    rows = [row for row in each.table.rows() if not row.worst.is_missing]
+    first = next((row for row in rows if not row.passed), None)
+    jump = largest_jump(rows)
+    found = [first, None if jump is None else rows[jump]]
+    nodes = [each.makers.get(row.name) for row in found if row is not None]
+    return list({id(node): node for node in nodes if node is not None}.values())
 
 
 def labelled(label: str, text: str) -> str:
@@ -188,7 +225,11 @@ def remedy(comparisons: Sequence[Comparison], command: str) -> str:
     words = command.split()
     if not failing or words[:2] != ["polygraphy", "run"]:
         return ""
-    diagnosis = diagnosis_instead_of(command)
+    if all(row.worst.is_missing for row in failing):
+        compared = any(row.passed for each in comparisons for row in each.table.rows())
+        is_new = "--allow-missing-outputs" not in words
+        return f"{command} --allow-missing-outputs" if compared and is_new else ""
+    diagnosis = diagnosis_instead_of(command) if _may_be_diagnosed(comparisons) else ""
     if all(row.worst.is_rounding for row in failing) and not (diagnosis and _is_coarse(failing)):
         return f"{command} --atol auto --rtol auto"
     if diagnosis:
@@ -200,6 +241,24 @@ def remedy(comparisons: Sequence[Comparison], command: str) -> str:
     if not more or "--load-outputs" in words:
         return ""
     return " ".join([command, *more])
+
+
+def _missing_words(each: Comparison) -> str:
+    """Say which outputs only one side has, as far as they fit a line."""
+    names = [one_line(row.name) for row in each.table.rows() if row.worst.is_missing]
+    shown = ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
+    return f"{shown}; --allow-missing-outputs leaves out what only one side has"
+
+
+def _may_be_diagnosed(comparisons: Sequence[Comparison]) -> bool:
+    """Return whether an output of the model failed, which is what a diagnosis starts from, rather
+    than only tensors inside it.
+    """
+    for each in comparisons:
+        read = {name for node in each.makers.values() for name in node.inputs}
+        if any(not row.passed and row.name not in read for row in each.table.rows()):
+            return True
+    return False
 
 
 def _is_coarse(failing: Sequence[OutputRow]) -> bool:

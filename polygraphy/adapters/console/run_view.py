@@ -7,8 +7,7 @@ but the logger is imported before there is a run.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from polygraphy.adapters.console.screen import Screen
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
     from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRows
+    from polygraphy.domain.model import Node
     from polygraphy.domain.results.device_times import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -26,19 +26,23 @@ if TYPE_CHECKING:
 
 MOST_LINES = 4
 """Comparisons (outputs, times iterations, times pairs of runs) that are shown line by line."""
+_FEW = 20
+"""Outputs that passed, of which nobody asks which nodes make them."""
 _LABEL = 9
 
 
 class RunView:
     """The `Console` of a program."""
 
-    def __init__(self, command: str = "", model: str = "") -> None:
+    def __init__(self, command: str = "", model: str = "", reports: Sequence[str] = ()) -> None:
         """Start.
 
         Args:
             command: the command line that the program was made from, if it is known.
             model: the model that the program runs, if it is known.
+            reports: where reports of the program are going to be saved.
         """
+        self._reports = reports
         self._command = command
         self._model = model
         self._log: LogConsole | None = None
@@ -258,6 +262,7 @@ class RunView:
 
     def _show(self, result: AccuracyResult) -> None:
         """Show a table for each pair of runs that a comparison function compared."""
+        from polygraphy.adapters.console.screen import columns
         from polygraphy.adapters.console.tables import table_lines
         from polygraphy.domain.accuracy.output_rows import AccuracyTable
 
@@ -271,7 +276,8 @@ class RunView:
             title = each.title
             if table.label != "simple":
                 title = f"{title} ({table.label})"
-            lines = table_lines(title, table, width=_columns(), whole=_whole_words(len(table)))
+            whole = self._whole_words(title, each)
+            lines = table_lines(title, table, width=columns(), whole=whole, makers=each.makers)
             self._write("", *lines)
             left_out = result.left_out_at.get(len(self._comparisons) - 1, ())
             if left_out:
@@ -281,11 +287,32 @@ class RunView:
         """Return each pair of runs with its table and its verdict."""
         from polygraphy.adapters.console.outcome import Comparison
 
+        makers = self._makers(tables, result)
         pairs = zip(tables, map(self._names, tables), result.tallies())
         return [
-            Comparison(" vs. ".join(names), names, table, tally.passed)
+            Comparison(" vs. ".join(names), names, table, tally.passed, makers)
             for table, names, tally in pairs
         ]
+
+    def _makers(self, tables: Sequence[OutputRows], result: AccuracyResult) -> Mapping[str, Node]:
+        """Return the nodes that make layers; those of a few layers that passed say nothing."""
+        if result and all(len(table) <= _FEW for table in tables):
+            return {}
+        from polygraphy.adapters.console.makers import makers_of
+
+        rows = [row for table in tables for row in table.rows() if not row.worst.is_missing]
+        return makers_of(self._model, {row.name for row in rows})
+
+    def _whole_words(self, title: str, each: Comparison) -> str:
+        """Say where all rows of a table are; of what failed, save them if they are nowhere else."""
+        from polygraphy.adapters.console.tables import MOST_ROWS, saved_whole
+
+        path = next((path for path in self._reports if not path.endswith(".md")), None)
+        path = path or G_LOGGER.log_file
+        is_cut = len(each.table) > MOST_ROWS and _level() < G_LOGGER.START
+        if path is None and is_cut and not each.passed:
+            path = saved_whole(title, each.table, each.makers)
+        return f"All {len(each.table)} rows: {path or 'add --log-file PATH, or -v'}"
 
     def _head(self) -> None:
         """Show what ran, on which data, before the first table."""
@@ -333,6 +360,7 @@ class RunView:
     def _conclude(self, code: int, seconds: float) -> None:
         """Show the verdict."""
         from polygraphy.adapters.console import outcome
+        from polygraphy.adapters.console.screen import wrapped
 
         passed, level = code == 0, _level()
         if passed and level >= G_LOGGER.FINISH:
@@ -349,7 +377,7 @@ class RunView:
         if level >= G_LOGGER.START:
             return
         for reason in outcome.reasons(found):
-            self._say(*_wrapped(reason, outcome.INDENT))
+            self._say(*wrapped(reason, outcome.INDENT))
         if needed := outcome.needed_words(found):
             self._say(outcome.labelled("passes", f"with {needed}"))
         if command := outcome.remedy(found, self._command):
@@ -395,26 +423,10 @@ def _tells_all() -> bool:
     return _level() < G_LOGGER.INFO or G_LOGGER.module_severity.has_paths
 
 
-def _columns() -> int | None:
-    """Return the columns of the terminal; None where the output is no terminal."""
-    import shutil
-
-    stream = sys.stdout
-    if stream is None or not stream.isatty():
-        return None
-    return shutil.get_terminal_size().columns
-
-
 def _noted(text: str) -> list[str]:
-    return _wrapped(f"{'note':{_LABEL}}{' '.join(text.split())}", _LABEL)
+    from polygraphy.adapters.console.screen import wrapped
 
-
-def _wrapped(text: str, indent: int) -> list[str]:
-    """Return the lines of a text that has to fit a terminal."""
-    from textwrap import wrap
-
-    width = _columns()
-    return [text] if width is None else wrap(text, width, subsequent_indent=" " * indent)
+    return wrapped(f"{'note':{_LABEL}}{' '.join(text.split())}", _LABEL)
 
 
 def _inputs_words(inputs: TensorMetadata) -> str:
@@ -423,9 +435,3 @@ def _inputs_words(inputs: TensorMetadata) -> str:
         for name, meta in inputs.items()
     ]
     return ", ".join(parts[:MOST_LINES]) + (", ..." if len(parts) > MOST_LINES else "")
-
-
-def _whole_words(count: int) -> str:
-    if G_LOGGER.log_file is not None:
-        return f"All {count} rows: {G_LOGGER.log_file}"
-    return f"All {count} rows: add --log-file PATH, or -v"

@@ -7,6 +7,7 @@ The log file gets every line at its time.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Timer
@@ -143,3 +144,21 @@ def write_lines(lines: Sequence[Line]) -> None:
             run = of_one_stream(rest)
             write_console(run, colors=G_LOGGER.colors)
             del rest[: len(run)]
+
+
+def columns() -> int | None:
+    """Return the columns of the terminal; None where the output is no terminal."""
+    import shutil
+
+    stream = sys.stdout
+    if stream is None or not stream.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def wrapped(text: str, indent: int) -> list[str]:
+    """Return the lines of a text that has to fit a terminal."""
+    from textwrap import wrap
+
+    width = columns()
+    return [text] if width is None else wrap(text, width, subsequent_indent=" " * indent)

@@ -2,33 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isinf, isnan
 from typing import TYPE_CHECKING
+from unicodedata import combining, east_asian_width
+
+from attrs import frozen
 
 from polygraphy.adapters.console.numbers import apart, brief
-from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows
+from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, largest_jump
 from polygraphy.domain.compare.metric import MetricThreshold
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.storage import TextFiles
 
 if TYPE_CHECKING:
+    from polygraphy.domain.model import Node
     from polygraphy.logger.sinks import Line
 
 MOST_ROWS = 20
 """Rows of a table that is shown whole."""
 _AROUND = 3
-"""Rows that are shown before and after the first output that fails."""
+"""Rows that are shown before and after the one where errors jump."""
 _WORST = 5
 _LEAST_NAME = 12
+_USUAL_NAME = 28
+"""Columns of a name for which a narrow terminal does without other cells."""
 _WIDE = 100
 """Columns where there is no terminal."""
 _GAP = "  "
-_NUMBERS = (2, 3, 5)
+_CUT = ".."
+_DIFFERENCES = frozenset({"simple", ""})
+_TOLERANCE = "tolerance"
 
 
-def table_lines(title: str, table: OutputRows, *, width: int | None, whole: str) -> list[Line]:
+@frozen
+class _Column:
+    """What stands in a column.
+
+    Attributes:
+        title: above it.
+        cells: of each row.
+        is_number: whether they are aligned on the right.
+        rank: a narrow terminal does without the columns of the highest rank first, and never
+            without those of rank 0.
+    """
+
+    title: str
+    cells: Sequence[str]
+    is_number: bool = False
+    rank: int = 0
+
+    @property
+    def width(self) -> int:
+        return max(map(columns_of, (self.title, *self.cells)))
+
+    def fitted(self, text: str, width: int) -> str:
+        """Return a cell, or the title, as wide as the column."""
+        text = text if columns_of(text) <= width else _cut(text, width)
+        padding = " " * (width - columns_of(text))
+        return padding + text if self.is_number else text + padding
+
+
+def table_lines(
+    title: str,
+    table: OutputRows,
+    *,
+    width: int | None,
+    whole: str,
+    makers: Mapping[str, Node] | None = None,
+) -> list[Line]:
     """Return the lines of a table, and how severe each is.
 
     Args:
@@ -36,34 +82,109 @@ def table_lines(title: str, table: OutputRows, *, width: int | None, whole: str)
         table: the rows.
         width: the columns of the terminal; None for as many as it takes.
         whole: says where all rows are, if not all of them are shown.
+        makers: the nodes that make the outputs, if these are to be named.
     """
     every = table.rows()
     rows = [row for row in every if not row.worst.is_missing]
     shown = _shown(rows)
-    titles, cells = _cells(rows, shown)
-    widths = [max(map(len, column)) for column in zip(titles, *cells)]
-    others = sum(widths[1:]) + len(_GAP) * len(titles)
-    room = max(widths[0], len(title)) if width is None else max(width - others, _LEAST_NAME)
-    widths[0] = min(max(widths[0], len(title) - len(_GAP)), room)
-    is_long = len(title) > widths[0] + len(_GAP)
-    lines = [(title, INFO)] if is_long else []
-    head = _line("", ["" if is_long else title, *titles[1:]], [widths[0] + len(_GAP), *widths[1:]])
-    lines.append((head, INFO))
-    for place, row_cells in zip(shown, cells):
-        if place is None:
-            lines.append(("  ...", ULTRA_VERBOSE))
-            continue
-        row = rows[place]
-        severity = INFO if row.passed else ERROR
-        lines.append((_line("  " if row.passed else "x ", row_cells, widths), severity))
-        if row.worst.reason:
-            lines.append((f"      not compared: {one_line(row.worst.reason)}", ERROR))
+    chosen = [rows[at] for at in shown]
+    columns = _result_columns(chosen)
+    if makers:
+        limits = {limit_words(row) for row in rows}
+        if len(limits) == 1:
+            title = f"{title}: {limits.pop()}"
+            columns = [column for column in columns if column.title != _TOLERANCE]
+        nodes = [makers.get(row.name) for row in chosen]
+        columns.insert(0, _Column("op", [one_line(node.op) if node else "" for node in nodes],
+                                  rank=1))  # fmt: skip
+        origins = [str(node.origin or "") if node else "" for node in nodes]
+        columns.append(_Column("from", origins, rank=5))
+    names = _Column("", [one_line(row.name) for row in chosen])
+    if len(shown) < len(rows):
+        names = _Column("", [f"{at + 1:{len(str(len(rows)))}} {name}"
+                             for at, name in zip(shown, names.cells)])  # fmt: skip
+    lines = _drawn(title, names, columns, chosen, width)
     if len(rows) < len(every):
         missing = [one_line(row.name) for row in every if row.worst.is_missing]
         lines += _missing_lines(missing, width)
     if len(shown) < len(rows):
         lines.append((f"  {whole}", ULTRA_VERBOSE))
     return lines
+
+
+def whole_text(title: str, table: OutputRows, makers: Mapping[str, Node]) -> str:
+    """Return all rows of a table, for a file: in full, and with the nodes that make the outputs."""
+    rows = table.rows()
+    nodes = [makers.get(row.name) for row in rows]
+    sides = [next((side for side in row.tensors if side is not None), None) for row in rows]
+    columns = [
+        _Column("output", [one_line(row.name) for row in rows]),
+        _Column("op", [one_line(node.op) if node else "" for node in nodes]),
+        _Column("node", [one_line(node.label) if node else "" for node in nodes]),
+        _Column("dtype", [side.dtype if side else "" for side in sides]),
+        *_result_columns(rows, repeats=True),
+        _Column("from", [str(node.origin or "") if node else "" for node in nodes]),
+        _Column("not compared", [one_line(row.worst.reason) for row in rows]),
+    ]
+    number = _Column("", [str(at + 1) for at in range(len(rows))], is_number=True)
+    lines = _drawn(title, number, columns, rows, None, reasons=False)
+    return "".join(f"{text}\n" for text, _ in lines)
+
+
+def saved_whole(title: str, table: OutputRows, makers: Mapping[str, Node]) -> str | None:
+    """Save all rows of a table among temporary files; return the path, None where that fails."""
+    import os
+    from tempfile import mkstemp
+
+    try:
+        handle, path = mkstemp(prefix="polygraphy-outputs-", suffix=".txt")
+        os.close(handle)
+        resolve(TextFiles).write(path, whole_text(title, table, makers))
+    except (OSError, PolygraphyException):  # What is known is on the screen.
+        return None
+    return path
+
+
+def _drawn(
+    title: str,
+    names: _Column,
+    others: Sequence[_Column],
+    rows: Sequence[OutputRow],
+    width: int | None,
+    *,
+    reasons: bool = True,
+) -> list[Line]:
+    """Return the lines of the head and of the rows, for a terminal of some columns; `reasons` says
+    whether lines follow those of outputs that could not be compared.
+    """
+    others = [column for column in others if any(column.cells)]
+    while width is not None and (rank := max((column.rank for column in others), default=0)):
+        if min(names.width, _USUAL_NAME) + _taken(others) <= width:
+            break
+        others = [column for column in others if column.rank < rank]
+    room = max(names.width, len(title))
+    if width is not None:
+        room = max(width - _taken(others), min(names.width, _LEAST_NAME))
+    first = min(max(names.width, len(title) - len(_GAP)), room)
+    is_long = len(title) > first + len(_GAP)
+    lines = [(title, INFO)] if is_long else []
+    head = _Column("", []).fitted("" if is_long else title, first + len(_GAP))
+    widths = [column.width for column in others]
+    titles = [column.fitted(column.title, size) for column, size in zip(others, widths)]
+    lines.append((_GAP.join([head, *titles]).rstrip(), INFO))
+    for at, row in enumerate(rows):
+        mark, severity = ("  ", INFO) if row.passed else ("x ", ERROR)
+        cells = [column.fitted(column.cells[at], size) for column, size in zip(others, widths)]
+        name = names.fitted(names.cells[at], first)
+        lines.append((_GAP.join([mark + name, *cells]).rstrip(), severity))
+        if row.worst.reason and reasons:
+            lines.append((f"      not compared: {one_line(row.worst.reason)}", ERROR))
+    return lines
+
+
+def _taken(columns: Sequence[_Column]) -> int:
+    """Return how much of a line the mark, the columns and their gaps take."""
+    return len(_GAP) + sum(len(_GAP) + column.width for column in columns)
 
 
 def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
@@ -78,26 +199,20 @@ def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
     return [(text, ERROR)]
 
 
-def _shown(rows: Sequence[OutputRow]) -> list[int | None]:
-    """Return the positions of the rows that are shown: all, or those around the first that fails
-    and the worst ones; None stands for rows in between that are not.
+def _shown(rows: Sequence[OutputRow]) -> list[int]:
+    """Return the positions of the rows that are shown: all, or the first that fails, those around
+    the one where errors jump, and the worst ones.
     """
     if len(rows) <= MOST_ROWS:
         return list(range(len(rows)))
     first = next((at for at, row in enumerate(rows) if not row.passed), None)
-    near = range(0) if first is None else range(max(0, first - _AROUND), first + _AROUND + 1)
     by_badness = sorted(range(len(rows)), key=lambda at: badness(rows[at]), reverse=True)
-    chosen = {at for at in near if at < len(rows)} | set(by_badness[:_WORST])
-    shown: list[int | None] = []
-    last = -1
-    for at in sorted(chosen):
-        if at != last + 1:
-            shown.append(None)
-        shown.append(at)
-        last = at
-    if last != len(rows) - 1:
-        shown.append(None)
-    return shown
+    chosen = set(by_badness[:_WORST])
+    if first is not None:
+        jump = largest_jump(rows)
+        centre = first if jump is None else jump
+        chosen |= {first, *range(max(0, centre - _AROUND), min(centre + _AROUND + 1, len(rows)))}
+    return sorted(chosen)
 
 
 def badness(row: OutputRow) -> tuple[bool, float]:
@@ -106,38 +221,27 @@ def badness(row: OutputRow) -> tuple[bool, float]:
     return not row.passed, (0.0 if row.passed else inf) if excess is None else excess
 
 
-def _cells(
-    rows: Sequence[OutputRow], shown: Sequence[int | None]
-) -> tuple[list[str], list[list[str]]]:
-    """Return the titles of the columns, and the cells of each row."""
-    chosen = [rows[at] for at in shown if at is not None]
-    by_differences = all(row.metric in {"simple", ""} for row in chosen)
-    titles = ["", "shape", "max abs", "max rel", "tolerance", "passed", ""]
-    if not by_differences:
-        titles[2:4] = [next(row.metric for row in chosen if row.metric not in {"simple", ""}), ""]
-    cells = []
-    last = ""
-    for at in shown:
-        if at is None:
-            cells.append([""] * len(titles))
-            continue
-        row = rows[at]
-        numbers = [short(row.absolute), short(row.relative)]
-        if row.metric not in {"simple", ""}:
-            numbers = ["" if row.value is None else brief(row.value), ""]
-        limit = limit_words(row)
-        cells.append(
-            [
-                one_line(row.name),
-                _shape(row),
-                *numbers,
-                "" if limit == last else limit,
-                f"{row.matched}/{row.total}",
-                _criterion(row) if row.passed else count_words(row),
-            ]
-        )
-        last = limit
-    return titles, cells
+def _result_columns(rows: Sequence[OutputRow], *, repeats: bool = False) -> list[_Column]:
+    """Return the columns about what was found; `repeats` says whether a limit is written again
+    where it is that of the row above.
+    """
+    numbers = [
+        _Column("max abs", [short(row.absolute) for row in rows], is_number=True),
+        _Column("max rel", [short(row.relative) for row in rows], is_number=True),
+    ]
+    others = [row.metric for row in rows if row.metric not in _DIFFERENCES]
+    if others:
+        values = ["" if row.value is None else brief(row.value) for row in rows]
+        numbers = [_Column(others[0], values, is_number=True)]
+    limits = [limit_words(row) for row in rows]
+    said = [limit if repeats or limit != last else "" for limit, last in zip(limits, ["", *limits])]
+    return [
+        _Column("shape", [_shape(row) for row in rows], rank=3),
+        *numbers,
+        _Column(_TOLERANCE, said, rank=4),
+        _Column("passed", [f"{row.matched}/{row.total}" for row in rows], is_number=True),
+        _Column("", [_criterion(row) if row.passed else count_words(row) for row in rows], rank=2),
+    ]
 
 
 def _shape(row: OutputRow) -> str:
@@ -193,15 +297,23 @@ def count_words(row: OutputRow) -> str:
     return "" if worst.mismatched is None else f"{worst.mismatched} of {worst.size}"
 
 
-def _line(mark: str, cells: Sequence[str], widths: Sequence[int]) -> str:
-    texts = []
-    for at, (cell, width) in enumerate(zip(cells, widths)):
-        fitted = cell if len(cell) <= width else _cut(cell, width)
-        texts.append(f"{fitted:>{width}}" if at in _NUMBERS else f"{fitted:{width}}")
-    return (mark + _GAP.join(texts)).rstrip()
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes; many characters of Asia take two."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(each) else 1 + (east_asian_width(each) in "WF") for each in text)
 
 
 def _cut(text: str, width: int) -> str:
     """Return the two ends of a name that is too long: what tells layers apart is at the end."""
-    head = (width - 2) // 3
-    return f"{text[:head]}..{text[len(text) - (width - 2 - head):]}"
+    head, tail = "", ""
+    room = width - len(_CUT)
+    for each in text:
+        if columns_of(head + each) > room // 3:
+            break
+        head += each
+    for each in reversed(text):
+        if columns_of(head + each + tail) > room:
+            break
+        tail = each + tail
+    return f"{head}{_CUT}{tail}"

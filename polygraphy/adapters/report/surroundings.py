@@ -54,8 +54,9 @@ def first_model(paths: Sequence[str]) -> Model | None:
     for path in paths:
         if format_named(path) == "onnx" and Path(path).is_file():
             source = ModelSource(path, ignore_external_data=True)
+            detail = Detail(layers=True, attrs=True, origins=True)
             try:
-                found = resolve(ModelReader, "onnx").read(source, Detail(layers=True, attrs=True))
+                found = resolve(ModelReader, "onnx").read(source, detail)
             except PolygraphyException:  # The report is about more than the model.
                 return None
             return found if isinstance(found, Model) else None

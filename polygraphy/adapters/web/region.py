@@ -14,7 +14,6 @@ from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.description import held_weight
 from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
 from polygraphy.domain.report.document import OutputRow
-from polygraphy.domain.report.rows import label_of_node
 
 _MOST_NODES = 36
 _WIDTH, _HEIGHT = 176, 56
@@ -47,7 +46,7 @@ def region_of(
     parts = [_wire(drawing, number, boxes) for number in range(len(drawing.wires))]
     marked = set(centres)
     parts += [
-        _node(node, box, levels, anchor, is_centre=label_of_node(node) in marked)
+        _node(node, box, levels, anchor, is_centre=node.label in marked)
         for node, box in zip(kept, boxes)
     ]
     width = max(x for x, _ in boxes) + _WIDTH + _MARGIN
@@ -65,7 +64,7 @@ def _around(nodes: Sequence[Node], centres: Sequence[str]) -> set[int]:
             if maker is not None and maker != index:
                 beside[index].add(maker)
                 beside[maker].add(index)
-    labels = {label_of_node(node): index for index, node in enumerate(nodes)}
+    labels = {node.label: index for index, node in enumerate(nodes)}
     waiting = deque(labels[label] for label in centres if label in labels)
     chosen: dict[int, None] = {}
     while waiting and len(chosen) < _MOST_NODES:
@@ -118,9 +117,11 @@ def _node(
     kind, text = _kind([levels[name] for name in found])
     if is_centre:
         kind += " centre"
-    label = label_of_node(node)
+    label = node.label
     link = next(filter(None, map(anchor, found)), None)
     about = f"{node.op} {label}\n{', '.join(node.inputs)} -> {', '.join(node.outputs)}"
+    if node.origin is not None:
+        about += f"\n{node.origin}"
     drawn = Markup(
         '<title>{about}</title><rect class="node {kind}" x="{x:.1f}" y="{y:.1f}" width="{width}"'
         ' height="{height}" rx="6"/><text class="op" x="{left:.1f}" y="{first:.1f}">{op}</text>'

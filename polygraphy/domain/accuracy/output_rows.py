@@ -4,7 +4,7 @@ come, without holding an array.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite, isnan, nan
 from typing import Any
 
@@ -22,6 +22,12 @@ from polygraphy.domain.tensors.precision import Rounding
 
 Tensors = tuple["ComparedTensor | None", "ComparedTensor | None"]
 _BOTH = frozenset({"abs", "rel"})
+_JUMP = 10.0
+"""How many times as far from its tolerance a layer is as all before it, if it is to blame."""
+_HARMLESS = 0.1
+"""Below this part of a tolerance, errors are alike."""
+_WRONG = 1e6
+"""Above so many times the tolerance, errors are alike."""
 
 
 @frozen
@@ -312,3 +318,18 @@ def larger(one: float | None, other: float | None) -> float | None:
     if isnan(one) or isnan(other):
         return nan
     return max(one, other)
+
+
+def largest_jump(rows: Sequence[OutputRow]) -> int | None:
+    """Return the position of the row that fails by the most times as much as any row before it, in
+    the order of the model; None where errors only grow little by little.
+    """
+    found, largest, before = None, _JUMP, _HARMLESS
+    for at, row in enumerate(rows):
+        if row.worst.excess is None:
+            continue
+        excess = min(row.worst.excess, _WRONG)
+        if not row.passed and excess > largest * before:
+            found, largest = at, excess / before
+        before = max(before, excess)
+    return found

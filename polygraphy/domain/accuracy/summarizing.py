@@ -9,6 +9,7 @@ from typing import Any
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
 from polygraphy.domain.results.runner_names import short_names
+from polygraphy.domain.tensors.naming import differing
 
 _MOST = 10
 """Outputs that a summary lists."""
@@ -53,7 +54,7 @@ def summary_of(results: AccuracyResults) -> str:
         failed = sorted((row for row in rows if not row.passed), key=_size, reverse=True)
         where = f"{pair[0]} vs. {pair[1]} ({result.label})"
         if failed or not rows:
-            counted = f"{len(failed)} of {len(rows)} outputs differ" if rows else "no outputs"
+            counted = differing(len(failed), len(rows)) if rows else "no outputs"
             lines.append(f"FAILED: {where}: {counted}")
             lines += [f"  {_failure(row)}" for row in failed[:_MOST]]
             if len(failed) > _MOST:

@@ -6,6 +6,7 @@ from polygraphy.domain.model.description import (
     Graph,
     Model,
     Node,
+    Origin,
     Tensor,
     Weight,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "Model",
     "ModelSource",
     "Node",
+    "Origin",
     "Tensor",
     "Weight",
 ]

@@ -70,6 +70,26 @@ class Attribute:
     value: Any
 
 
+@frozen
+class Origin:
+    """Where in a program a node comes from, as far as its exporter recorded it.
+
+    Attributes:
+        path: the file of the program.
+        line: the line, from 1.
+        scope: the module that the line computes a part of, such as ``blocks.0.f``; empty where that
+            is not known.
+    """
+
+    path: str
+    line: int
+    scope: str = ""
+
+    def __str__(self) -> str:
+        name = self.path.replace("\\", "/").rpartition("/")[2]
+        return f"{name}:{self.line}" + (f" ({self.scope})" if self.scope else "")
+
+
 @frozen(slots=False)  # A large model has tens of thousands, and these are made in half the time.
 class Node:
     """One operation: what it reads and writes, by name; an empty name is an operand left out."""
@@ -80,6 +100,12 @@ class Node:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     attributes: tuple[Attribute, ...] = ()
+    origin: Origin | None = field(default=None, eq=False)
+
+    @property
+    def label(self) -> str:
+        """The name of the node; of one without, its first output."""
+        return self.name or next(filter(None, self.outputs), "")
 
     @property
     def graphs(self) -> Iterator[Graph]:
@@ -154,6 +180,11 @@ class Graph:
         """
         held = (held_weight(node) for node in self.nodes)
         return self.weights + tuple(weight for weight in held if weight is not None)
+
+    @property
+    def makers(self) -> dict[str, Node]:
+        """The node that makes each tensor, by its name."""
+        return {name: node for node in self.nodes for name in node.outputs if name}
 
     def walk(self) -> Iterator[Graph]:
         """Yield this graph and every graph inside its nodes, from the outside to the inside."""

@@ -17,12 +17,14 @@ class Detail:
         weights: whether the elements of weights are.
         sizes: whether it is found out how large the weights of a network of TensorRT are; of other
             models that is always known, or never.
+        origins: whether the lines of a program are that nodes were exported from.
     """
 
     layers: bool = False
     attrs: bool = False
     weights: bool = False
     sizes: bool = False
+    origins: bool = False
 
 
 EVERYTHING = Detail(layers=True, attrs=True, weights=True)

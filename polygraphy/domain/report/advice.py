@@ -17,7 +17,8 @@ _OF_DIAGNOSE = {
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = re.compile(r"\s--(?:report|format|log-file)[ =]\S+")
-_LOUDNESS = frozenset({"-q", "-qq", "-v", "-vv", "-vvv"})
+_LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all"})
+"""How much is shown, and that all layers are compared, which a diagnosis does by itself."""
 
 
 @frozen
@@ -77,7 +78,7 @@ def diagnosis_instead_of(command: str) -> str:
     """Return the command that finds the culprit of a run that failed; empty where diagnose does not
     take its options.
     """
-    words = [word for word in _ABOUT_OUTPUT.sub(" ", command).split() if word not in _LOUDNESS]
+    words = [word for word in _ABOUT_OUTPUT.sub(" ", command).split() if word not in _LEFT_OUT]
     flags = {word for word in words if word.startswith("-")}
     parties = words.count("--onnxrt"), words.count("--onnx"), words.count("--load-outputs")
     if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE:

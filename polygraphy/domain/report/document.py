@@ -141,6 +141,8 @@ class OutputRow:
         reason: why it could not be compared; None where it was.
         node: the node of the model that computes it; of one without a name, its first output.
         op: its operator.
+        origin: the line of the program that the node was exported from; None where the model does
+            not say.
         detail: how its elements are distributed, and what is around the worst; for pages.
     """
 
@@ -164,6 +166,7 @@ class OutputRow:
     reason: str | None = None
     node: str | None = None
     op: str | None = None
+    origin: str | None = None
     detail: Mapping[str, Any] | None = None
 
 

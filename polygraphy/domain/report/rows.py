@@ -101,14 +101,13 @@ def with_nodes(comparison: Comparison, model: Model | None) -> Comparison:
     """Return a comparison whose rows name the nodes of a model."""
     if model is None:
         return comparison
-    makers = {name: node for node in model.graph.nodes for name in node.outputs if name}
-    rows = []
-    for row in comparison.outputs:
-        node = makers.get(row.name)
-        rows.append(row if node is None else evolve(row, node=label_of_node(node), op=node.op))
+    makers = model.graph.makers
+    rows = [_with_node(row, makers.get(row.name)) for row in comparison.outputs]
     return evolve(comparison, outputs=rows)
 
 
-def label_of_node(node: Node) -> str:
-    """Return the name of a node; of one without, its first output."""
-    return node.name or next(filter(None, node.outputs), "")
+def _with_node(row: OutputRow, node: Node | None) -> OutputRow:
+    if node is None:
+        return row
+    origin = None if node.origin is None else str(node.origin)
+    return evolve(row, node=node.label, op=node.op, origin=origin)

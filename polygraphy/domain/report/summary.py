@@ -7,6 +7,7 @@ from math import inf, isnan
 from typing import Any
 
 from polygraphy.domain.report.document import Comparison, OutputRow, Problem
+from polygraphy.domain.tensors.naming import differing
 
 _MOST_NAMES = 4
 _PLAIN = {
@@ -75,7 +76,7 @@ def _failed(failed: Sequence[Comparison]) -> str:
     parties = " vs. ".join(failed[0].parties)
     if not every:
         return f"No outputs were compared ({parties})."
-    facts = f"{len(names)} of {len(every)} outputs differ ({parties})"
+    facts = f"{differing(len(names), len(every))} ({parties})"
     worst = worst_row(failed)
     return f"{facts}; {row_in_words(worst[1])}." if worst else f"{facts}."
 

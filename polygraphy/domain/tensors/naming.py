@@ -89,6 +89,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def differing(count: int, total: int, noun: str = "output") -> str:
+    """Return how many differ in words: ``1 of 1 output differs``, ``2 of 3 outputs differ``."""
+    return f"{count} of {counted(total, noun)} differ{'s' if count == 1 else ''}"
+
+
 def enumerated(words: Sequence[str]) -> str:
     """Return words as people list them: ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.onnx.describe.attributes import attribute_of
+from polygraphy.adapters.onnx.describe.origins import origin_of
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.arrays import WeightArrays
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
@@ -174,7 +175,8 @@ class _Describing:
             own = node.name, node.op_type, node.domain
             check_texts((*own, *inputs, *outputs))
             attributes = self._attributes(node) if with_attributes else ()
-            made.append(Node(*own, tuple(inputs), tuple(outputs), attributes))
+            origin = origin_of(node) if self._detail.origins else None
+            made.append(Node(*own, tuple(inputs), tuple(outputs), attributes, origin))
         return tuple(made)
 
     def _attributes(self, node: NodeProto) -> tuple[Attribute, ...]:
