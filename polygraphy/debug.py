@@ -4,7 +4,12 @@ from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.keeping import find_nodes_to_keep
 from polygraphy.application.debug.precision import find_layers_to_raise
-from polygraphy.application.debug.reducing import Reduction, reduce_model
+from polygraphy.application.debug.reducing import (
+    Reduction,
+    numbered_path,
+    prove_reduction,
+    reduce_model,
+)
 from polygraphy.application.debug.repeating import repeat
 from polygraphy.domain.search import Outcome
 
@@ -16,6 +21,8 @@ __all__ = [
     "Reduction",
     "find_layers_to_raise",
     "find_nodes_to_keep",
+    "numbered_path",
+    "prove_reduction",
     "reduce_model",
     "repeat",
 ]

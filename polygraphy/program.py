@@ -16,11 +16,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NoReturn
 
 from polygraphy import config
 from polygraphy.adapters.console.run_view import RunView
+from polygraphy.domain.catalog.reports import FAULTS_VARIABLE
 from polygraphy.domain.errors import PolygraphyException, PolygraphyInternalException
 from polygraphy.logger import G_LOGGER, was_logged
 from polygraphy.ports.binding import bind
@@ -79,13 +80,23 @@ def run(
     reports = [report] if isinstance(report, str) else report or ()
     command = _command_of(known.get("__doc__") or "")
     view = RunView(command, str(known.get("MODEL", "")), reports)
-    with bind(Console, view):
+    with bind(Console, view), _heard():
         try:
             if format == "text" and not report:
                 sys.exit(_framed(checked, view) if banner else _plain(checked, view))
             sys.exit(_recorded(checked, view if banner else None, (format, report, sources)))
         finally:
             view.abandon()
+
+
+def _heard() -> AbstractContextManager[None]:
+    """Return what tells the search that runs this program as its check which outputs failed."""
+    path = os.environ.get(FAULTS_VARIABLE)
+    if path is None:
+        return nullcontext()
+    from polygraphy.adapters.report.faults import faults_written
+
+    return faults_written(path)
 
 
 def _plain(main: Callable[[], Any], view: RunView) -> int:

@@ -112,6 +112,8 @@ _WORDS = frozenset(
         "models",
         "original",
         "parties",
+        "part.bad",
+        "path",
         "reduction.bad",
         "reduction.good",
         "results",

@@ -46,6 +46,7 @@ SIGNATURES = {
             "show_output": False,
             "hide_fail_output": False,
             "timeout": None,
+            "runs": 1,
         },
     ),
     "Comparator.compare_accuracy": Signature(
@@ -298,6 +299,8 @@ SIGNATURES = {
             "iter_info": None,
             "load_replay": None,
             "save_replay": None,
+            "logs": "polygraphy_debug",
+            "jobs": 1,
         },
     ),
     "L2CompareFunc": Signature(
@@ -819,6 +822,7 @@ SIGNATURES = {
             "reduce_inputs": True,
             "data_loader": None,
             "save_inputs": None,
+            "find_all": False,
         },
     ),
     "remove_nodes": Signature("polygraphy.surgeon", {"model": ..., "types": ...}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, Union
 
@@ -103,6 +103,9 @@ class ReducibleModel(Protocol):
     def name(self, node: int) -> str:
         """Return what a node is called in messages."""
 
+    def op(self, node: int) -> str:
+        """Return the operator of a node."""
+
     def part(
         self,
         nodes: Collection[int],
@@ -140,8 +143,22 @@ class ModelReducer(Protocol):
                 (default: generated).
         """
 
+    def samples(self, model: Any, data_loader: Any = None) -> Iterator[dict[str, Any]]:
+        """Yield the data of each iteration, by input of the model.
+
+        Raises:
+            InputError: there are none, or they lack an input.
+        """
+
     def save(self, model: Any, path: str) -> None:
         """Write a model to a file, whole or not at all."""
+
+    def load(self, path: str) -> Any:
+        """Read a model that was written to a file.
+
+        Raises:
+            FileError: it cannot be read.
+        """
 
 
 class ShapeInference(Protocol):

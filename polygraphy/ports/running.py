@@ -197,22 +197,46 @@ class TensorObserver(Protocol):
         """
 
 
+class RunningCommand(Protocol):
+    """A command that was started."""
+
+    def wait(self) -> Finished:
+        """Wait for its end; it is stopped when its time is over."""
+
+    def stop(self) -> None:
+        """End it, with what it has started: nobody needs its answer any more."""
+
+
 class Commands(Protocol):
     """Runs commands."""
 
     def prepare(self, command: Sequence[str]) -> None:
         """Get ready to run a command soon, as far as that takes no waiting."""
 
-    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
-        """Run a command to its end, without a shell; it reads nothing.
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        timeout: float | None = None,
+        folder: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        afresh: bool = False,
+    ) -> RunningCommand:
+        """Start a command, without a shell; it reads nothing. Several may run side by side.
 
         Args:
             command: the program and its arguments. ``polygraphy`` is the package that this is.
             timeout: how long it may take, in seconds; then it is stopped, with what it started.
+            folder: where it runs (default: the current folder).
+            environment: variables that it gets in addition.
+            afresh: whether also a command of this package gets a new interpreter.
 
         Raises:
             UsageError: there is no such program, or it cannot be run.
         """
+
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+        """Run a command to its end; see `start`."""
 
 
 class Questions(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
@@ -171,6 +171,29 @@ class WorkFiles(Protocol):
 
         Raises:
             FileError: it cannot be moved.
+        """
+
+    def write(self, path: str, text: str) -> None:
+        """Write a text that nobody needs after a crash.
+
+        Raises:
+            FileError: it cannot be written.
+        """
+
+    def temporary(self) -> str:
+        """Return the path of a new empty file, which nobody else uses."""
+
+    def mirror(self, folder: str, besides: Collection[str]) -> None:
+        """Make a folder in which everything is that the current folder holds, by links: commands
+        can run there side by side.
+
+        Args:
+            folder: its path.
+            besides: paths of files and folders that are left out, relative to the current folder;
+                what holds one of them is a folder, too, and no link.
+
+        Raises:
+            FileError: it cannot be made.
         """
 
     def started(self) -> str:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import FunctionCommands, ScriptedQuestions
+from polygraphy.adapters.fake.checks import FinishedCommand
 from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.debug.precision import find_layers_to_raise
@@ -357,9 +358,9 @@ class _Scripted:
     def prepare(self, command: Sequence[str]) -> None:
         """Nothing has to be."""
 
-    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+    def start(self, command: Sequence[str], **how: Any) -> FinishedCommand:
         code, output = next(self._turns)
-        return Finished(code, output)
+        return FinishedCommand(Finished(code, output))
 
 
 def outcomes(check: CheckCommand, count: int) -> list[Outcome]:
@@ -437,3 +438,88 @@ def test_finding_32_names_and_numbers_do_not_make_another_failure(name: str, num
         return Failure.of(Finished(3, text), is_ours=True)
 
     assert failure(name, number).is_like(failure("'x'", 0))
+
+
+def failure(code: int = 1, **outputs: float | None) -> Failure:
+    return Failure.of(Finished(code, ""), is_ours=True, outputs=outputs)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "is_like"),
+    [
+        (failure(y=0.5), failure(t1=0.1), True),
+        (failure(y=0.5), failure(t1=NAN), False),
+        (failure(y=NAN), failure(t1=0.1), False),
+        (failure(y=NAN), failure(t1=NAN, t2=0.1), True),
+        (failure(y=0.5, z=None), failure(z=0.1), False),
+        (failure(y=0.5, z=None), failure(z=0.1, t1=0.1), True),
+        (failure(y=0.5, z=NAN), failure(t1=0.1), True),
+        (failure(y=0.5), failure(), False),
+        (failure(), failure(t1=NAN), True),
+        (failure(y=0.5), failure(3, y=0.5), False),
+    ],
+)
+def test_a_difference_is_no_nan_and_an_output_that_passed_is_no_culprit(
+    first: Failure, other: Failure, is_like: bool
+) -> None:
+    assert other.is_like(first) is is_like
+    assert Failure.from_facts(json.loads(json.dumps(first.facts()))).is_like(first)
+    assert other.is_like(Failure.from_facts(json.loads(json.dumps(first.facts())))) is is_like
+
+
+def test_a_failure_that_comes_and_goes_needs_several_runs() -> None:
+    assert outcomes(check_that_ends((0, ""), (1, "")), 1) == [GOOD]
+    assert outcomes(check_that_ends((0, ""), (1, ""), (0, ""), runs=3), 1) == [BAD]
+    assert outcomes(check_that_ends((0, ""), (125, ""), (0, ""), runs=3), 1) == [NEITHER]
+    assert outcomes(check_that_ends((0, ""), (0, ""), (1, ""), runs=2), 1) == [GOOD]
+
+
+def test_what_each_check_wrote_is_kept_and_old_logs_are_removed() -> None:
+    Path("logs").mkdir()
+    for number in range(4):
+        Path(f"logs/{number:02}.log").write_text("old")
+    check = check_that_ends((0, "first"), (1, "second"), command="a b")
+    with bind(Commands, _Scripted(check._turns)):  # type: ignore[attr-defined]
+        repeat(Iterations(check, logs="logs"), 2)
+    kept = {path.name: path.read_text() for path in Path("logs").iterdir()}
+    assert kept == {"00.log": "first", "01.log": "second"}
+
+
+def test_the_console_has_few_lines_whatever_the_number_of_iterations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sizes = iter(range(500, 0, -1))
+    iterations = Iterations(lambda: BAD)
+    for size in sizes:
+        iterations.run(state={"num_nodes": size})
+    iterations.finish()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 12
+    assert "nodes" in lines[0]
+    assert "Finished 500 iteration(s)" in lines[-1]
+    assert "Not shown: 491" in lines[-1]
+
+
+def test_a_replay_knows_the_failure_to_which_others_are_held() -> None:
+    ends: list[tuple[int, str]] = [(1, ""), (3, "[!] other")]
+
+    def search(load: str | None, ends: list[tuple[int, str]]) -> list[Outcome]:
+        check = check_that_ends(*ends)
+        with bind(Commands, _Scripted(check._turns)):  # type: ignore[attr-defined]
+            iterations = Iterations(check, load_replay=load, save_replay="replay.json")
+            iterations.hold_to_first_failure()
+            return [iterations.run(state={"num_nodes": size}) for size in (2, 1)]
+
+    assert search(None, ends) == [BAD, NEITHER]
+    replay = json.loads(Path("replay.json").read_text())
+    del replay["_N1"]
+    Path("replay.json").write_text(json.dumps(replay))
+    assert search("replay.json", ends[1:]) == [BAD, NEITHER]
+
+
+def test_of_several_jobs_none_is_told_its_number() -> None:
+    with pytest.raises(UsageError, match="side by side"):
+        Iterations(lambda: GOOD, jobs=2, iter_info="info.json")

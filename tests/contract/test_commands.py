@@ -51,6 +51,41 @@ def test_a_command_is_stopped_in_time(commands: Commands) -> None:
     assert done.timed_out
 
 
+def test_several_run_side_by_side_and_end_in_any_order(commands: Commands) -> None:
+    started = [commands.start([*PYTHON, f"raise SystemExit({3})"]) for _ in range(3)]
+    started[1].stop()
+    assert [started[number].wait().code for number in (2, 0)] == [3, 3]
+
+
+def test_a_folder_and_variables_are_those_of_one_command(
+    processes: ProcessCommands, tmp_path: Path
+) -> None:
+    code = "import os; print(os.getcwd(), os.environ.get('OF_ONE_COMMAND'))"
+    started = processes.start(
+        [*PYTHON, code], folder=str(tmp_path), environment={"OF_ONE_COMMAND": "yes"}
+    )
+    assert started.wait().output == f"{tmp_path} yes\n"
+    assert processes.run([*PYTHON, code]).output.endswith(" None\n")
+
+
+def test_commands_of_polygraphy_run_side_by_side_in_folders_of_their_own(
+    processes: ProcessCommands, tmp_path: Path
+) -> None:
+    started = []
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "here.json").write_text("not JSON")
+        words = ["polygraphy", "inspect", "data", "here.json" if number else "missing.json"]
+        started.append(processes.start(words, folder=str(folder), afresh=number == 2))
+    started.insert(0, started.pop())
+    codes = [each.wait().code for each in started]
+    assert codes == [3, 2, 3]
+    stopped = processes.start(["polygraphy", "--version"])
+    stopped.stop()
+    assert processes.run(["polygraphy", "--version"]).code == 0
+
+
 def test_both_streams_are_kept_whatever_they_hold(processes: ProcessCommands) -> None:
     code = "import os; os.write(1, b'out\\xff '); os.write(2, b'err')"
     assert processes.run([*PYTHON, code]).output == "out\ufffd err"

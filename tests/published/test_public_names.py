@@ -383,6 +383,8 @@ PUBLISHED: dict[str, list[str]] = {
         "Reduction",
         "find_layers_to_raise",
         "find_nodes_to_keep",
+        "numbered_path",
+        "prove_reduction",
         "reduce_model",
         "repeat",
     ],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from attrs import frozen
 
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
+from polygraphy.ports.running import RunningCommand
 
 
 class FunctionCommands:
@@ -25,13 +28,40 @@ class FunctionCommands:
     def prepare(self, command: Sequence[str]) -> None:
         """Do nothing: there is no process."""
 
-    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        timeout: float | None = None,
+        folder: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        afresh: bool = False,
+    ) -> RunningCommand:
         """Call the function; no time passes, so only a command that has none to take is stopped."""
         self.commands.append(list(command))
         if timeout == 0:
-            return Finished(TIMED_OUT, "", 0.0, True)
+            return FinishedCommand(Finished(TIMED_OUT, "", 0.0, True))
         answer = self._answer(command)
-        return Finished(answer, "") if isinstance(answer, int) else Finished(0, answer)
+        done = Finished(answer, "") if isinstance(answer, int) else Finished(0, answer)
+        return FinishedCommand(done)
+
+    def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+        """Call the function; see `start`."""
+        return self.start(command, timeout=timeout).wait()
+
+
+@frozen
+class FinishedCommand:
+    """A command that has come to its end already."""
+
+    done: Finished
+
+    def wait(self) -> Finished:
+        """Return how it ended."""
+        return self.done
+
+    def stop(self) -> None:
+        """Do nothing: it has ended."""
 
 
 class ScriptedQuestions:

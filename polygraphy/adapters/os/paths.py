@@ -127,6 +127,21 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
         staged.place()
 
 
+@contextmanager
+def scratch_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file that nobody needs after a crash, so that it is not synced to disk.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    encoding = None if "b" in mode else "utf-8"
+    with (
+        translated_os_errors(path, "write"),
+        ensure_parent(Path(path)).open(mode, encoding=encoding) as stream,
+    ):
+        yield stream
+
+
 class StagedFile:
     """A file that is complete before it takes its place.
 

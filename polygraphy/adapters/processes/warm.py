@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -21,6 +23,7 @@ from weakref import finalize
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 
+_ENDED = "The interpreter that runs check commands has ended."
 _PATIENCE = 2.0
 _SERVER = "polygraphy.adapters.processes.warm_server"
 
@@ -42,36 +45,71 @@ class WarmInterpreter:
         self._process: subprocess.Popen[bytes] | None = None
         self._end: Callable[[], Any] | None = None
         self._environment: Mapping[str, str] = {}
+        self._numbers = count()
+        self._answers: dict[int, Mapping[str, Any]] = {}
 
     @staticmethod
     def cold_command() -> list[str]:
         """Return how this package is run in a new interpreter."""
         return [sys.executable, "-m", "polygraphy"]
 
-    def start(self, words: Sequence[str] = ()) -> None:
+    def prepare(self, words: Sequence[str] = ()) -> None:
         """Start the interpreter, unless it runs, and have it import what a command line needs."""
         self._started(words)
 
-    def run(self, words: Sequence[str], *, timeout: float | None = None) -> Finished:
-        """Run a command line, whose first word is ignored; see `Commands.run`."""
-        start = time.perf_counter()
+    def start(
+        self,
+        words: Sequence[str],
+        *,
+        timeout: float | None = None,
+        folder: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> WarmCommand:
+        """Start a command line, whose first word is ignored; see `Commands.start`."""
         descriptor, path = tempfile.mkstemp(prefix="polygraphy_check_")
         os.close(descriptor)
+        command = WarmCommand(self, next(self._numbers), Path(path))
+        request = {
+            "number": command.number,
+            "words": list(words),
+            "output": path,
+            "timeout": timeout,
+            "folder": str(Path.cwd()) if folder is None else folder,
+            "environment": dict(environment or {}),
+        }
         try:
-            request = {
-                "words": list(words),
-                "output": path,
-                "timeout": timeout,
-                "folder": str(Path.cwd()),
-            }
-            answer = self._asked(request)
-            text = Path(path).read_bytes().decode("utf-8", errors="replace")
-        finally:
-            Path(path).unlink(missing_ok=True)
-        seconds = time.perf_counter() - start
-        if answer["timed_out"]:
-            return Finished(TIMED_OUT, text, seconds, True)
-        return Finished(int(answer["code"]), text, seconds)
+            self._send(request)
+        except BaseException:
+            command.path.unlink(missing_ok=True)
+            raise
+        return command
+
+    def answer_to(self, number: int) -> Mapping[str, Any]:
+        """Wait for the answer to a request, and keep those to others."""
+        while number not in self._answers:
+            if self._process is None:
+                raise BackendError(_ENDED)
+            assert self._process.stdout is not None
+            try:
+                line = self._process.stdout.readline()
+            except (
+                BaseException
+            ):  # Ctrl-C: the command is in a group of its own, and heard nothing.
+                self.close()
+                raise
+            if not line:
+                self.close()
+                raise BackendError(_ENDED)
+            answer = json.loads(line)
+            self._answers[answer["number"]] = answer
+        return self._answers.pop(number)
+
+    def stop(self, number: int) -> None:
+        """End the command of a request, and wait until that is done."""
+        with suppress(BackendError):
+            if number not in self._answers and self._process is not None:
+                self._send({"number": number, "words": []})
+            self.answer_to(number)
 
     def close(self) -> None:
         """End the interpreter."""
@@ -79,24 +117,18 @@ class WarmInterpreter:
         if self._end is not None:
             self._end()
 
-    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _send(self, request: Mapping[str, Any]) -> None:
         process = self._started(request["words"])
         assert process.stdin is not None
-        assert process.stdout is not None
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        except BaseException:  # Ctrl-C: the command is in a group of its own, and heard nothing.
+        except BrokenPipeError as error:
+            self.close()
+            raise BackendError(_ENDED) from error
+        except BaseException:
             self.close()
             raise
-        if not line:
-            self.close()
-            raise BackendError("The interpreter that runs check commands has ended.")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
 
     def _started(self, words: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         environment = dict(os.environ)
@@ -112,6 +144,38 @@ class WarmInterpreter:
             )
             self._end = finalize(self, _stop, self._process)  # Also when the program ends.
         return self._process
+
+
+class WarmCommand:
+    """A command line that was started; what it writes goes to a file.
+
+    Attributes:
+        number: that of the request.
+        path: the file.
+    """
+
+    def __init__(self, interpreter: WarmInterpreter, number: int, path: Path) -> None:
+        self.number = number
+        self.path = path
+        self._interpreter = interpreter
+        self._start = time.perf_counter()
+
+    def wait(self) -> Finished:
+        """Wait for its end."""
+        try:
+            answer = self._interpreter.answer_to(self.number)
+            text = self.path.read_bytes().decode("utf-8", errors="replace")
+        finally:
+            self.path.unlink(missing_ok=True)
+        seconds = time.perf_counter() - self._start
+        if answer["timed_out"]:
+            return Finished(TIMED_OUT, text, seconds, True)
+        return Finished(int(answer["code"]), text, seconds)
+
+    def stop(self) -> None:
+        """End it, with what it has started."""
+        self._interpreter.stop(self.number)
+        self.path.unlink(missing_ok=True)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,9 @@
 """The interpreter that waits for command lines: a line of JSON in, a line of JSON out.
 
-A request holds ``words``, the ``folder`` to run in, where the ``output`` goes, and a ``timeout`` in
-seconds; the answer an exit ``code``, negative for a signal, and whether it has ``timed_out``. The
+A request holds its ``number``, ``words``, the ``folder`` to run in, where the ``output`` goes, a
+``timeout`` in seconds and variables of the ``environment``; the answer the number, an exit
+``code``, negative for a signal, and whether it has ``timed_out``. Several may be under way. A
+request without words stops the one of its number. The
 first argument names the function, as ``module:function``, that returns which modules a command line
 needs, as far as that is seen before it has run; the others are the command line that is expected
 first.
@@ -11,13 +13,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 _IMPORTED_EARLY = (
     "attr",
@@ -33,8 +36,19 @@ _IMPORTED_EARLY = (
 )
 """Packages that start nothing when they are imported which would not survive a fork."""
 
-_FIRST_PAUSE = 0.001
-_LONGEST_PAUSE = 0.02
+_LINE = 1 << 16
+
+
+class _Running(NamedTuple):
+    """A command line in a process of its own."""
+
+    pid: int
+    report: int
+    deadline: float | None
+
+
+_running: dict[int, _Running] = {}
+"""What runs now, by the number of the request."""
 
 
 def main() -> None:
@@ -44,23 +58,46 @@ def main() -> None:
     os.dup2(2, 1)  # What is imported may write something.
     preload, words = sys.argv[1], sys.argv[2:]
     _import_for(words, preload)
-    for line in sys.stdin.buffer:
-        request = json.loads(line)
-        _import_for(request["words"], preload)
-        answer, used = _answered(request)
-        answers.write(json.dumps(answer).encode() + b"\n")
-        answers.flush()
-        _import(used)
+    woken = _woken_by_children()
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0, woken], [], [], _patience())
+        if woken in ready:
+            os.read(woken, _LINE)
+        for answer, used in _ended():
+            answers.write(json.dumps(answer).encode() + b"\n")
+            answers.flush()
+            _import(used)
+        if 0 not in ready:
+            continue
+        read = os.read(0, _LINE)
+        if not read:
+            _end(0, None)
+        *lines, rest = (rest + read).split(b"\n")
+        for line in lines:
+            _begin(json.loads(line), preload)
 
 
-_running: list[int] = []
-"""The process of the command line that is run now, if there is one."""
+def _woken_by_children() -> int:
+    """Return a descriptor that can be read after a child has ended."""
+    reading, writing = os.pipe()
+    for descriptor in (reading, writing):
+        os.set_blocking(descriptor, False)
+    signal.signal(signal.SIGCHLD, lambda signum, frame: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading
+
+
+def _patience() -> float | None:
+    """Return for how many seconds nothing has to be stopped."""
+    deadlines = [each.deadline for each in _running.values() if each.deadline is not None]
+    return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
 
 def _end(signum: int, frame: Any) -> NoReturn:
-    """End with what is running, which is in a group of its own."""
-    for pid in _running:
-        _kill(pid)
+    """End with what is running, each of which is in a group of its own."""
+    for each in _running.values():
+        _kill(each.pid)
     os._exit(1)
 
 
@@ -69,8 +106,14 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _answered(request: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Run a command line in a fork; return the answer, and the modules that it needed."""
+def _begin(request: dict[str, Any], preload: str) -> None:
+    """Run a command line in a fork; or stop the one of this number, where there are no words."""
+    number = request["number"]
+    if not request["words"]:
+        if number in _running:
+            _kill(_running[number].pid)
+        return
+    _import_for(request["words"], preload)
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -78,28 +121,49 @@ def _answered(request: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         _run(request, writing)
     with suppress(OSError):  # It does so itself, too; whoever is first.
         os.setpgid(pid, pid)
-    _running.append(pid)
     os.close(writing)
-    status = _waited(pid, request["timeout"])
-    _running.clear()
-    with os.fdopen(reading, "rb") as report:
-        os.set_blocking(reading, False)  # A process that the command left behind may hold it open.
-        used = (report.read() or b"").decode().split()
-    if status is None:
-        return {"code": 0, "timed_out": True}, used
-    return {"code": os.waitstatus_to_exitcode(status), "timed_out": False}, used
+    limit = request["timeout"]
+    deadline = None if limit is None else time.monotonic() + limit
+    _running[number] = _Running(pid, reading, deadline)
+
+
+def _ended() -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Yield the answer about each command line that has ended, or whose time is over, and the
+    modules that it needed.
+    """
+    for number, running in list(_running.items()):
+        ended, status = os.waitpid(running.pid, os.WNOHANG)
+        timed_out = not ended and _is_over(running.deadline)
+        if timed_out:
+            _kill(running.pid)
+            os.waitpid(running.pid, 0)
+        elif not ended:
+            continue
+        del _running[number]
+        with os.fdopen(running.report, "rb") as report:
+            os.set_blocking(running.report, False)  # What the command left may hold it open.
+            used = (report.read() or b"").decode().split()
+        code = 0 if timed_out else os.waitstatus_to_exitcode(status)
+        yield {"number": number, "code": code, "timed_out": timed_out}, used
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
 
 
 def _run(request: dict[str, Any], report: int) -> NoReturn:
     code = 1
     try:
         os.setpgid(0, 0)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
         output = os.open(request["output"], os.O_WRONLY)
         empty = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((empty, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
         os.chdir(request["folder"])
+        os.environ.update(request["environment"])
         sys.argv[:] = request["words"]
         code = _code_of_program()
         names = [name for name in sys.modules if name.partition(".")[0] in _IMPORTED_EARLY]
@@ -131,23 +195,6 @@ def _code_of_program() -> int:
     finally:
         atexit._run_exitfuncs()
     return 0
-
-
-def _waited(pid: int, timeout: float | None) -> int | None:
-    """Wait for a process; return its status, None if it had to be stopped."""
-    if timeout is None:
-        return os.waitpid(pid, 0)[1]
-    deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
-    while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return status
-        if time.monotonic() >= deadline:
-            _kill(pid)
-            os.waitpid(pid, 0)
-            return None
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _import_for(words: Sequence[str], preload: str) -> None:

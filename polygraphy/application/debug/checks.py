@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
+from typing import Any
 
+from polygraphy.domain.catalog.reports import FAULTS_VARIABLE
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import (
     CANNOT_START,
     SKIP_CODE,
+    Checked,
     CheckRules,
     Failure,
     Finished,
     critical_line,
+    reason_of,
 )
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.running import Commands, Questions
+from polygraphy.ports.running import Commands, Questions, RunningCommand
+from polygraphy.ports.storage import TextFiles, WorkFiles
 
 _OURS = "polygraphy"
 _ANSWERS = {
@@ -42,6 +48,7 @@ class CheckCommand:
         show_output: bool = False,
         hide_fail_output: bool = False,
         timeout: float | None = None,
+        runs: int = 1,
     ) -> None:
         """Say which command, and which of its ends are failures.
 
@@ -56,10 +63,11 @@ class CheckCommand:
                 a failure. Without `fail_codes`, a match is a failure although the command ends
                 with 0.
             skip_codes: exit codes that say neither.
-            show_output: whether what it writes is shown, too, when it passes.
-            hide_fail_output: whether it is not shown when it fails.
+            show_output: whether what it writes is shown, whatever the verbosity is.
+            hide_fail_output: whether it is not shown when it fails, whatever the verbosity is.
             timeout: how long it may take, in seconds; then it is stopped, as if it had ended with
                 exit code 124.
+            runs: how often it is run as long as it passes: for failures that come and go.
 
         Raises:
             UsageError: the command is empty, a regular expression is none, or codes exclude each
@@ -71,12 +79,9 @@ class CheckCommand:
         self._rules = CheckRules(
             fail_codes, ignored_codes, fail_regex, skip_codes, is_ours=_is_ours(self._command)
         )
-        self._shows = {
-            Outcome.GOOD: show_output,
-            Outcome.BAD: not hide_fail_output,
-            Outcome.UNRESOLVED: not hide_fail_output,
-        }
+        self._shows, self._hides = show_output, hide_fail_output
         self._timeout = timeout
+        self._runs = runs
         self._failed_with: list[int] = []
         self._has_run = False
         self._is_held = False
@@ -84,64 +89,120 @@ class CheckCommand:
         self._may_be_others = not fail_codes and not self._rules.patterns
         resolve(Commands).prepare(self._command)
 
+    def __str__(self) -> str:
+        return shlex.join(self._command)
+
     def __call__(self) -> Outcome:
         """Run the command.
 
         Raises:
             UsageError: there is no such program, or it cannot check anything.
         """
-        G_LOGGER.info(f"Running check command: {shlex.join(self._command)}")
-        finished = resolve(Commands).run(self._command, timeout=self._timeout)
+        return self.start().wait().outcome
+
+    def start(
+        self,
+        *,
+        folder: str | None = None,
+        places: Mapping[str, str] | None = None,
+        afresh: bool = False,
+    ) -> RunningCheck:
+        """Start the command; several may run side by side.
+
+        Args:
+            folder: where it runs (default: the current folder).
+            places: texts in the command that are replaced, such as paths.
+            afresh: whether a command of this package, too, gets an interpreter of its own.
+
+        Raises:
+            UsageError: there is no such program.
+        """
+        words = self._command
+        for old, new in (places or {}).items():
+            words = [word.replace(old, new) for word in words]
+        return RunningCheck(self, words, folder, afresh=afresh)
+
+    def hold_to_first_failure(self, known: Mapping[str, Any] | None = None) -> None:
+        """Judge from now on that only a failure like the first one is one; another is unresolved,
+        unless exit codes or patterns say which failures count.
+
+        Args:
+            known: that failure as `first_failure` has it, if it is known (default: the next one).
+        """
+        self._is_held = True
+        self._first = None if known is None else Failure.from_facts(known)
+
+    def first_failure(self) -> Mapping[str, Any] | None:
+        """Return the failure to which others are held in plain values; None where there was none
+        yet.
+        """
+        return None if self._first is None else self._first.facts()
+
+    @property
+    def runs(self) -> int:
+        """How often the command is run at most, for one answer."""
+        return self._runs
+
+    def begin(
+        self, words: Sequence[str], folder: str | None, path: str, *, afresh: bool
+    ) -> RunningCommand:
+        """Start it once; it writes which outputs failed to a path."""
+        G_LOGGER.verbose(f"Running check command: {shlex.join(words)}")
+        return resolve(Commands).start(
+            words,
+            timeout=self._timeout,
+            folder=folder,
+            environment={FAULTS_VARIABLE: path},
+            afresh=afresh,
+        )
+
+    def judge(self, finished: Finished, outputs: Mapping[str, float | None]) -> Checked:
+        """Return what the end of the command means.
+
+        Args:
+            finished: how it ended.
+            outputs: which outputs failed, see `Failure`.
+
+        Raises:
+            UsageError: it never worked.
+        """
         if self._rules.is_broken(finished):
             return self._broken(finished)
         self._has_run = True
-        outcome = self._rules.outcome(finished)
-        if outcome is Outcome.BAD and self._is_other(finished):
-            outcome = Outcome.UNRESOLVED
-        if self._shows[outcome] and finished.output:
-            G_LOGGER.info(f"---- Output of the check ----\n{finished.output.rstrip()}")
-        G_LOGGER.verbose(f"The check {self._told(finished)}")
+        outcome, reason = self._rules.outcome(finished), ""
+        if outcome is Outcome.BAD:
+            failure = Failure.of(finished, is_ours=self._rules.is_ours, outputs=outputs)
+            reason = reason_of(finished, failure)
+            if self._is_other(failure):
+                outcome, reason = Outcome.UNRESOLVED, f"another failure: {reason}"
+        if finished.output and not (self._hides and outcome is not Outcome.GOOD):
+            show = G_LOGGER.info if self._shows else G_LOGGER.verbose
+            show(f"---- Output of the check ----\n{finished.output.rstrip()}")
+        G_LOGGER.verbose(f"The check {self._ending(finished)}")
         if outcome is Outcome.BAD and self._may_be_others:
             self._compare(finished.code)
-        return outcome
+        return Checked(outcome, reason, finished.output)
 
-    def hold_to_first_failure(self) -> None:
-        """Judge from now on that only a failure like the first one is one; another is unresolved,
-        unless exit codes or patterns say which failures count.
-        """
-        self._is_held = True
-
-    def _broken(self, finished: Finished) -> Outcome:
+    def _broken(self, finished: Finished) -> Checked:
         """Stop at a check that never worked; what one that did work cannot check is unresolved."""
         reason = f": {_ended(critical_line(finished.output))}" if finished.output.strip() else "."
         text = f"The check ended with exit code {finished.code}, which is no failure of the model"
         if self._has_run and finished.code not in CANNOT_START:
-            G_LOGGER.warning(f"{text}{reason}")
-            return Outcome.UNRESOLVED
+            G_LOGGER.verbose(f"{text}{reason}")
+            words = f"it cannot be checked{reason}".rstrip(".")
+            return Checked(Outcome.UNRESOLVED, words, finished.output)
         raise UsageError(
             f"{text}{reason}",
             hint=f"Mend the command, or say that it is one with --fail-code {finished.code}.",
         )
 
-    def _is_other(self, finished: Finished) -> bool:
+    def _is_other(self, failure: Failure) -> bool:
         """Return whether this is another failure than the first one, where that matters."""
         if not self._is_held or not self._may_be_others:
             return False
-        failure = Failure.of(finished, is_ours=self._rules.is_ours)
         if self._first is None:
             self._first = failure
-        if failure.is_like(self._first):
-            return False
-        G_LOGGER.warning(
-            f"This is another failure than the first one: {self._of(finished)}. It counts as"
-            " unresolved; --fail-code or --fail-regex tell which failures count."
-        )
-        return True
-
-    @staticmethod
-    def _of(finished: Finished) -> str:
-        line = critical_line(finished.output)
-        return f"exit code {finished.code}" + (f", {line.rstrip('.')}" if line else "")
+        return not failure.is_like(self._first)
 
     def _compare(self, code: int) -> None:
         """Say, once, that a failure ended with another exit code than the first."""
@@ -149,16 +210,73 @@ class CheckCommand:
             return
         self._failed_with.append(code)
         first = self._failed_with[0]
-        if code != first:
+        if code != first and not self._is_held:
             G_LOGGER.warning(
                 f"This failure ended with exit code {code}, the first one with {first}: it may be"
                 " another failure. --fail-code or --fail-regex tell which one counts."
             )
 
-    def _told(self, finished: Finished) -> str:
+    def _ending(self, finished: Finished) -> str:
         if finished.timed_out:
             return f"took longer than {self._timeout:g} s and was stopped."
         return f"ended with exit code {finished.code} after {finished.seconds:.3f} s."
+
+
+class RunningCheck:
+    """A check that was started."""
+
+    def __init__(
+        self, check: CheckCommand, words: Sequence[str], folder: str | None, *, afresh: bool
+    ) -> None:
+        self._check = check
+        self._words = words
+        self._folder = folder
+        self._afresh = afresh
+        self._running, self._faults = self._begin()
+
+    def wait(self) -> Checked:
+        """Wait for its end, and run it again where it passes and may fail the next time.
+
+        Raises:
+            UsageError: it cannot check anything.
+        """
+        found = self._ended()
+        for _ in range(self._check.runs - 1):
+            if found.outcome is Outcome.BAD:
+                break
+            self._running, self._faults = self._begin()
+            again = self._ended()
+            if again.outcome is not Outcome.GOOD or found.outcome is Outcome.GOOD:
+                found = again
+        return found
+
+    def stop(self) -> None:
+        """End it: nobody needs its answer any more."""
+        self._running.stop()
+        resolve(WorkFiles).remove(self._faults)
+
+    def _begin(self) -> tuple[RunningCommand, str]:
+        path = resolve(WorkFiles).temporary()
+        try:
+            running = self._check.begin(self._words, self._folder, path, afresh=self._afresh)
+        except BaseException:
+            resolve(WorkFiles).remove(path)
+            raise
+        return running, path
+
+    def _ended(self) -> Checked:
+        try:
+            finished = self._running.wait()
+            outputs = _outputs_of(resolve(TextFiles).read(self._faults))
+        finally:
+            resolve(WorkFiles).remove(self._faults)
+        return self._check.judge(finished, outputs)
+
+
+def _outputs_of(text: str) -> dict[str, float | None]:
+    """Return which outputs failed, of the last program that compared any."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    return lines[-1] if lines else {}
 
 
 def _ended(line: str) -> str:
@@ -183,10 +301,11 @@ class AskUser:
         """
         self._otherwise = otherwise
 
-    def hold_to_first_failure(self) -> None:
-        """As of the check that takes the person's place."""
-        if self._otherwise is not None:
-            self._otherwise.hold_to_first_failure()
+    def check(self) -> Checked:
+        """Ask, or run what takes the person's place; see `__call__`."""
+        if self._otherwise is not None and not resolve(Questions).can_ask():
+            return self._otherwise.start().wait()
+        return Checked(self())
 
     def __call__(self) -> Outcome:
         """Ask until the answer is understood.

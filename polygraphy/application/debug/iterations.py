@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Protocol
 
+from polygraphy.application.debug.places import Place
+from polygraphy.application.debug.rows import Rows
+from polygraphy.application.debug.side_by_side import Candidate, Jobs, Started, StartsChecks
 from polygraphy.domain.calling import supporting
-from polygraphy.domain.errors import (
-    FileError,
-    MissingDependencyError,
-    ModelError,
-    PolygraphyException,
-    UsageError,
-)
+from polygraphy.domain.errors import InconclusiveError, PolygraphyException, UsageError
 from polygraphy.domain.search import Outcome
+from polygraphy.domain.search.check_rules import Checked
 from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
@@ -26,7 +24,13 @@ from polygraphy.ports.storage import DebugReplays, TextFiles, WorkFiles
 _BESIDE = (".data", ".build.json")
 """What models and engines may have beside them, after their names."""
 
-_TOLD = {
+_SAVED = ("--load-outputs", "--load-results", "--golden", "--golden-outputs")
+"""Options with which a check compares with what was saved."""
+
+_FAILURE = "failure"
+"""Under what a replay keeps the first failure, in what was checked."""
+
+_WORDS = {
     Outcome.GOOD: "PASSED",
     Outcome.BAD: "FAILED",
     Outcome.UNRESOLVED: "UNRESOLVED",
@@ -35,20 +39,11 @@ _TOLD = {
 Check = Callable[[], Outcome]
 
 
-class HoldsToFirstFailure(Protocol):
-    """What a check may have besides: it can tell failures apart."""
+class TellsReason(Protocol):
+    """What a check may have besides: it says more than the answer."""
 
-    def hold_to_first_failure(self) -> None:
-        """Judge from now on that only failures like the first one are failures."""
-
-
-def _ends_the_search(error: PolygraphyException) -> bool:
-    """Return whether an error says nothing about what was to be made: it will be the same next
-    time, or a file cannot be read or written, because the disk is full for example.
-    """
-    if isinstance(error, FileError):
-        return not isinstance(error, ModelError)
-    return isinstance(error, (UsageError, MissingDependencyError))
+    def check(self) -> Checked:
+        """Return what came of it."""
 
 
 class Iterations:
@@ -57,6 +52,7 @@ class Iterations:
     Attributes:
         counts: how many iterations had each outcome.
         unmade: why nothing could be made, for each iteration in which that was so.
+        seconds: how long they took.
     """
 
     def __init__(
@@ -72,6 +68,8 @@ class Iterations:
         iter_info: str | None = None,
         load_replay: str | None = None,
         save_replay: str | None = None,
+        logs: str = "polygraphy_debug",
+        jobs: int = 1,
     ) -> None:
         """Say what is checked how, and what is kept.
 
@@ -92,7 +90,18 @@ class Iterations:
             save_replay: where answers are saved after each iteration. Beside it, with
                 ``_skip_current`` in the name, is a file in which the iteration that is under way
                 has failed: to go on with after a crash.
+            logs: a folder, in which what each check writes is kept: ``00.log`` and so on.
+            jobs: how many checks run side by side at most, of searches that know ahead what they
+                may ask. Each has a folder of its own, with links to all that is in the current one.
+
+        Raises:
+            UsageError: there are several jobs, of which each would be told the same number.
         """
+        if jobs > 1 and iter_info is not None:
+            raise UsageError(
+                "The number of an iteration is not known where several checks run side by side.",
+                hint="Leave out one of --jobs and --iter-info.",
+            )
         self.counts = dict.fromkeys(Outcome, 0)
         self.unmade: list[PolygraphyException] = []
         self._check = check
@@ -108,6 +117,13 @@ class Iterations:
         self._known: DebugReplay | None = None
         self._replay = DebugReplay()
         self._numbers: dict[str, int] = {}
+        self.seconds = 0.0
+        self._logs = logs
+        self._written: list[str] = []
+        self._rows = Rows()
+        self._command = supporting(check, StartsChecks)
+        own = [*self._made, *self._artifacts, *self._numbered]
+        self._jobs = Jobs(self._command, artifact, own, str(PurePath(logs) / "jobs"), jobs)
 
     @property
     def count(self) -> int:
@@ -122,6 +138,8 @@ class Iterations:
         state: Mapping[str, Any] | None = None,
         remaining: int | None = None,
         unmade: Outcome = Outcome.BAD,
+        key: Hashable = None,
+        ahead: Callable[[int], Sequence[Candidate]] | None = None,
     ) -> Outcome:
         """Make something and check it.
 
@@ -131,6 +149,9 @@ class Iterations:
             state: what is checked, in plain values, to know it by in a replay.
             remaining: about how many more iterations there will be, if that is known.
             unmade: the answer if it cannot be made.
+            key: what it is known by among candidates.
+            ahead: returns up to so many candidates, of which one is likely to be next: where there
+                are several jobs, their checks start now.
 
         Raises:
             UsageError: something is in the place of the artifact.
@@ -141,48 +162,112 @@ class Iterations:
         self._numbers[suffix] = number
         left = "" if remaining is None else f" | Approximately {remaining} iteration(s) remaining"
         title = f"Iteration {number}" + (f" ({suffix})" if suffix else "")
-        G_LOGGER.start(f"RUNNING | {title}{left}")
+        G_LOGGER.verbose(f"RUNNING | {title}{left}")
         start = time.perf_counter()
-        key = DebugReplay.key(number, suffix)
-        outcome = self._remembered(key, state or {})
-        if outcome is None:
-            record = IterationRecord(Outcome.BAD, number, state or {})
+        replay_key, state = DebugReplay.key(number, suffix), dict(state or {})
+        found = self._remembered(replay_key, state)
+        if found is None:
+            record = IterationRecord(Outcome.BAD, number, state)
             try:
-                with G_LOGGER.indent():
-                    self._note(DebugReplay({**self._replay, key: record}), self._skipping)
-                    outcome = self._checked(make, number, unmade)
-                    self._sort(outcome, number, suffix)
-            except KeyboardInterrupt:
-                if self._save is not None and self._replay:
+                self._note(DebugReplay({**self._replay, replay_key: record}), self._skipping)
+                if self._info is not None:
+                    text = json.dumps({"iteration": number})
+                    resolve(TextFiles).write(self._info, f"{text}\n")
+                started = self._jobs.started(Candidate(key, make), ahead)
+                found = self._ended(started, unmade)
+                self._sort(started.place, found.outcome, number, suffix)
+                self._jobs.done(started, () if self._keeps else self._made)
+            except BaseException as error:
+                self.close()
+                if isinstance(error, KeyboardInterrupt) and self._save and self._replay:
                     G_LOGGER.info(f"To go on from here: --load-debug-replay {self._save}")
                 raise
             finally:
                 self._clean_up()
-        self._replay[key] = IterationRecord(outcome, number, state or {})
+        first = self.first_failure
+        known = state if first is None else {**state, _FAILURE: first}
+        self._replay[replay_key] = IterationRecord(found.outcome, number, known)
         self._note(self._replay, self._save)
-        self.counts[outcome] += 1
-        report = G_LOGGER.finish if outcome is Outcome.GOOD else G_LOGGER.error
         seconds = time.perf_counter() - start
-        report(f"{_TOLD[outcome]} | {title} | Duration {seconds:.3f}s")
-        found = {"name": key, "outcome": outcome, "seconds": seconds, "state": state or {}}
-        resolve(Findings).found("iteration", found)
-        return outcome
+        self._book(found, state, replay_key, seconds)
+        G_LOGGER.verbose(f"{_WORDS[found.outcome]} | {title} | Duration {seconds:.3f}s")
+        return found.outcome
+
+    def prove(self, make: Callable[[str], Any], what: str) -> None:
+        """Make the result of a search from what was saved, and have a new process check it.
+
+        Args:
+            make: makes it, at the path of the artifact.
+            what: what it is called in messages.
+
+        Raises:
+            InconclusiveError: it does not fail as it should.
+        """
+        if self._command is None or self._artifact is None:
+            return
+        start = time.perf_counter()
+        try:
+            make(self._artifact)
+            found = self._command.start(afresh=True).wait()
+        finally:
+            self._clean_up()
+        log = self._log("proof", found)
+        if found.outcome is Outcome.BAD:
+            seconds = time.perf_counter() - start
+            G_LOGGER.info(
+                f"Proven: {what} fails the check in a new process, too ({seconds:.1f} s)."
+            )
+            return
+        said = "passes the check" if found.outcome is Outcome.GOOD else found.reason
+        raise InconclusiveError(
+            f"Not proven: {what}, loaded in a new process: {said}. See {log}.",
+            hint="A failure that comes and goes needs a check that is run several times:"
+            " --check-runs N.",
+        )
+
+    @property
+    def check(self) -> str:
+        """What decides, in words: a command line, where it is one."""
+        return "you are asked" if self._command is None else str(self._command)
+
+    @property
+    def compares_with_saved_outputs(self) -> bool:
+        """Whether the check does so, as far as its command line shows."""
+        return any(option in self.check.split() for option in _SAVED)
+
+    @property
+    def first_failure(self) -> Mapping[str, Any] | None:
+        """The failure to which others are held, in plain values; None where it is not known."""
+        return None if self._command is None else self._command.first_failure()
+
+    def placed(self, path: str) -> str:
+        """Return where the file goes that each check has for itself, while one is made."""
+        return self._jobs.placed(path)
 
     def hold_to_first_failure(self) -> None:
         """Have the check judge that only failures like the first one are some, where it can."""
-        holding = supporting(self._check, HoldsToFirstFailure)
-        if holding is not None:
-            holding.hold_to_first_failure()
+        if self._command is not None:
+            self._command.hold_to_first_failure()
 
     def finish(self) -> None:
-        """Sum up."""
+        """Sum up, and end what runs ahead."""
+        self.close()
         passed, count = self.counts[Outcome.GOOD], self.count
         rate = f"{100 * passed / count:.4g}%" if count else "none"
         unresolved = self.counts[Outcome.UNRESOLVED]
         more = f" | Unresolved: {unresolved}" if unresolved else ""
+        more += f" | Not shown: {self._rows.left_out} (-v)" if self._rows.left_out else ""
         G_LOGGER.finish(
             f"Finished {count} iteration(s) | Passed: {passed}/{count} | Pass Rate: {rate}{more}"
         )
+        if self._written:
+            first, last = self._written[0], PurePath(self._written[-1]).name
+            logs = first if len(self._written) == 1 else f"{first} ... {last}"
+            G_LOGGER.info(f"Logs of the checks: {logs}")
+
+    def close(self) -> None:
+        """End what runs ahead."""
+        self._jobs.close()
 
     def _begin(self) -> None:
         if self._known is not None:
@@ -199,7 +284,7 @@ class Iterations:
             files.check_writable(path)
         self._known = known
 
-    def _remembered(self, key: str, state: Mapping[str, Any]) -> Outcome | None:
+    def _remembered(self, key: str, state: Mapping[str, Any]) -> Checked | None:
         """Return the answer of the replay, if it is about the same."""
         record = self._known.get(key) if self._known else None
         if record is None:
@@ -210,36 +295,72 @@ class Iterations:
                 " checked again."
             )
             return None
-        G_LOGGER.info(f"The debug replay knows the answer: {_TOLD[record.outcome]}")
-        return record.outcome
+        first = record.state.get(_FAILURE)
+        if self._command is not None and first is not None:
+            self._command.hold_to_first_failure(first)
+        G_LOGGER.verbose(f"The debug replay knows the answer: {_WORDS[record.outcome]}")
+        return Checked(record.outcome, "known from the debug replay")
 
-    def _checked(self, make: Callable[[str], Any] | None, number: int, unmade: Outcome) -> Outcome:
-        if self._info is not None:
-            resolve(TextFiles).write(self._info, json.dumps({"iteration": number}) + "\n")
-        if make is not None:
-            assert self._artifact is not None
-            try:
-                make(self._artifact)
-            except PolygraphyException as error:
-                if _ends_the_search(error):
-                    raise
-                G_LOGGER.error(f"Could not make {self._artifact}: {error}")
-                self.unmade.append(error)
-                return unmade
-        return self._check()
+    def _ended(self, started: Started, unmade: Outcome) -> Checked:
+        """Return what comes of a check."""
+        if started.error is not None:
+            G_LOGGER.verbose(str(started.error))
+            self.unmade.append(started.error)
+            return Checked(unmade, f"cannot be made: {started.error}", str(started.error))
+        if started.running is not None:
+            return started.running.wait()
+        talking = supporting(self._check, TellsReason)
+        return Checked(self._check()) if talking is None else talking.check()
 
-    def _sort(self, outcome: Outcome, number: int, suffix: str) -> None:
+    def _book(self, found: Checked, state: Mapping[str, Any], key: str, seconds: float) -> None:
+        """Count, show, keep and report an iteration."""
+        number = self.count
+        self._log(f"{number:02}", found)
+        self.counts[found.outcome] += 1
+        self.seconds += seconds
+        self._rows.add(number, state, found.outcome, seconds, found.reason)
+        facts = {"name": key, "outcome": found.outcome, "seconds": seconds, "state": state}
+        resolve(Findings).found("iteration", facts)
+
+    def _log(self, name: str, found: Checked) -> str:
+        """Keep what a check wrote; return where."""
+        path = str(PurePath(self._logs) / f"{name}.log")
+        if found.output is not None:
+            if not self._written:
+                self._remove_old_logs()
+            resolve(WorkFiles).write(path, found.output)
+            self._written.append(path)
+        return path
+
+    def _remove_old_logs(self) -> None:
+        """Remove the logs of an earlier search, which would be taken for those of this one."""
+        files, number = resolve(WorkFiles), 0
+        while files.exists(path := str(PurePath(self._logs) / f"{number:02}.log")):
+            files.remove(path)
+            number += 1
+
+    def _sort(self, place: Place, outcome: Outcome, number: int, suffix: str) -> None:
         files = resolve(WorkFiles)
         for path in self._numbered:
-            files.copy(path, str(PurePath(path).with_suffix(f".{number}{PurePath(path).suffix}")))
+            files.copy(
+                place.path(path),
+                str(PurePath(path).with_suffix(f".{number}{PurePath(path).suffix}")),
+            )
         label = f"{files.started()}_N{number}" + (f"_{suffix}" if suffix else "")
         folder = str(PurePath(self._folder) / outcome.value)
         for path in self._artifacts:
-            moved = files.sort(path, folder, label)
+            moved = files.sort(place.path(path), folder, label)
             if moved is None:
                 G_LOGGER.warning(f"There is no {path} to sort.")
             else:
                 G_LOGGER.verbose(f"Moved {path} to {moved}")
+
+    @property
+    def _made(self) -> list[str]:
+        """The artifact, and what may be beside it."""
+        if self._artifact is None:
+            return []
+        return [self._artifact, *(self._artifact + ending for ending in _BESIDE)]
 
     @property
     def _skipping(self) -> str | None:
@@ -253,10 +374,7 @@ class Iterations:
             resolve(DebugReplays).save(replay, path)
 
     def _clean_up(self) -> None:
-        files = resolve(WorkFiles)
-        paths = [self._info, self._skipping]
-        if self._artifact is not None and not self._keeps:
-            paths += [self._artifact, *(self._artifact + ending for ending in _BESIDE)]
-        for path in paths:
+        made = [] if self._keeps else self._made
+        for path in (self._info, self._skipping, *made):
             if path is not None:
-                files.remove(path)
+                resolve(WorkFiles).remove(path)

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import log2
-from typing import Any, Union
+from pathlib import PurePath
+from typing import Any, TypeVar, Union
 
-from attrs import define, field, frozen
+import numpy as np
+from attrs import define, evolve, field, frozen
 
 from polygraphy.application.debug.iterations import Iterations
-from polygraphy.domain.errors import InconclusiveError, UnknownNameError, UsageError
+from polygraphy.application.debug.side_by_side import Candidate
+from polygraphy.domain.diagnosis.judging import is_float
+from polygraphy.domain.errors import (
+    InconclusiveError,
+    PolygraphyException,
+    UnknownNameError,
+    UsageError,
+)
 from polygraphy.domain.search import (
     GraphFound,
     Outcome,
     ddmin,
     first_bad_part,
     first_bad_part_in_order,
+    next_questions,
 )
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.logger import G_LOGGER
@@ -25,12 +36,14 @@ from polygraphy.ports.editing import ModelReducer, ReducibleModel
 from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import ResultStore
 
+Found = TypeVar("Found")
+
 _SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
     "bisect": first_bad_part,
     "linear": first_bad_part_in_order,
     "ddmin": first_bad_part,
 }
-_LISTED = 10
+_LISTED = 5
 _MANY = 4
 """If at least one of so many nodes is left, there may be a better way to search."""
 
@@ -46,11 +59,39 @@ class Reduction:
         bad: a part that fails.
         good: a part that passes, and is about as large; None if none did.
         nodes: the names of the nodes of `bad`.
+        feed: the values that the inputs of `bad` have when the whole model is run, if they are
+            saved for the check.
+        save_inputs: where that is.
+        others: what else fails on its own, if that was looked for.
     """
 
     bad: Any
     good: Any | None
     nodes: Sequence[str]
+    feed: Mapping[str, Any] | None = field(default=None, eq=False)
+    save_inputs: str | None = None
+    others: Sequence[Reduction] = ()
+
+    def numbered(self) -> Iterator[tuple[int, Reduction]]:
+        """Yield all that was found with its number, this one, which has number 1, at the end: its
+        data are the last to be saved for the check.
+        """
+        yield from enumerate(self.others, start=2)
+        yield 1, self
+
+
+@frozen
+class _Way:
+    """How parts are searched for; see `reduce_model`."""
+
+    mode: str
+    reduce_outputs: bool
+    reduce_inputs: bool
+    save_inputs: str | None
+
+    @property
+    def search(self) -> Callable[..., GraphFound]:
+        return _SEARCHES[self.mode]
 
 
 def reduce_model(
@@ -62,24 +103,30 @@ def reduce_model(
     reduce_inputs: bool = True,
     data_loader: Any = None,
     save_inputs: str | None = None,
+    find_all: bool = False,
 ) -> Reduction:
     """Find a small part of a model that fails a check like the whole.
 
     First nodes are cut off behind what fails, then in front of it. What is cut off in front becomes
     an input, and what other branches contribute a constant with the value that it has when the
-    whole model is run on the first of the data.
+    whole model is run on the data.
 
     Args:
         model: fails the check.
-        iterations: checks each part, at the path of its artifact.
+        iterations: checks each part, at the path of its artifact. What is no failure like that of
+            the whole model is neither good nor bad.
         mode: ``bisect`` halves what may be to blame, in all branches; ``linear`` tries every node,
             for failures that come and go with what is around them; ``ddmin`` halves, and then also
             leaves out nodes in between.
         reduce_outputs: whether nodes are cut off behind.
         reduce_inputs: whether nodes are cut off in front.
-        data_loader: the data with which the model is run (default: generated).
+        data_loader: the data with which the model is run (default: generated). Of several, the
+            first are used with which the model fails, where `save_inputs` hands them to the check;
+            else the first.
         save_inputs: where the values of the inputs of each part are written before it is checked,
             and in the end those of the result, for the check to load.
+        find_all: whether the rest of the model, without the nodes that were found, is searched as
+            well, until it passes.
 
     Raises:
         UnknownNameError: there is no such mode.
@@ -95,43 +142,161 @@ def reduce_model(
         raise UsageError(
             "Mode ddmin leaves out nodes anywhere: it keeps neither inputs nor outputs."
         )
-    reducer = resolve(ModelReducer)
-    opened = reducer.open(model, data_loader)
-    parts = _Parts(opened, reducer, iterations, save_inputs)
-    iterations.hold_to_first_failure()
-    _check_that_it_fails(model, parts)
-    whole = tuple(range(len(opened.dependencies)))
-    left = _Part(whole)
-    if reduce_outputs:
-        left = _without_what_follows(parts, _SEARCHES[mode])
-    if reduce_inputs:
-        left = _without_what_comes_before(parts, left, _SEARCHES[mode])
-    if mode == "ddmin" and len(left.nodes) > 1:
-        nodes = ddmin(left.nodes, lambda nodes: parts.test(_Part(tuple(nodes)), "nodes"))
-        left = left if tuple(nodes) == left.nodes else _Part(tuple(nodes))
+    way = _Way(mode, reduce_outputs, reduce_inputs, save_inputs)
+    try:
+        parts = _failing(model, iterations, data_loader, save_inputs)
+        found, left = _reduced(model, parts, way)
+        others = _others(parts, left, way) if find_all else []
+    finally:
+        iterations.close()
     iterations.finish()
-    names = [opened.name(node) for node in left.nodes]
-    _tell(names, len(whole), may_be_smaller=mode == "bisect" and reduce_inputs and reduce_outputs)
-    bad = model if left == _Part(whole) else parts.made(left)
+    if others and save_inputs is not None and found.feed is not None:
+        parts.save_feed(found.feed)
+    return evolve(found, others=others)
+
+
+def numbered_path(path: str, number: int) -> str:
+    """Return where the result of a number is saved: the first at the path itself, others at
+    ``NAME_2.EXTENSION`` and so on.
+    """
+    pure = PurePath(path)
+    return path if number == 1 else str(pure.with_name(f"{pure.stem}_{number}{pure.suffix}"))
+
+
+def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> None:
+    """Have the check run on a part from scratch: as it was saved, in a new process.
+
+    Args:
+        reduction: what was found.
+        iterations: with which that was.
+        path: where the part is.
+
+    Raises:
+        InconclusiveError: it does not fail like the whole model.
+        FileError: it cannot be read.
+    """
+    reducer = resolve(ModelReducer)
+
+    def make(artifact: str) -> None:
+        reducer.save(reducer.load(path), artifact)
+        if reduction.feed is not None:
+            resolve(ResultStore).save([dict(reduction.feed)], reduction.save_inputs or "")
+
+    iterations.prove(make, path)
+
+
+def _failing(
+    model: Any, iterations: Iterations, data_loader: Any, save_inputs: str | None
+) -> _Parts:
+    """Return the model with the data with which it fails.
+
+    Raises:
+        InconclusiveError: it fails with none.
+    """
+    reducer = resolve(ModelReducer)
+    iterations.hold_to_first_failure()
+    samples: Iterable[Any] = [data_loader]
     if save_inputs is not None:
-        parts.save_feed(bad)
+        samples = ([feed] for feed in reducer.samples(model, data_loader))
+    outcome, number = Outcome.UNRESOLVED, -1
+    for number, sample in enumerate(samples):
+        parts = _Parts(reducer.open(model, sample), reducer, iterations, save_inputs)
+        if not number:
+            count = len(parts.opened.dependencies)
+            G_LOGGER.info(f"Reducing a model of {count} nodes; check: {iterations.check}")
+        outcome = parts.test_whole(model)
+        if outcome is Outcome.BAD:
+            if number:
+                G_LOGGER.info(f"The model fails with sample {number} of the data: that is used.")
+            return parts
+    said = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
+    how = "as it is" if number < 1 else f"with each of {number + 1} samples"
+    raise InconclusiveError(
+        f"Nothing to reduce: the whole model {said} {how}.",
+        hint="Its log says how it was checked; --check-runs N checks several times.",
+    )
+
+
+def _reduced(model: Any, parts: _Parts, way: _Way) -> tuple[Reduction, _Part]:
+    """Reduce a model that fails."""
+    opened, iterations = parts.opened, parts.iterations
+    whole = tuple(range(len(opened.dependencies)))
+    before = iterations.count
+    left = _Part(whole)
+    if way.reduce_outputs:
+        left = _without_what_follows(parts, way.search)
+    if way.reduce_inputs:
+        left = _without_what_comes_before(parts, left, way.search)
+    if way.mode == "ddmin" and len(left.nodes) > 1:
+        left = _without_what_is_between(parts, left)
+    names = [opened.name(node) for node in left.nodes]
+    _show(parts, left, checks=iterations.count - before + 1)
+    _show_what_may_help(len(names), len(whole), way)
+    bad = model if left == _Part(whole) else parts.made(left)
+    feed = None
+    if way.save_inputs is not None:
+        feed = opened.feed(bad)
+        parts.save_feed(feed)
     good = parts.good_beside(len(left.nodes))
-    if good is None:
+    if good is None and len(whole) > 1:
         G_LOGGER.warning(
             "None of the parts that were checked has passed: perhaps they fail for another reason"
             " than the model. --fail-code or --fail-regex tell which failure counts."
         )
-    return Reduction(bad, None if good is None else parts.made(good), names)
+    made = None if good is None else parts.made(good)
+    return Reduction(bad, made, names, feed, way.save_inputs), left
 
 
-def _check_that_it_fails(model: Any, parts: _Parts) -> None:
-    outcome = parts.test_whole(model)
-    if outcome is not Outcome.BAD:
-        told = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
-        raise InconclusiveError(
-            f"The model {told} as it is, so there is nothing to reduce.",
-            hint="See what the check says with --show-output.",
-        )
+def _others(parts: _Parts, left: _Part, way: _Way) -> list[Reduction]:
+    """Search what remains of a model without the nodes that were found, until it passes."""
+    iterations = parts.iterations
+    others: list[Reduction] = []
+    first = iterations.first_failure
+    while (rest := _rest(parts, left)) is not None:
+        model, feed = rest
+        data = None if feed is None else [feed]
+        iterations.hold_to_first_failure()
+        parts = _Parts(parts.reducer.open(model, data), parts.reducer, iterations, way.save_inputs)
+        outcome = parts.test_whole(model)
+        own = iterations.first_failure
+        is_other = first is not None and own is not None and own["code"] != first["code"]
+        if outcome is not Outcome.BAD or is_other:
+            said = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
+            count = len(parts.opened.dependencies)
+            G_LOGGER.info(f"The rest of the model, {count} node(s), {said}.")
+            break
+        found, left = _reduced(model, parts, way)
+        if found.feed is not None:
+            path = numbered_path(way.save_inputs or "", len(others) + 2)
+            resolve(ResultStore).save([dict(found.feed)], path)
+        others.append(found)
+    return others
+
+
+def _rest(parts: _Parts, left: _Part) -> tuple[Any, Mapping[str, Any] | None] | None:
+    """Return what remains of a model, and the data for it: what the nodes that were found compute,
+    with 0 for what is not finite. Where the check compares with saved outputs, what depends on
+    these nodes differs from them whatever it does, and is left out as well.
+    """
+    opened = parts.opened
+    culprits = set(left.nodes)
+    rest = [node for node in range(len(opened.dependencies)) if node not in culprits]
+    if parts.iterations.compares_with_saved_outputs:
+        reach = reaches(opened.dependencies)
+        rest = [node for node in rest if culprits.isdisjoint(members(reach[node]))]
+    if not rest:
+        return None
+    try:
+        model = opened.part(rest)
+        feed = opened.feed(model)
+    except PolygraphyException as error:
+        G_LOGGER.warning(f"The rest of the model cannot be searched: {error}")
+        return None
+    return model, {name: _finite(array) for name, array in feed.items()}
+
+
+def _finite(array: Any) -> Any:
+    return np.where(np.isfinite(array), array, 0).astype(array.dtype) if is_float(array) else array
 
 
 @frozen
@@ -153,7 +318,7 @@ def _without_what_follows(parts: _Parts, search: Callable[..., GraphFound]) -> _
             nodes |= reach[end]
         return _Part(tuple(members(nodes)), tuple(ends))
 
-    found = search(reach, lambda ends: parts.test(part(ends), "outputs", len(reach)))
+    found = parts.searched(partial(search, reach), part, "outputs", len(reach))
     return part(found.ends) if found.ends else _Part(tuple(range(len(reach))))
 
 
@@ -177,8 +342,18 @@ def _without_what_comes_before(
         kept = sorted(turned[index] for index in members(nodes))
         return _Part(tuple(kept), left.ends, tuple(sorted(turned[index] for index in starts)))
 
-    found = search(reach, lambda starts: parts.test(part(starts), "inputs", len(reach)))
+    found = parts.searched(partial(search, reach), part, "inputs", len(reach))
     return part(found.ends) if found.ends else left
+
+
+def _without_what_is_between(parts: _Parts, left: _Part) -> _Part:
+    """Return what is left when nodes are left out anywhere."""
+
+    def search(test: Callable[[Sequence[int]], Outcome]) -> list[int]:
+        return ddmin(left.nodes, lambda nodes: test(tuple(nodes)))
+
+    nodes = tuple(parts.searched(search, lambda nodes: _Part(tuple(nodes)), "nodes", None))
+    return left if nodes == left.nodes else _Part(nodes)
 
 
 @define
@@ -203,28 +378,68 @@ class _Parts:
             raise self.iterations.unmade[-1]
         return outcome
 
-    def test(self, part: _Part, suffix: str, total: int | None = None) -> Outcome:
+    def searched(
+        self,
+        search: Callable[[Callable[[Sequence[int]], Outcome]], Found],
+        part: Callable[[Sequence[int]], _Part],
+        suffix: str,
+        total: int | None,
+    ) -> Found:
+        """Return what a search finds.
+
+        Args:
+            search: a pure function of what answers its questions.
+            part: returns the part that a question is about.
+            suffix: the name of the search.
+            total: how many nodes it searches, where that tells how many checks there are.
+        """
+        answers: dict[Any, Outcome] = {}
+
+        def ahead(count: int) -> list[Candidate]:
+            _, *questions = next_questions(search, answers, count + 1)
+            return [self._candidate(part(question)) for question in questions]
+
+        def test(question: Sequence[int]) -> Outcome:
+            answers[question] = found = self.test(part(question), suffix, total, ahead)
+            return found
+
+        return search(test)
+
+    def test(
+        self,
+        part: _Part,
+        suffix: str,
+        total: int | None = None,
+        ahead: Callable[[int], Sequence[Candidate]] | None = None,
+    ) -> Outcome:
         """Check a part; `total` is how many nodes it is searched in."""
         if part not in self._known:
             done = self._tried.get(suffix, 0)
             self._tried[suffix] = done + 1
             left = None if total is None else max(0, round(log2(total + 1)) - done - 1)
+            candidate = self._candidate(part)
             self._known[part] = self.iterations.run(
-                lambda path: self._write(self.made(part), path),
+                candidate.make,
                 suffix=suffix,
                 state={"num_nodes": len(part.nodes), "part": _digest(part)},
                 remaining=left,
                 unmade=Outcome.UNRESOLVED,
+                key=part,
+                ahead=ahead,
             )
         return self._known[part]
+
+    def _candidate(self, part: _Part) -> Candidate:
+        return Candidate(part, lambda path: self._write(self.made(part), path))
 
     def made(self, part: _Part) -> Any:
         """Return the model of a part."""
         return self.opened.part(part.nodes, ends=part.ends, starts=part.starts)
 
-    def save_feed(self, model: Any) -> None:
-        """Save what the inputs of a part hold."""
-        resolve(ResultStore).save([self.opened.feed(model)], self.save_inputs or "")
+    def save_feed(self, feed: Mapping[str, Any]) -> None:
+        """Save what the inputs of a part hold, where its check looks for it."""
+        path = self.iterations.placed(self.save_inputs or "")
+        resolve(ResultStore).save([dict(feed)], path)
 
     def good_beside(self, count: int) -> _Part | None:
         """Return a part that passed, with nearly so many nodes: fewer if possible."""
@@ -237,22 +452,30 @@ class _Parts:
     def _write(self, model: Any, path: str) -> None:
         self.reducer.save(model, path)
         if self.save_inputs is not None:
-            self.save_feed(model)
+            self.save_feed(self.opened.feed(model))
 
 
 def _digest(part: _Part) -> str:
-    """Return a text that tells a part from others."""
-    told = f"{part.nodes}{part.ends}{part.starts}"
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    """Return a text that distinguishes a part from others."""
+    text = f"{part.nodes}{part.ends}{part.starts}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _tell(names: Sequence[str], total: int, *, may_be_smaller: bool) -> None:
-    listed = ", ".join(map(repr, names[:_LISTED]))
+def _show(parts: _Parts, left: _Part, *, checks: int) -> None:
+    """Say what is left."""
+    opened, total = parts.opened, len(parts.opened.dependencies)
+    names = [opened.name(node) for node in left.nodes]
+    named = [f"{opened.op(node)} {opened.name(node)!r}" for node in left.nodes[:_LISTED]]
+    listed = ", ".join(named)
     more = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     summary = f"Reduced from {total} to {len(names)} node(s): {listed}{more}"
-    G_LOGGER.info(summary)
+    G_LOGGER.info(f"{summary} ({checks} checks, {parts.iterations.seconds:.1f} s)")
     findings = resolve(Findings)
     findings.found("reduction", {"nodes": names, "total": total})
     findings.conclude(summary=f"{summary}.")
-    if may_be_smaller and len(names) > 1 and len(names) * _MANY >= total:
+
+
+def _show_what_may_help(count: int, total: int, way: _Way) -> None:
+    may_be_smaller = way.mode == "bisect" and way.reduce_inputs and way.reduce_outputs
+    if may_be_smaller and count > 1 and count * _MANY >= total:
         G_LOGGER.info("--mode ddmin or --mode linear may find a smaller part, in more iterations.")

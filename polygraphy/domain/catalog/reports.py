@@ -14,6 +14,11 @@ REPORTS = {
 }
 """The format of a report, by the extension of its path."""
 
+FAULTS_VARIABLE = "POLYGRAPHY_DEBUG_FAULTS"
+"""The environment variable that names the file to which a program that is the check of a search
+writes which outputs failed, and how.
+"""
+
 
 def format_of_report(path: str) -> str | None:
     """Return the format in which a report is written to a path; None where its extension names

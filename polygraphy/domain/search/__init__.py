@@ -4,6 +4,7 @@ A test answers `Outcome.GOOD`, `Outcome.BAD`, or `Outcome.UNRESOLVED` where it c
 asks the same question twice.
 """
 
+from polygraphy.domain.search.ahead import next_questions
 from polygraphy.domain.search.ddmin import ddmin
 from polygraphy.domain.search.graph import GraphFound, first_bad_part, first_bad_part_in_order
 from polygraphy.domain.search.outcome import Outcome
@@ -18,5 +19,6 @@ __all__ = [
     "first_bad_part_in_order",
     "first_good",
     "first_good_in_order",
+    "next_questions",
     "smallest_good_set",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from math import isinf, isnan
+from typing import Any
 
 from attrs import field, frozen
 
@@ -76,31 +78,99 @@ class Failure:
     Attributes:
         code: its exit code; all signals count as one.
         words: what its message says, without names and numbers; empty where the exit code says all.
+        outputs: for each output that was judged None where it passed, else by how much it differs;
+            NaN where it holds what is not finite. Empty where that is not known.
     """
 
     code: int
     words: frozenset[str] = frozenset()
+    outputs: Mapping[str, float | None] = field(factory=dict)
 
     @classmethod
-    def of(cls, finished: Finished, *, is_ours: bool) -> Failure:
+    def of(
+        cls,
+        finished: Finished,
+        *,
+        is_ours: bool,
+        outputs: Mapping[str, float | None] | None = None,
+    ) -> Failure:
         """Return the kind of a failure.
 
         The message counts of a command of this package that ended with an error, and of other
         programs the kind of the exception that ended them.
         """
         code = TIMED_OUT if finished.timed_out else max(finished.code, -1)
+        known = outputs or {}
         if is_ours and code == ERROR_CODE:
-            return cls(code, _words(critical_line(finished.output)))
+            return cls(code, _words(critical_line(finished.output)), known)
         if not is_ours and code > 0 and "Traceback" in finished.output:
-            return cls(code, frozenset(_RAISED.findall(finished.output)[-1:]))
-        return cls(code)
+            return cls(code, frozenset(_RAISED.findall(finished.output)[-1:]), known)
+        return cls(code, outputs=known)
 
-    def is_like(self, other: Failure) -> bool:
-        """Return whether both may have the same reason."""
-        if self.code != other.code:
+    @property
+    def failing(self) -> dict[str, float]:
+        """Which outputs failed, and by how much."""
+        return {name: found for name, found in self.outputs.items() if found is not None}
+
+    def is_like(self, first: Failure) -> bool:
+        """Return whether this may have the same reason as the first one: outputs of other names
+        may differ, but not those alone that passed there, and a NaN is no difference.
+        """
+        if self.code != first.code:
             return False
-        common, all_ = len(self.words & other.words), len(self.words | other.words)
-        return common >= _ALIKE * all_
+        common, all_ = len(self.words & first.words), len(self.words | first.words)
+        if common < _ALIKE * all_:
+            return False
+        kinds = set(map(isnan, first.failing.values()))
+        passed = {name for name, found in first.outputs.items() if found is None}
+        own = {isnan(found) for name, found in self.failing.items() if name not in passed}
+        return not kinds or bool(kinds & own)
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values, of which the constructor makes it again."""
+        outputs = {
+            name: found if found is None else str(found) for name, found in self.outputs.items()
+        }
+        return {"code": self.code, "words": sorted(self.words), "outputs": outputs}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Failure:
+        """Return what `facts` describe."""
+        outputs = {
+            name: None if found is None else float(found)
+            for name, found in dict(facts.get("outputs", {})).items()
+        }
+        return cls(int(facts["code"]), frozenset(facts.get("words", ())), outputs)
+
+
+@frozen
+class Checked:
+    """What came of a check.
+
+    Attributes:
+        outcome: the answer.
+        reason: why, in a few words; empty where it passed.
+        output: what the check wrote; None where nothing can have been written.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    output: str | None = None
+
+
+def reason_of(finished: Finished, failure: Failure) -> str:
+    """Say in a few words how a command failed: which output differs the most, or its error."""
+    failing = failure.failing
+    if failing:
+        name, most = max(failing.items(), key=lambda item: (isnan(item[1]), item[1]))
+        if isnan(most):
+            return f"{name!r} is not finite"
+        return f"{name!r} differs" if isinf(most) else f"{name!r} differs by {most:.2g}"
+    if finished.timed_out:
+        return "stopped: it took too long"
+    line = critical_line(finished.output)
+    named = f"exit code {finished.code}" if finished.code >= 0 else f"signal {-finished.code}"
+    return f"{named}: {line.rstrip('.')}" if failure.words or failure.code == ERROR_CODE else named
 
 
 def critical_line(output: str) -> str:

@@ -197,7 +197,7 @@ def test_a_part_that_passes_is_kept_beside() -> None:
 
 @pytest.mark.parametrize("answer", [Outcome.GOOD, Outcome.UNRESOLVED])
 def test_a_model_that_does_not_fail_is_not_reduced(answer: Outcome) -> None:
-    with pytest.raises(InconclusiveError, match="nothing to reduce"):
+    with pytest.raises(InconclusiveError, match="Nothing to reduce"):
         reduced(branched(), lambda: answer)
     with pytest.raises(UsageError, match="Neither"):
         reduced(branched(), lambda: answer, reduce_inputs=False, reduce_outputs=False)

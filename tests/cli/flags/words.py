@@ -582,6 +582,8 @@ _DEBUGGING_FLAGS = {
         "check_timeout": "--check-timeout 7.5",
         "show_output": "--show-output",
         "hide_fail_output": "--hide-fail-output",
+        "check_runs": "--check-runs 3",
+        "check_logs": "--check-logs d",
     },
     "ArtifactOptions": {
         "artifacts": "--artifacts a b",
@@ -624,6 +626,8 @@ _DEBUGGING_FLAGS = {
         "mode": "--mode linear",
         "no_reduce_inputs": "--no-reduce-inputs",
         "no_reduce_outputs": "--no-reduce-outputs",
+        "all": "--all",
+        "jobs": "--jobs 3",
     },
     "ReducedModelOptions": {
         "min_good": "--min-good g.onnx",

@@ -7,7 +7,7 @@ polygraphy debug reduce identity_fp16.onnx --mode linear -o reduced.onnx --min-g
 from polygraphy import program
 from polygraphy.backend.onnx import infer_shapes, onnx_from_path, save_onnx
 from polygraphy.comparator import StreamingDataLoader
-from polygraphy.debug import CheckCommand, Iterations, reduce_model
+from polygraphy.debug import CheckCommand, Iterations, prove_reduction, reduce_model
 
 MODEL = "identity_fp16.onnx"
 
@@ -40,6 +40,7 @@ def main() -> None:
     save_onnx(reduction.bad, path="reduced.onnx")
     if reduction.good is not None:
         save_onnx(reduction.good, path="good.onnx")
+    prove_reduction(reduction, iterations, "reduced.onnx")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ polygraphy debug reduce identity.onnx
 
 from polygraphy import program
 from polygraphy.backend.onnx import infer_shapes, onnx_from_path, save_onnx
-from polygraphy.debug import AskUser, Iterations, reduce_model
+from polygraphy.debug import AskUser, Iterations, prove_reduction, reduce_model
 
 MODEL = "identity.onnx"
 
@@ -22,6 +22,7 @@ def main() -> None:
     model = infer_shapes(model)
     reduction = reduce_model(model, iterations)
     save_onnx(reduction.bad, path="identity_reduced.onnx")
+    prove_reduction(reduction, iterations, "identity_reduced.onnx")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from polygraphy import program
 from polygraphy.backend.onnx import convert_to_fp16, onnx_from_path, save_onnx
 from polygraphy.common import TensorMetadata
 from polygraphy.comparator import DataLoader
-from polygraphy.debug import CheckCommand, Iterations, reduce_model
+from polygraphy.debug import CheckCommand, Iterations, prove_reduction, reduce_model
 from polygraphy.surgeon import observe_shapes, override_input_shapes
 
 MODEL = "identity.onnx"
@@ -30,6 +30,7 @@ def main() -> None:
     model = convert_to_fp16(model)
     reduction = reduce_model(model, iterations, reduce_inputs=False, data_loader=data_loader)
     save_onnx(reduction.bad, path="identity_reduced.onnx", external_data_path="")
+    prove_reduction(reduction, iterations, "identity_reduced.onnx")
 
 
 if __name__ == "__main__":

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 import time
-from pathlib import Path
+from collections.abc import Collection
+from pathlib import Path, PurePath
 
 from polygraphy.adapters.os.paths import (
     atomic_file,
     check_writable,
     ensure_parent,
+    scratch_file,
     translated_os_errors,
 )
 
@@ -63,6 +67,37 @@ class DiskWorkFiles:
             shutil.move(str(source), str(target))
         return str(target)
 
+    def write(self, path: str, text: str) -> None:
+        """Write a text in UTF-8, without syncing it to the disk."""
+        with scratch_file(path, "w") as stream:
+            stream.write(text)
+
+    def temporary(self) -> str:
+        """Make a file in the folder for such files."""
+        descriptor, path = tempfile.mkstemp(prefix="polygraphy_debug_")
+        os.close(descriptor)
+        return path
+
+    def mirror(self, folder: str, besides: Collection[str]) -> None:
+        """Make a folder of symbolic links."""
+        left_out = {PurePath(os.path.normpath(path)) for path in besides}
+        with translated_os_errors(folder, "make"):
+            _mirror(PurePath(), Path(folder), {*left_out, PurePath(os.path.normpath(folder))})
+
     def started(self) -> str:
         """Return the date and the time, as in ``11-21-26_23-05-59``."""
         return time.strftime("%m-%d-%y_%H-%M-%S", _STARTED)
+
+
+def _mirror(source: PurePath, target: Path, left_out: Collection[PurePath]) -> None:
+    """Make a folder with links to what is in another, which is relative to the current one."""
+    holding = {parent for path in left_out for parent in path.parents}
+    target.mkdir(parents=True)
+    for entry in sorted(Path(source).iterdir()):
+        path = source / entry.name
+        if path in left_out:
+            continue
+        if path in holding and entry.is_dir():
+            _mirror(path, target / entry.name, left_out)
+        else:
+            (target / entry.name).symlink_to(entry.absolute())

@@ -4,7 +4,7 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -117,21 +117,42 @@ def one_feed(
     Raises:
         InputError: there is none, or it lacks an input.
     """
-    loader = DataLoader() if data_loader is None else evaluate(data_loader)
-    asked = input_metadata(model)
-    describe_model(loader, asked, partial(OnnxFactFinder().find, model))
-    feeds = iter(loader)
-    feed_dict = next(feeds, None)
-    if feed_dict is None:
-        raise InputError("There are no input data to run the model with.")
-    missing = [name for name in asked if name not in feed_dict]
-    if missing:
-        raise InputError(f"The input data hold nothing for {', '.join(map(repr, missing))}.")
+    loader, feeds = _prepared(model, data_loader)
+    feed_dict = next(feeds)
     for note in getattr(loader, "notes", ()):
         G_LOGGER.warning(note)
     if only_first and has_more(loader, feeds):
         G_LOGGER.warning(ONLY_FIRST)
-    return {name: feed_dict[name] for name in asked}
+    return feed_dict
+
+
+def feeds_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
+    """Yield the data of each iteration for a model; see `one_feed`."""
+    loader, feeds = _prepared(model, data_loader)
+    yield next(feeds)
+    for note in getattr(loader, "notes", ()):
+        G_LOGGER.warning(note)
+    yield from feeds
+
+
+def _prepared(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[dict[str, Any]]]:
+    """Return where data come from, and those of each iteration; there is at least one."""
+    loader = DataLoader() if data_loader is None else evaluate(data_loader)
+    asked = input_metadata(model)
+    describe_model(loader, asked, partial(OnnxFactFinder().find, model))
+    return loader, _checked_feeds(loader, asked)
+
+
+def _checked_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any]]:
+    is_empty = True
+    for feed_dict in loader:
+        is_empty = False
+        missing = [name for name in asked if name not in feed_dict]
+        if missing:
+            raise InputError(f"The input data hold nothing for {', '.join(map(repr, missing))}.")
+        yield {name: feed_dict[name] for name in asked}
+    if is_empty:
+        raise InputError("There are no input data to run the model with.")
 
 
 def observed(model: ModelProto, names: Iterable[str], data_loader: Any = None) -> TensorMetadata:

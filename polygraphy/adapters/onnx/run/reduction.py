@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver, one_feed
+from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver, feeds_of, one_feed
 from polygraphy.adapters.onnx.graph.graph import producers, sort
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
 from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
-from polygraphy.adapters.onnx.storage.saving import SaveOnnx
+from polygraphy.adapters.onnx.storage.model import OnnxFromPath
+from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split
+from polygraphy.adapters.onnx.storage.writing import write_model
+from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.logger import G_LOGGER
@@ -35,9 +38,21 @@ class OnnxModelReducer:
         """Look into a model."""
         return ReducibleOnnxModel(model, data_loader)
 
+    def samples(self, model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
+        """Yield the data of each iteration."""
+        return feeds_of(model, data_loader)
+
     def save(self, model: ModelProto, path: str) -> None:
         """Write a model; one of 2 GB or more has its weights in a file beside it."""
-        SaveOnnx(model, path).call_impl()
+        if has_to_be_split(model):
+            SaveOnnx(model, path).call_impl()
+            return
+        with scratch_file(path) as stream:
+            write_model(model, stream)
+
+    def load(self, path: str) -> ModelProto:
+        """Read a model, with its weights."""
+        return OnnxFromPath(path).call_impl()
 
 
 class ReducibleOnnxModel:
@@ -71,6 +86,10 @@ class ReducibleOnnxModel:
         """Return the name of a node, or else that of the first tensor that it computes."""
         found = self._model.graph.node[self._nodes[node]]
         return str(found.name or next(filter(None, found.output), found.op_type))
+
+    def op(self, node: int) -> str:
+        """Return the operator of a node."""
+        return str(self._model.graph.node[self._nodes[node]].op_type)
 
     def part(
         self,

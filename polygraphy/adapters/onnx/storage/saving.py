@@ -91,7 +91,7 @@ class SaveOnnx(BaseLoader):
         path = Path(self._path)
         G_LOGGER.info(f"Saving ONNX model to: {path.absolute()}")
         external = self._external_data_path
-        if external is None and _saved_size(model) >= _LIMIT:
+        if external is None and has_to_be_split(model):
             external = ""
             G_LOGGER.warning(
                 f"The weights of the model take 2 GB or more: they are saved beside it, in"
@@ -173,6 +173,11 @@ class _WeightFiles:
         while location.lower() in map(str.lower, self.staged):
             location, count = f"{self._location}.{plain}.{count}", count + 1
         return location
+
+
+def has_to_be_split(model: ModelProto) -> bool:
+    """Return whether a model is too large for a file without others beside it."""
+    return _saved_size(model) >= _LIMIT
 
 
 def _saved_size(model: ModelProto) -> int:

@@ -97,7 +97,6 @@ class CheckOptions(Options):
         kind=Number(minimum=0),
         help=(
             "Seconds that it may take; then it is stopped, as if it had ended with exit code 124."
-            ""
         ),
         otherwise="no limit",
         feeds="CheckCommand.timeout",
@@ -105,14 +104,29 @@ class CheckOptions(Options):
     show_output: bool = option(
         "--show-output",
         kind=Flag(),
-        help="Show what it writes when it passes, too.",
+        help="Show what it writes, whether it passes or fails.",
         feeds="CheckCommand.show_output",
     )
     hide_fail_output: bool = option(
         "--hide-fail-output",
         kind=Flag(),
-        help="Do not show what it writes when it fails.",
+        help="Do not show what it writes when it fails, not even with -v.",
         feeds="CheckCommand.hide_fail_output",
+    )
+    check_runs: int | None = option(
+        "--check-runs",
+        kind=Integer(minimum=1),
+        help=(
+            "How often it is run as long as it passes: for a failure that comes and goes, or data"
+            " that differ each time."
+        ),
+        feeds="CheckCommand.runs",
+    )
+    check_logs: str | None = option(
+        "--check-logs",
+        kind=Text("DIR"),
+        help="The folder for a log of each check.",
+        feeds="Iterations.logs",
     )
 
 

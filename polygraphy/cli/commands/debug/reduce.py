@@ -81,7 +81,12 @@ class DebugReduceCommand(Command):
             inform(f"Saving to {output}, because no --output is given.")
         check_files(values, usage, written=[("--output", output)])
         check_artifacts(values, usage)
-        data = data_of(values[DataOptions], shapes.model_input_shapes, usage, only_first=True)
+        data = data_of(
+            values[DataOptions],
+            shapes.model_input_shapes,
+            usage,
+            only_first=results.save_inputs is None,
+        )
         loader = data_loader_of(data)
         return render(
             "debug_reduce.py.j2",
@@ -95,6 +100,7 @@ class DebugReduceCommand(Command):
                 results=(output, results.min_good),
             ),
             output=output,
+            finds_all=values[ReduceOptions].all,
             min_good=results.min_good,
             steps=[
                 *self._steps(values, loader),

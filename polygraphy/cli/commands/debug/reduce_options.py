@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polygraphy.cli.declare.kinds import Choice, Flag, Text
+from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.model import model_shapes_option
 
@@ -59,6 +59,24 @@ class ReduceOptions(Options):
         help="Keep the outputs: cut nodes off at the beginning only.",
         as_=False,
         feeds="reduce_model.reduce_outputs",
+    )
+    all: bool = option(
+        "--all",
+        kind=Flag(),
+        help=(
+            "Find all that fails on its own: also search the rest of the model, without what was"
+            " found, until it passes. What else is found is saved to OUTPUT_2.onnx and so on."
+        ),
+        feeds="reduce_model.find_all",
+    )
+    jobs: int | None = option(
+        "--jobs",
+        kind=Integer(minimum=1),
+        help=(
+            "How many checks run side by side, on what may be checked next; the result is the same."
+            " Each runs in a folder of its own, with links to all that is in the current one."
+        ),
+        feeds="Iterations.jobs",
     )
 
 

@@ -1,0 +1,72 @@
+"""Tells the search that runs a program as its check which outputs failed, and how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any
+
+from polygraphy.adapters.report.everyone import Everyone
+from polygraphy.domain.accuracy.accuracy import PairResult
+from polygraphy.domain.results.validation import OutputValidity
+from polygraphy.ports.binding import bind, resolve
+from polygraphy.ports.reporting import Console
+
+
+@contextmanager
+def faults_written(path: str) -> Iterator[None]:
+    """Append a line of JSON to a file when the program ends: for each output that was judged None
+    where it passed, else by how much it differs at most; NaN where it holds what is not finite.
+    """
+    heard = OutputFaults()
+    with bind(Console, Everyone([resolve(Console), heard])):
+        try:
+            yield
+        finally:
+            if heard.faults:
+                with Path(path).open("a", encoding="utf-8") as stream:
+                    stream.write(f"{json.dumps(heard.faults)}\n")
+
+
+class OutputFaults:
+    """Listens to comparisons and validations.
+
+    Attributes:
+        faults: what is written, see `faults_written`.
+    """
+
+    def __init__(self) -> None:
+        self.faults: dict[str, float | None] = {}
+
+    def iteration_compared(self, pair: PairResult) -> None:
+        """The outputs of one iteration of two runs were compared."""
+        if pair.is_judged:
+            for name, result in pair.results.items():
+                self._add(name, None if result else _difference(result))
+
+    def output_validated(self, runner: str, validity: OutputValidity) -> None:
+        """One output was checked for NaN and infinity."""
+        self._add(validity.name, float("nan") if validity.nan or validity.inf else None)
+
+    def _add(self, name: str, fault: float | None) -> None:
+        known = self.faults.setdefault(name, None)
+        if fault is not None and (known is None or isnan(fault) or fault > known):
+            self.faults[name] = fault
+
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        return _unheard
+
+
+def _unheard(*facts: Any) -> None:
+    """Other events do not matter."""
+
+
+def _difference(result: Any) -> float:
+    """Return by how much an output differs; infinity, as JSON has it, where that is not known."""
+    found = getattr(result, "max_absdiff", None)
+    if found is None:
+        return float("inf")
+    return float(found) if isfinite(found) else float("nan")

@@ -1,0 +1,187 @@
+"""Checks that run side by side: one is asked for, and others that may be asked for next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from polygraphy.application.debug.places import Place, Places
+from polygraphy.domain.errors import (
+    FileError,
+    MissingDependencyError,
+    ModelError,
+    PolygraphyException,
+    UsageError,
+)
+from polygraphy.domain.search.check_rules import Checked
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.storage import WorkFiles
+
+
+class StartsChecks(Protocol):
+    """What a check may have besides: it is a command, of which several may run side by side, and
+    whose failures can be distinguished.
+    """
+
+    def start(
+        self,
+        *,
+        folder: str | None = None,
+        places: Mapping[str, str] | None = None,
+        afresh: bool = False,
+    ) -> RunningCheck:
+        """Start it; see `CheckCommand.start`."""
+
+    def hold_to_first_failure(self, known: Mapping[str, Any] | None = None) -> None:
+        """Judge from now on that only failures like the first one are failures."""
+
+    def first_failure(self) -> Mapping[str, Any] | None:
+        """Return that failure in plain values; None where there was none yet."""
+
+
+class RunningCheck(Protocol):
+    """A check that was started."""
+
+    def wait(self) -> Checked:
+        """Wait for its end."""
+
+    def stop(self) -> None:
+        """End it: nobody needs its answer any more."""
+
+
+@frozen
+class Candidate:
+    """What may be checked next: what it is known by, and what makes it at a path."""
+
+    key: Hashable
+    make: Callable[[str], Any] | None = None
+
+
+@frozen
+class Started:
+    """What was made, and the check that runs there.
+
+    Attributes:
+        place: where it is.
+        running: its check; None where somebody is asked.
+        error: why it could not be made.
+    """
+
+    place: Place
+    running: RunningCheck | None = None
+    error: PolygraphyException | None = None
+
+
+class Jobs:
+    """Starts checks, up to so many side by side, each in a place of its own."""
+
+    def __init__(
+        self,
+        command: StartsChecks | None,
+        artifact: str | None,
+        own: Sequence[str],
+        folder: str,
+        count: int,
+    ) -> None:
+        """Say what is checked.
+
+        Args:
+            command: the check; None where somebody is asked.
+            artifact: the path of what is made for each.
+            own: the paths of all that each check has for itself.
+            folder: in which there is a place for each job; with one, the current folder is it.
+            count: how many jobs there are.
+        """
+        self._command = command
+        self._artifact = artifact
+        self._own = list(own)
+        self._folder = folder
+        self._count = 1 if command is None or artifact is None else count
+        self._here = Place()
+        self._places: Places | None = None
+        self._ahead: dict[Hashable, Started] = {}
+
+    def placed(self, path: str) -> str:
+        """Return where a file goes that each check has for itself, while one is made."""
+        if path not in self._own:
+            assert self._places is None
+            self._own.append(path)
+        return self._here.path(path)
+
+    def started(
+        self, asked: Candidate, ahead: Callable[[int], Sequence[Candidate]] | None
+    ) -> Started:
+        """Return the check that is asked for, which may have been started before, and start those
+        that may be asked for next; others are stopped.
+        """
+        if self._count == 1 or ahead is None:
+            return self._start(asked, Place())
+        if self._places is None:
+            self._places = Places(self._folder, self._count, self._own)
+        candidates = ahead(self._count - 1)
+        keys = {asked.key, *(candidate.key for candidate in candidates)}
+        for key in [key for key in self._ahead if key not in keys]:
+            self._drop(self._ahead.pop(key))
+        found = self._ahead.pop(asked.key, None)
+        for candidate in ([] if found else [asked]) + list(candidates):
+            place = None if candidate.key in self._ahead else self._places.take()
+            if place is None:
+                continue
+            started = self._start(candidate, place)
+            if candidate is asked:
+                found = started
+            else:
+                self._ahead[candidate.key] = started
+        assert found is not None
+        return found
+
+    def done(self, started: Started, made: Sequence[str]) -> None:
+        """Let others have the place of a check, in which the files that were made are removed."""
+        for path in made:
+            resolve(WorkFiles).remove(started.place.path(path))
+        if self._places is not None and started.place.folder is not None:
+            self._places.give_back(started.place)
+
+    def close(self) -> None:
+        """Stop what was started ahead, and remove the places."""
+        for started in self._ahead.values():
+            if started.running is not None:
+                started.running.stop()
+        self._ahead.clear()
+        if self._places is not None:
+            self._places.close()
+            self._places = None
+
+    def _drop(self, started: Started) -> None:
+        if started.running is not None:
+            started.running.stop()
+        self.done(started, self._own)
+
+    def _start(self, candidate: Candidate, place: Place) -> Started:
+        """Make something and start its check."""
+        self._here = place
+        try:
+            if candidate.make is not None:
+                assert self._artifact is not None
+                candidate.make(place.path(self._artifact))
+            if self._command is None:
+                return Started(place)
+            running = self._command.start(folder=place.folder, places=place.texts())
+            return Started(place, running)
+        except PolygraphyException as error:
+            if _ends_the_search(error):
+                raise
+            return Started(place, error=error)
+        finally:
+            self._here = Place()
+
+
+def _ends_the_search(error: PolygraphyException) -> bool:
+    """Return whether an error says nothing about what was to be made: it will be the same next
+    time, or a file cannot be read or written, because the disk is full for example.
+    """
+    if isinstance(error, FileError):
+        return not isinstance(error, ModelError)
+    return isinstance(error, (UsageError, MissingDependencyError))
