@@ -376,7 +376,12 @@ SIGNATURES = {
     "OnnxReferenceRunner": Signature("polygraphy.backend.onnx", {"model": ..., "name": None}),
     "OnnxrtParty": Signature(
         "polygraphy.backend.onnxrt",
-        {"providers": None, "graph_optimization_level": None, "threads": None},
+        {
+            "providers": None,
+            "graph_optimization_level": None,
+            "threads": None,
+            "disabled_optimizers": None,
+        },
     ),
     "OnnxrtRunner": Signature("polygraphy.backend.onnxrt", {"sess": ..., "name": None}),
     "OptimizeGraph": Signature("polygraphy.backend.tf", {"graph": ...}),
@@ -445,6 +450,7 @@ SIGNATURES = {
             "graph_optimization_level": None,
             "memory_arena": None,
             "threads": None,
+            "disabled_optimizers": None,
         },
     ),
     "SetDecomposableAttentions": Signature("polygraphy.backend.trt", {"network": ...}),

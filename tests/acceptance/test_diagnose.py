@@ -165,3 +165,12 @@ def test_the_first_nan_is_named(polygraphy: Run) -> None:
     [culprit] = document["culprits"]
     assert (culprit["nodes"], culprit["cause"], culprit["tensor"]) == (["log"], "nan", "after")
     assert any("16 negative" in sentence for sentence in culprit["evidence"])
+
+
+def test_the_remedy_of_a_rewrite_is_a_command_that_proves_itself(polygraphy: Run) -> None:
+    models.save(quantised_twice(), Path("model.onnx"))
+    document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx", 1)
+    command = document["culprits"][0]["remedy"]["command"]
+    assert polygraphy(command).code == 0
+    harmless = command.replace("DoubleQDQPairsRemover", "GeluFusion")
+    assert polygraphy(harmless).code == 1, "on these data it fails where nothing is mended"

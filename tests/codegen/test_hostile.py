@@ -10,7 +10,7 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.backends.onnxrt import OnnxrtOptions, OnnxrtThreadOptions
+from polygraphy.cli.backends.onnxrt import OnnxrtModelOptions, OnnxrtOptions
 from polygraphy.cli.backends.pluginref import PluginRefOptions
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.tf import TfLoadOptions, TfRunnerOptions, TfSaveOptions
@@ -176,7 +176,7 @@ def program_with(texts: list[str]) -> str:
         TorchOptions: TorchOptions(),
         OnnxSaveOptions: OnnxSaveOptions(save_onnx=save_inputs, save_external_data=save_outputs),
         OnnxrtOptions: OnnxrtOptions(providers=(provider, (provider, {provider: provider}))),
-        OnnxrtThreadOptions: OnnxrtThreadOptions(),
+        OnnxrtModelOptions: OnnxrtModelOptions(disabled_optimizers=(name,)),
         DataOptions: DataOptions(val_range={name: (0, 1)}),
         OrderOptions: OrderOptions(),
         RunOptions: RunOptions(save_inputs=save_inputs, save_outputs=save_outputs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
     Provider,
@@ -21,30 +23,6 @@ onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 onnx = mod.lazy_import("onnx")
 
 _PLAIN = "DISABLE_ALL"
-_PASSES = (
-    "AttentionFusion", "Avx2WeightS8ToU8Transformer", "BiasDropoutFusion", "BiasGeluFusion",
-    "BiasSkipLayerNormFusion", "BiasSoftmaxFusion", "CastChainElimination", "CastElimination",
-    "CastFloat16Transformer", "CommonSubexpressionElimination", "ConstantFolding",
-    "ConstantSharing", "ConvActivationFusion", "ConvAddActivationFusion", "ConvAddFusion",
-    "ConvBNFusion", "ConvMulFusion", "DQMatMulNBitsFusion", "DivMulFusion", "DoubleQDQPairsRemover",
-    "DynamicQuantizeMatMulFusion", "EliminateDropout", "EliminateIdentity", "EliminateSlice",
-    "EmbedLayerNormFusion", "EnsureUniqueDQForNodeUnit", "ExpandElimination", "FastGeluFusion",
-    "FuseFp16InitializerToFp32NodeTransformer", "FuseReluClip", "GatherSliceToSplitFusion",
-    "GatherToSliceFusion", "GatherToSplitFusion", "GeluApproximation", "GeluFusion",
-    "GemmActivationFusion", "GemmSumFusion", "GemmTransposeFusion", "GroupQueryAttentionFusion",
-    "GroupQueryAttentionPreNormFusion", "IdenticalChildrenConsolidation", "IsInfReduceSumFusion",
-    "LabelEncoderFusion", "LayerNormFusion", "MatMulActivationFusion", "MatMulAddFusion",
-    "MatMulIntegerToFloatFusion", "MatMulNBitsFusion", "MatMulNBitsMlpFusion",
-    "MatMulNBitsQkvFusion", "MatMulScaleFusion", "MatMul_BatchNormalization_Fusion",
-    "MatmulTransposeFusion", "NchwcTransformer", "NhwcTransformer", "NoopElimination",
-    "NotWhereFusion", "Pad_Fusion", "PreShapeNodeElimination", "PropagateCastOps",
-    "QDQFinalCleanupTransformer", "QDQPropagationTransformer", "QDQS8ToU8Transformer",
-    "QDQSelectorActionTransformer", "QuickGeluFusion", "RemoveDuplicateCastTransformer",
-    "ReshapeFusion", "SimplifiedLayerNormFusion", "SkipLayerNormFusion",
-    "SliceConcatToSpaceToDepthFusion", "SwiGluFusion", "TransposeOptimizer", "UnsqueezeElimination",
-    "WeightBiasQuantization", "WhereDummyDq",
-)  # fmt: skip
-"""Rewrites of the releases from 1.15 on; one that a release does not have is ignored by it."""
 
 
 @mod.export()
@@ -52,7 +30,7 @@ class OnnxrtParty:
     """ONNX Runtime; implements the port `SuspectedParty`."""
 
     name = "onnxrt"
-    passes = _PASSES
+    passes = REWRITES
     rewrites = True
     levels = ("ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")
 
@@ -61,11 +39,13 @@ class OnnxrtParty:
         providers: Sequence[Provider] | None = None,
         graph_optimization_level: str | None = None,
         threads: int | None = None,
+        disabled_optimizers: Sequence[str] | None = None,
     ) -> None:
         """Say how models are run: see `SessionFromOnnx`."""
         self._providers = ["cpu"] if providers is None else list(providers)
         self._level = graph_optimization_level
         self._threads = threads
+        self._disabled = matched_rewrites(disabled_optimizers or ())
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Make a session; see the port."""
@@ -84,10 +64,10 @@ class OnnxrtParty:
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
         """Return the command line that runs a model without rewrites."""
+        how = ["--graph-optimization-level", _PLAIN]
         if without and not plain:
-            names = ", ".join(map(repr, without))
-            return f"onnxruntime.InferenceSession({path!r}, disabled_optimizers=[{names}])"
-        return f"polygraphy run {path} --onnxrt --graph-optimization-level {_PLAIN}"
+            how = ["--disabled-optimizers", *dict.fromkeys([*self._disabled, *without])]
+        return shlex.join(["polygraphy", "run", path, "--onnxrt", *how])
 
     def _session(
         self, model: Any, level: str | None, without: Collection[str], saved: str | None = None
@@ -98,7 +78,8 @@ class OnnxrtParty:
         if saved is not None:
             options.optimized_model_filepath = saved
         providers = matched_providers(self._providers)
-        given = {"disabled_optimizers": list(without)} if without else {}
+        without = [*self._disabled, *without]
+        given = {"disabled_optimizers": without} if without else {}
         with translated_errors("load", "the model"):
             source = model if isinstance(model, (str, bytes)) else model.SerializeToString()
             return onnxrt.InferenceSession(

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnxruntime.errors import translated_errors
+from polygraphy.adapters.onnxruntime.rewrites import matched_rewrites
 from polygraphy.adapters.os.interruptible import interruptible
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
@@ -58,6 +59,7 @@ class SessionFromOnnx(BaseLoader):
         graph_optimization_level: str | None = None,
         memory_arena: bool | None = None,
         threads: int | None = None,
+        disabled_optimizers: Sequence[str] | None = None,
     ) -> None:
         """Describe the session.
 
@@ -72,6 +74,8 @@ class SessionFromOnnx(BaseLoader):
                 arena is held, weights included, as long as any output from it is; without one,
                 running again takes a little longer.
             threads: how many compute an operator (default: as many as the process may use cores).
+            disabled_optimizers: the names of rewrites of the graph that are left out, in any case,
+                such as ``LayerNormFusion`` (default: none).
 
         Raises:
             UsageError: there are to be fewer than one thread.
@@ -83,6 +87,7 @@ class SessionFromOnnx(BaseLoader):
         self._graph_optimization_level = graph_optimization_level
         self._memory_arena = memory_arena is not False
         self._threads = threads
+        self._disabled_optimizers = list(disabled_optimizers or ())
 
     def call_impl(self) -> InferenceSession:
         """Make the session.
@@ -98,6 +103,7 @@ class SessionFromOnnx(BaseLoader):
         options.enable_cpu_mem_arena = self._memory_arena
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
+        without = matched_rewrites(self._disabled_optimizers)
         model: Any = evaluate(self._model)
         name = "the model"
         if isinstance(model, (str, Path)):
@@ -110,7 +116,7 @@ class SessionFromOnnx(BaseLoader):
         def session(model: Any) -> InferenceSession:
             _refuse_left_out_results(model)
             with translated_errors("load", name):
-                made = load_session(model, options, providers)
+                made = load_session(model, options, providers, without)
             _warn_of_unused(providers, made.get_providers())
             return made
 
@@ -126,16 +132,21 @@ class SessionFromOnnx(BaseLoader):
 
 
 def load_session(
-    model: bytes | str, options: SessionOptions, providers: Sequence[Provider]
+    model: bytes | str,
+    options: SessionOptions,
+    providers: Sequence[Provider],
+    without: Sequence[str] = (),
 ) -> InferenceSession:
-    """Make a session of a serialised model or the path of one; ctrl-C ends that within seconds from
-    ONNX Runtime 1.31 on, which lets other threads of Python run meanwhile, as 1.30 does not. Errors
-    are those of ONNX Runtime.
+    """Make a session of a serialised model or the path of one, perhaps without some rewrites;
+    ctrl-C ends that within seconds from ONNX Runtime 1.31 on, which lets other threads of Python
+    run meanwhile, as 1.30 does not. Errors are those of ONNX Runtime.
     """
+
+    given = {"disabled_optimizers": list(without)} if without else {}
 
     def load() -> InferenceSession:
         made: InferenceSession = onnxrt.InferenceSession(
-            model, sess_options=options, providers=list(providers)
+            model, sess_options=options, providers=list(providers), **given
         )
         return made
 

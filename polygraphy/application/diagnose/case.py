@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
@@ -21,6 +24,8 @@ Values = Mapping[str, Any]
 
 _MOVES = (11, 12)
 """Seeds of what is moved to see what rounding does."""
+_USUAL_ATOL = 1e-5
+"""What outputs may differ by where no tolerance is given."""
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -32,6 +37,7 @@ class Case:
         path: where it is, for command lines.
         parties: who may be at fault.
         attempts: what was tried so far.
+        data_options: options of a command line that make the data on which something is wrong.
         unexplained: whether outputs are not what they should be, and the model is not why.
     """
 
@@ -46,6 +52,7 @@ class Case:
         self.path = path
         self.parties = list(parties)
         self.attempts: list[Attempt] = []
+        self.data_options: list[str] = []
         self.unexplained = False
         self._reports = reports
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
@@ -79,6 +86,32 @@ class Case:
         if key not in self._loaded:
             self._loaded[key] = party.load(self.model.proto, plain=plain, without=without)
         return self._loaded[key]
+
+    def command(
+        self,
+        party: SuspectedParty,
+        *,
+        plain: bool = False,
+        without: Collection[str] = (),
+        off: float = 0.0,
+    ) -> str:
+        """Return the command line that runs the model as a party would be right, beside the other
+        parties and on the data on which it was wrong, so that its exit code says whether it is.
+
+        Args:
+            party: the party at fault.
+            plain: whether nothing is rewritten.
+            without: the names of rewrites that are switched off.
+            off: by how much the outputs still differ at most.
+        """
+        command = party.remedy(self.path, plain=plain, without=without)
+        others = [f"--{one.name}" for one in self.parties if one.name != party.name]
+        if not command.startswith("polygraphy run ") or not others:
+            return command
+        words = [*others, *self.data_options]
+        if off > _USUAL_ATOL:  # Not `auto`: rounding of quantised types explains almost anything.
+            words += ["--atol", f"{10.0 ** np.ceil(np.log10(2 * off)):g}"]
+        return f"{command} {shlex.join(words)}"
 
     def epsilon(self, output: str) -> float | None:
         """Return the epsilon of the coarsest type of floats in which an output is computed."""

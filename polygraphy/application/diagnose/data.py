@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from polygraphy.domain.data.describing import describe_model
 from polygraphy.domain.data.feed import fit_feed
-from polygraphy.domain.data.synthesis import DEFAULT_VAL_RANGE, DataLoader
+from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import DissectedModel, NarrowModel
 
 _MOST = 4
@@ -35,6 +37,44 @@ def feeds_of(model: DissectedModel | NarrowModel, data_loader: Any) -> list[dict
     if not feeds:
         raise UsageError("There are no input data: the data loader is empty.")
     return feeds
+
+
+def data_options(
+    model: DissectedModel, data_loader: Any, number: int, feed: Mapping[str, Any]
+) -> list[str]:
+    """Return the options of a command line that makes the same data as those of a number that
+    `feeds_of` returned; none where they come from elsewhere.
+    """
+    paths = getattr(data_loader, "paths", None)
+    if paths:
+        return ["--load-inputs", *map(str, paths)]
+    if data_loader is not None and not isinstance(data_loader, DataLoader):
+        return []
+    loaders = _varied(DataLoader() if data_loader is None else data_loader, model.inputs)
+    loader = loaders[number] if len(loaders) > 1 else loaders[0]
+    words = []
+    if loader.seed != DEFAULT_SEED:
+        words += ["--seed", str(loader.seed)]
+    if loader.iterations > 1:
+        words += ["--iterations", str(loader.iterations)]
+    if loader.val_range != DEFAULT_VAL_RANGE:
+        ranges = loader.val_range
+        named = ranges.items() if isinstance(ranges, Mapping) else [("", ranges)]
+        words += ["--val-range", *(_bounded(name, bounds) for name, bounds in named)]
+    open_shapes = [
+        name
+        for name, meta in model.inputs.items()
+        if name in feed and (meta.shape is None or is_shape_dynamic(meta.shape))
+    ]
+    if open_shapes:
+        shapes = [f"{name}:[{','.join(map(str, feed[name].shape))}]" for name in open_shapes]
+        words += ["--input-shapes", *shapes]
+    return words
+
+
+def _bounded(name: str, bounds: tuple[Any, Any]) -> str:
+    low, high = bounds
+    return f"{name}:[{low:g},{high:g}]" if name else f"[{low:g},{high:g}]"
 
 
 def _varied(loader: Any, inputs: TensorMetadata) -> list[Any]:

@@ -12,7 +12,7 @@ from polygraphy.application.diagnose.careful import CarefulParty, alone
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.concluding import concluded
-from polygraphy.application.diagnose.data import feeds_of
+from polygraphy.application.diagnose.data import data_options, feeds_of
 from polygraphy.application.diagnose.half_model import (
     half_model,
     is_wrong_in_float32,
@@ -39,7 +39,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.judging import Deviation, is_float
+from polygraphy.domain.diagnosis.judging import Deviation, deviation, is_float
 from polygraphy.domain.diagnosis.regions import producers
 from polygraphy.domain.errors import (
     PolygraphyException,
@@ -109,6 +109,7 @@ class _Diagnosis:
         self._case = case
         self._reference = reference
         self._golden = golden
+        self._data_loader = data_loader
         self._feeds = feeds_of(case.model, data_loader)
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
@@ -265,6 +266,7 @@ class _Diagnosis:
     def _of_refusals(self) -> DiagnosisResult:
         """Find out which nodes are refused."""
         case = self._case
+        case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
         able = [self._third, *(p for i, p in enumerate(case.parties) if i in self._outputs)]
         known = None
         for party in able:
@@ -321,6 +323,7 @@ class _Diagnosis:
         case = self._case
         number, found, _ = worst
         feed = self._feeds[number]
+        case.data_options = data_options(case.model, self._data_loader, number, feed)
         known = self._trace(feed)
         if known is None:
             return DiagnosisResult(INCONCLUSIVE, reason="Nobody could compute all tensors.")
@@ -402,33 +405,45 @@ class _Diagnosis:
                 passes = list(
                     dict.fromkeys(n for one in own if one.rewrite for n in one.rewrite.split("+"))
                 )
-                proven: dict[tuple[bool, tuple[str, ...]], bool] = {}
+                proven: dict[tuple[bool, tuple[str, ...]], float | None] = {}
                 for plain, without in ((False, tuple(passes)), (True, ())):
                     if own and party.rewrites and (plain or without):
-                        matches = self._matches(party, feed, expected, plain=plain, without=without)
-                        proven[plain, without] = matches
-                best = next((how for how, works in proven.items() if works), None)
+                        how = {"plain": plain, "without": without}
+                        proven[plain, without] = self._left(party, feed, expected, **how)
+                best = next((how for how, off in proven.items() if off is not None), None)
                 for one in own:
                     remedy = Remedy()
                     evidence = [*one.evidence]
                     if best is not None:
                         plain, without = best
-                        remedy = Remedy(party.remedy(case.path, plain=plain, without=without), True)
+                        off = proven[best] or 0.0
+                        command = case.command(party, plain=plain, without=without, off=off)
+                        remedy = Remedy(command, True)
                         what = " and ".join(without) or "all rewrites"
                         evidence.append(f"With only {what} switched off, all outputs match.")
                         result.append(evidence[-1])
                     made.append(evolve(one, remedy=remedy, evidence=evidence))
         return made
 
-    def _matches(self, party: SuspectedParty, feed: Feed, expected: Values, **how: Any) -> bool:
+    def _left(
+        self, party: SuspectedParty, feed: Feed, expected: Values, **how: Any
+    ) -> float | None:
+        """Return by how much the outputs differ at most where a party is run so that they match;
+        None where they do not.
+        """
         try:
             compute = self._case.loaded(party, **how)
             values = compute(feed)
             noise = noise_of(compute, feed, values)
         except REFUSALS:
-            return False
+            return None
         found = self._case.differing(values, expected, noise)
-        return all(each.relative <= LARGE or each.share < 0.01 for each in found.values())
+        if any(each.relative > LARGE and each.share >= 0.01 for each in found.values()):
+            return None
+        made = (
+            deviation(values[name], expected[name]).largest for name in self._case.model.outputs
+        )
+        return max(filter(np.isfinite, made), default=0.0)
 
 
 def _of_open_shapes(case: Case) -> str:

@@ -54,9 +54,9 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
     plain = not refuses(chosen, plain=True) if party.rewrites else False
     command = None
     if healed:
-        command = party.remedy(case.path, plain=False, without=passes)
+        command = case.command(party, without=passes)
     elif plain and (healed := _runs(case, party, known.feed, plain=True)):
-        command = party.remedy(case.path, plain=True, without=())
+        command = case.command(party, plain=True)
     evidence = [
         f"{party.name} refuses the model: {message}",
         f"{known.party.name} runs it.",

@@ -8,7 +8,7 @@ from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Integer, Provider, Providers, Text
+from polygraphy.cli.declare.kinds import Integer, Provider, Providers, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
@@ -59,8 +59,8 @@ class OnnxrtOptions(Options):
 
 
 @option_group
-class OnnxrtThreadOptions(Options):
-    """ONNX Runtime Threads: on how many cores ONNX Runtime runs the model."""
+class OnnxrtModelOptions(Options):
+    """ONNX Runtime, Whole Models: on how many cores it runs one, and what it does not rewrite."""
 
     threads: int | None = option(
         "--intra-op-threads",
@@ -68,6 +68,16 @@ class OnnxrtThreadOptions(Options):
         help="How many threads compute an operator of the model.",
         feeds=("SessionFromOnnx.threads", "OnnxrtParty.threads"),
         otherwise="as many as the process may use cores",
+    )
+    disabled_optimizers: tuple[str, ...] = option(
+        "--disabled-optimizers",
+        kind=Texts("NAME"),
+        default=(),
+        help=(
+            "Rewrites of the graph that ONNX Runtime leaves out, as in --disabled-optimizers"
+            " LayerNormFusion: `polygraphy diagnose` names one that is at fault."
+        ),
+        feeds=("SessionFromOnnx.disabled_optimizers", "OnnxrtParty.disabled_optimizers"),
     )
 
 
@@ -86,7 +96,7 @@ BACKENDS = (
         name="onnxrt",
         title="ONNX Runtime",
         help="Run the model in ONNX Runtime.",
-        groups=(OnnxrtOptions, OnnxrtThreadOptions),
+        groups=(OnnxrtOptions, OnnxrtModelOptions),
         model_types=formats_of("onnx", "tensorflow"),
         idle="nothing runs in ONNX Runtime: see --onnxrt",
         runs_parts=True,

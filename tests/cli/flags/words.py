@@ -167,7 +167,10 @@ _RUN_FLAGS = {
         "providers": "--providers cuda:device_id=1,use_tf32=0 cpu",
         "graph_optimization_level": "--graph-optimization-level enable_basic",
     },
-    "OnnxrtThreadOptions": {"threads": "--intra-op-threads 3"},
+    "OnnxrtModelOptions": {
+        "threads": "--intra-op-threads 3",
+        "disabled_optimizers": "--disabled-optimizers GeluFusion castelimination",
+    },
     "PluginRefOptions": {"plugin_references": "--plugin-references r.py"},
     "TorchOptions": {
         "torch_compile": "--torch-compile",
