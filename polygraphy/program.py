@@ -26,7 +26,7 @@ from polygraphy.domain.errors import PolygraphyException, PolygraphyInternalExce
 from polygraphy.logger import G_LOGGER, was_logged
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
-from polygraphy.termination import end_program
+from polygraphy.termination import end_program, remember_interrupts, was_interrupted
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_PASSED", "before", "exit_code", "run"]
 
@@ -64,6 +64,7 @@ def run(
         sources: the files that the program reads, for the document.
     """
     signal.signal(signal.SIGTERM, end_program)
+    remember_interrupts()
     # While the interpreter ends, it would look for garbage among all that is still alive, several
     # times over.
     atexit.unregister(gc.freeze)
@@ -187,34 +188,43 @@ def exit_code(main: Callable[[], Any], listen: Listen = _unheard) -> int:
     """
     try:
         passed = main()
-    except KeyboardInterrupt as error:
-        G_LOGGER.error("INTERRUPTED | Nothing that was being written is kept.")
-        listen(type(error).__name__, "Interrupted.", EXIT_INTERRUPTED)
-        return EXIT_INTERRUPTED
-    except PolygraphyException as error:
-        return _failed(error, str(error), error.exit_code, listen)
-    except PolygraphyInternalException as error:
-        return _failed(error, f"Internal error: {error} Please report it.", error.exit_code, listen)
+    except KeyboardInterrupt:
+        return _interrupted(listen)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # What is left goes nowhere.
         return EXIT_PASSED
-    except OSError as error:
-        return _failed(error, _of_system(error), _EXIT_BROKEN, listen)
-    except MemoryError:
-        message = "Out of memory. Use a smaller batch, or fewer outputs at a time."
-        return _failed(None, message, _EXIT_BROKEN, listen)
     except Exception as error:  # the boundary of the process: whatever it is, it becomes one line
-        return _failed(error, _of_unknown(error), _EXIT_BROKEN, listen)
+        return _interrupted(listen) if was_interrupted() else _failed(error, listen)
     return EXIT_PASSED if passed is None or passed else EXIT_FAILED
 
 
-def _failed(error: BaseException | None, message: str, code: int, listen: Listen) -> int:
-    listen("MemoryError" if error is None else type(error).__name__, message, code)
-    if error is None or not was_logged(error):
+def _interrupted(listen: Listen) -> int:
+    G_LOGGER.error("INTERRUPTED | Nothing that was being written is kept.")
+    listen("KeyboardInterrupt", "Interrupted.", EXIT_INTERRUPTED)
+    return EXIT_INTERRUPTED
+
+
+def _failed(error: Exception, listen: Listen) -> int:
+    message, code = _described(error)
+    listen(type(error).__name__, message, code)
+    if not was_logged(error):
         _say(message)
-    if error is not None:
+    if not isinstance(error, MemoryError):
         G_LOGGER.verbose(lambda: _traceback(error))
     return EXIT_FAILED if config.EXIT_CODES == "legacy" else code
+
+
+def _described(error: Exception) -> tuple[str, int]:
+    """Return what is said about an error, and its exit code."""
+    if isinstance(error, PolygraphyException):
+        return str(error), error.exit_code
+    if isinstance(error, PolygraphyInternalException):
+        return f"Internal error: {error} Please report it.", error.exit_code
+    if isinstance(error, OSError):
+        return _of_system(error), _EXIT_BROKEN
+    if isinstance(error, MemoryError):
+        return "Out of memory. Use a smaller batch, or fewer outputs at a time.", _EXIT_BROKEN
+    return _of_unknown(error), _EXIT_BROKEN
 
 
 def _say(message: str) -> None:

@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-__all__ = ["end_program", "undisturbed"]
+__all__ = [
+    "end_program",
+    "interrupt_program",
+    "remember_interrupts",
+    "undisturbed",
+    "was_interrupted",
+]
 
 _EXIT_TERMINATED = 143
 
@@ -20,6 +26,28 @@ def end_program(number: int, frame: Any) -> NoReturn:
     Whoever finds this one set knows that nothing but the end of the process is asked for.
     """
     sys.exit(_EXIT_TERMINATED)
+
+
+_interrupts: list[int] = []
+
+
+def interrupt_program(number: int, frame: Any) -> NoReturn:
+    """Raise KeyboardInterrupt, as Python does, and remember it: the handler of ctrl-C."""
+    _interrupts.append(number)
+    raise KeyboardInterrupt
+
+
+def remember_interrupts() -> None:
+    """Remember it when ctrl-C is pressed, unless something else handles that."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt_program)
+
+
+def was_interrupted() -> bool:
+    """Return whether ctrl-C was pressed, be it that something made another error of it: extension
+    modules do while they are imported.
+    """
+    return bool(_interrupts)
 
 
 @contextmanager

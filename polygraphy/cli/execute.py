@@ -6,6 +6,8 @@ import linecache
 import os
 import sys
 
+from polygraphy.termination import remember_interrupts
+
 _IDLE = ("OPENBLAS_THREAD_TIMEOUT", "20")
 """When an idle thread of NumPy's OpenBLAS goes to sleep: after 2**20 clock cycles, less than a
 millisecond, which products of matrices in a row do not notice. By default they all spin for a tenth
@@ -18,6 +20,7 @@ def run(source: str, name: str) -> None:
     program exits.
     """
     os.environ.setdefault(*_IDLE)
+    remember_interrupts()
     filename = f"<polygraphy {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace = {"__name__": "__main__", "__file__": filename, "__builtins__": __builtins__}

@@ -239,6 +239,24 @@ def interrupted(folder: Path, how: signal.Signals) -> tuple[int, str]:
     return process.returncode, seen + rest
 
 
+def test_finding_19_an_interruption_that_becomes_another_error_is_one(
+    g2_dir: Path, polygraphy: Run
+) -> None:
+    # As extension modules do that are interrupted while they are imported.
+    (g2_dir / "d.py").write_text(
+        "import os, signal\n"
+        "def load_data():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        while True: pass\n"
+        "    except KeyboardInterrupt:\n"
+        "        raise ImportError('initialization failed') from None\n"
+    )
+    done = polygraphy("polygraphy run identity.onnx --onnxrt --data-loader-script d.py")
+    assert done.code == 130
+    assert "INTERRUPTED" in done.out and "initialization failed" not in done.out
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_harms_nothing(g2_dir: Path) -> None:
     before = set(os.listdir(g2_dir))

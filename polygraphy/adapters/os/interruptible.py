@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from polygraphy.adapters.os.signals import hearing
+from polygraphy.termination import interrupt_program
 
 T = TypeVar("T")
 
@@ -36,5 +37,5 @@ def _ends_call(number: int) -> bool:
     """
     handler = signal.getsignal(number)
     if number == signal.SIGINT:
-        return handler is signal.default_int_handler
+        return handler in (signal.default_int_handler, interrupt_program)
     return number == signal.SIGTERM and callable(handler)

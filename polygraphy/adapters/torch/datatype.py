@@ -18,7 +18,7 @@ _NAMES = {
     "float8e8m0": "float8_e8m0fnu",
 }
 # PyTorch's float4 and int4 hold two values in an element, or can be stored only.
-_ABSENT = {DataType.FLOAT4, DataType.INT4, DataType.UINT4, DataType.STRING}
+_ABSENT = {*(entry for entry in DataType if entry.itemsize < 1), DataType.STRING}
 _ENTRIES = {
     f"torch.{_NAMES.get(entry.name, entry.name)}": entry
     for entry in DataType

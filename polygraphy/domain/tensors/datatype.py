@@ -114,11 +114,13 @@ class DataType(metaclass=_Members):
     INT16 = _entry("int16", 2, "integral")
     INT8 = _entry("int8", 1, "integral")
     INT4 = _entry("int4", 0.5, "integral")
+    INT2 = _entry("int2", 0.25, "integral")
     UINT64 = _entry("uint64", 8, "integral")
     UINT32 = _entry("uint32", 4, "integral")
     UINT16 = _entry("uint16", 2, "integral")
     UINT8 = _entry("uint8", 1, "integral")
     UINT4 = _entry("uint4", 0.5, "integral")
+    UINT2 = _entry("uint2", 0.25, "integral")
     BOOL = _entry("bool", 1, "bool")
     STRING = _entry("string", 0, "string")
     COMPLEX64 = _entry("complex64", 8, "complex")
@@ -229,7 +231,7 @@ _NUMPY_NAMES = {
     "float8e8m0": "float8_e8m0fnu",
     "float4": "float4_e2m1fn",
 }
-_ML_DTYPES = {"bfloat16", "int4", "uint4", *_NUMPY_NAMES}
+_ML_DTYPES = {"bfloat16", "int4", "uint4", "int2", "uint2", *_NUMPY_NAMES}
 _FROM_NUMPY = {
     _NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType if entry.name != "string"
 }

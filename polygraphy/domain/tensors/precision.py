@@ -55,10 +55,11 @@ PRECISIONS = _table(
     # Quantised: steps of the same size, of which so many make up the range.
     ("int8", 7, 0),
     ("int4", 3, 0),
+    ("int2", 1, 0),
 )
 """The data types that networks compute in, from fine to coarse within each kind."""
 
-_ALIASES = {"uint8": "int8", "uint4": "int4", "float4e2m1fn": "float4"}
+_ALIASES = {"uint8": "int8", "uint4": "int4", "uint2": "int2", "float4e2m1fn": "float4"}
 _EXACT = ("bool", "int", "uint", "str", "object")
 
 

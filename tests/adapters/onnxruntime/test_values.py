@@ -28,14 +28,15 @@ KINDS = {
 }
 
 
-def cast(source: int, target: int, shape: list[int]) -> bytes:
+def cast(source: int, target: int, shape: list[int], opset: int = 21) -> bytes:
     graph = helper.make_graph(
         [helper.make_node("Cast", ["x"], ["y"], to=target)],
         "cast",
         [helper.make_tensor_value_info("x", source, shape)],
         [helper.make_tensor_value_info("y", target, shape)],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    opsets = [helper.make_opsetid("", opset)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10 if opset < 25 else 13)
     return bytes(model.SerializeToString())
 
 
@@ -62,20 +63,33 @@ def test_negative_numbers_of_four_bits_keep_their_sign() -> None:
     assert out.astype(np.int32).tolist() == [-8, -1, 0, 7, -3]
 
 
-@given(st.lists(st.integers(0, 15)), st.sampled_from(["int4", "uint4", "float4"]))
+PACKED = ["int4", "uint4", "float4", "int2", "uint2"]
+
+
+@pytest.mark.skipif(not hasattr(TensorProto, "INT2"), reason="this onnx has no int2")
+@pytest.mark.parametrize(("number", "values"), [(25, [0, 1, 2, 3, 3]), (26, [-2, -1, 0, 1, 1])])
+def test_numbers_of_two_bits(number: int, values: list[int]) -> None:
+    kept = np.array(values, np.float32)
+    out = run(cast(TensorProto.FLOAT, number, [5], 25), x=kept)["y"]
+    assert out.astype(np.int32).tolist() == values
+    assert run(cast(number, TensorProto.FLOAT, [5], 25), x=out)["y"].tolist() == kept.tolist()
+
+
+@given(st.lists(st.integers(0, 15)), st.sampled_from(PACKED))
 def test_packing_is_undone_by_unpacking(values: list[int], name: str) -> None:
     dtype = getattr(DataType, name.upper())
-    raw = np.array(values, np.uint8)
-    array = _unpacked(np.array([0x21, 0xF3], np.uint8), dtype, 4)
+    raw = np.array(values, np.uint8) % 2 ** round(8 * dtype.itemsize)
+    array = _unpacked(np.array([0x21, 0xF3], np.uint8), dtype, round(2 / dtype.itemsize))
     assert array.dtype == dtype.numpy()
     given = _unpacked(_packed(_from_bits(raw, dtype.numpy()), dtype), dtype, raw.size)
     np.testing.assert_array_equal(given, _from_bits(raw, dtype.numpy()))
 
 
 def _from_bits(raw: Any, dtype: Any) -> Any:
-    if dtype == ml_dtypes.int4:
-        return ((raw.astype(np.int8) ^ 8) - 8).astype(dtype)
-    return raw.astype(dtype) if dtype == ml_dtypes.uint4 else raw.view(dtype)
+    if dtype.name in ("int4", "int2"):
+        half = 8 if dtype.name == "int4" else 2
+        return ((raw.astype(np.int8) ^ half) - half).astype(dtype)
+    return raw.astype(dtype) if dtype.name in ("uint4", "uint2") else raw.view(dtype)
 
 
 def _texts() -> onnx.ModelProto:

@@ -15,7 +15,7 @@ from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry  # noqa: 
 def test_there_and_back(entry: DataTypeEntry) -> None:
     native = TorchDataTypes().to_native(entry)
     if native is None:
-        assert entry.name in {"string", "int4", "uint4", "float4"}
+        assert entry.name in {"string", "int4", "uint4", "int2", "uint2", "float4"}
         with pytest.raises(DataTypeConversionException, match="torch"):
             entry.torch()
         return

@@ -32,6 +32,8 @@ _NUMBERS = {
     DataType.INT4: 22,
     DataType.FLOAT4: 23,
     DataType.FLOAT8E8M0: 24,
+    DataType.UINT2: 25,
+    DataType.INT2: 26,
 }
 _ENTRIES = {number: entry for entry, number in _NUMBERS.items()}
 
