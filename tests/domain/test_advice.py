@@ -15,7 +15,7 @@ SAVED = "m.onnx --onnxrt --load-inputs in.json --load-outputs gold.json"
         (SAVED, SAVED),
         (f"{BOTH} --report page.html -q", BOTH),
         (f"{BOTH} --format json --seed 3 -v", f"{BOTH} --seed 3"),
-        (f"{BOTH} --mark-all", ""),
+        (f"{BOTH} --mark-all", BOTH),
         (f"{BOTH} --load-outputs gold.json", ""),
         ("m.onnx --onnxrt --onnxrt", ""),
         ("m.onnx --onnxrt --trt", ""),

@@ -541,6 +541,8 @@ PUBLISHED: dict[str, list[str]] = {
         "DrawnPlot",
         "FakeConstantEvaluator",
         "FakeLoader",
+        "FakeNarrowModel",
+        "FakeNarrowModels",
         "FakePrecisionCaster",
         "FakeQuantizer",
         "FakeRunner",
