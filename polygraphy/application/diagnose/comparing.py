@@ -237,7 +237,7 @@ class _Comparison:
         return best
 
     def _culprit(self, side: Side, suspect: Suspect, proven: bool) -> Culprit:
-        nodes = [side.identity(index) for index in suspect.nodes]
+        nodes = list(suspect.inner) or [side.identity(index) for index in suspect.nodes]
         last = side.nodes[suspect.nodes[-1]]
         said = f"{suspect.what[0].upper()}{suspect.what[1:]}."
         evidence = [said]

@@ -8,6 +8,7 @@ from attrs import field, frozen
 
 from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.diagnosis.two_models import Suspect
+from polygraphy.domain.model.description import Node
 
 
 @frozen
@@ -20,12 +21,15 @@ class NodeCopy:
         outputs: what it makes.
         replaces: the first output of the node of the model whose place it takes; None for a node
             that is new there.
+        captured: what the graphs that it holds read of those around them: the name in the
+            reference, and in the model.
     """
 
     twin: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     replaces: str | None = None
+    captured: dict[str, str] = field(factory=dict)
 
 
 @frozen
@@ -68,7 +72,9 @@ class _Plan:
         inputs = tuple(self._operand(name, here.get(name, "")) for name in theirs.inputs)
         outputs = tuple(mine.outputs[: len(theirs.outputs)])
         made = next(filter(None, theirs.outputs))
-        self.nodes.append(NodeCopy(made, inputs, outputs, next(filter(None, mine.outputs))))
+        held = {name: self._operand(name, name) for name in captured(theirs)}
+        place = next(filter(None, mine.outputs))
+        self.nodes.append(NodeCopy(made, inputs, outputs, place, held))
 
     def _operand(self, name: str, here: str = "") -> str:
         """Return what a tensor of the reference is called in the model, where it is copied to if it
@@ -89,7 +95,10 @@ class _Plan:
         inputs = tuple(self._operand(one) for one in node.inputs)
         outputs = tuple(self._free(one) if one else "" for one in node.outputs)
         self._names.update(zip(node.outputs, outputs))
-        self.nodes.append(NodeCopy(next(filter(None, node.outputs)), inputs, outputs))
+        held = {one: self._operand(one) for one in captured(node)}
+        self.nodes.append(
+            NodeCopy(next(filter(None, node.outputs)), inputs, outputs, captured=held)
+        )
         return self._names[name]
 
     def _free(self, name: str) -> str:
@@ -100,3 +109,18 @@ class _Plan:
             made = f"{name}_reference{number if number > 1 else ''}"
         self._taken.add(made)
         return made
+
+
+def captured(node: Node) -> list[str]:
+    """Return the tensors that the graphs inside a node read of those around them."""
+    found: dict[str, None] = {}
+    for graph in node.graphs:
+        own = {tensor.name for tensor in graph.inputs}
+        own |= {weight.name for weight in graph.weights}
+        own |= {name for inner in graph.nodes for name in inner.outputs}
+        for inner in graph.nodes:
+            found.update(
+                dict.fromkeys(n for n in (*inner.inputs, *captured(inner)) if n not in own)
+            )
+        found.update(dict.fromkeys(t.name for t in graph.outputs if t.name not in own))
+    return [name for name in found if name]

@@ -28,12 +28,14 @@ class Side:
         graph: the graph.
         narrow: where the other graph has floating-point numbers of another type: the narrower one.
             Weights are the same then if they are after rounding, and casts are left out.
+        around: the graph around it, whose weights it sees, if it is the body of a node.
     """
 
-    def __init__(self, graph: Graph, narrow: str | None = None) -> None:
+    def __init__(self, graph: Graph, narrow: str | None = None, around: Side | None = None) -> None:
         self.graph = graph
         self.narrow = narrow
-        self.weights: dict[str, Weight] = {weight.name: weight for weight in graph.all_weights}
+        self.weights: dict[str, Weight] = {} if around is None else dict(around.weights)
+        self.weights.update((weight.name, weight) for weight in graph.all_weights)
         self.nodes = [node for node in graph.nodes if held_weight(node) is None]
         if narrow is not None:
             self.nodes = _without_casts(self.nodes)
@@ -82,10 +84,22 @@ class Pairing:
         self.tensors.update((a, b) for a, b in zip(mine, theirs) if a and b)
 
 
-def paired(model: Graph, reference: Graph) -> Pairing:
+def paired(model: Graph, reference: Graph, around: Pairing | None = None) -> Pairing:
     """Pair the nodes of two graphs: by the names of tensors where most are the same, and otherwise
     by what nodes compute from what, from the inputs on and back from the outputs.
+
+    Args:
+        model: the first graph.
+        reference: the second.
+        around: what belongs together in the graphs around them, if they are bodies of nodes.
     """
+    if around is not None:
+        sides = around.model, around.reference
+        pairing = Pairing(
+            Side(model, sides[0].narrow, sides[0]), Side(reference, sides[1].narrow, sides[1])
+        )
+        pairing.tensors.update(around.tensors)
+        return _completed(pairing)
     types = [
         {weight.dtype for weight in graph.all_weights} & set(_WIDTHS)
         for graph in (model, reference)
@@ -94,7 +108,11 @@ def paired(model: Graph, reference: Graph) -> Pairing:
     narrow = (
         min(differing, key=_WIDTHS.index) if len(types[0] | types[1]) > 1 and differing else None
     )
-    pairing = Pairing(Side(model, narrow), Side(reference, narrow))
+    return _completed(Pairing(Side(model, narrow), Side(reference, narrow)))
+
+
+def _completed(pairing: Pairing) -> Pairing:
+    model, reference = pairing.model.graph, pairing.reference.graph
     for mine, theirs in ((model.inputs, reference.inputs), (model.outputs, reference.outputs)):
         names = {tensor.name for tensor in theirs}
         left = [tensor.name for tensor in theirs]
@@ -273,8 +291,31 @@ def attribute_text(attribute: Attribute) -> str:
         graphs: Iterable[Graph] = (
             (attribute.value,) if attribute.kind == "graph" else attribute.value
         )
-        return " ".join(",".join(node.op for node in graph.nodes) for graph in graphs)
+        return " ".join(map(_graph_text, graphs))
     return repr(attribute.value)
+
+
+def _graph_text(graph: Graph) -> str:
+    """Return what equal graphs share, whatever their tensors are called."""
+    numbers: dict[str, int] = {"": -1}
+    for tensor in graph.inputs:
+        numbers[tensor.name] = len(numbers)
+    weights = {weight.name: weight for weight in graph.weights}
+    made = []
+    for node in graph.nodes:
+        read = [
+            (
+                weight_digest(weights[name])
+                if name in weights
+                else numbers.setdefault(name, len(numbers))
+            )
+            for name in node.inputs
+        ]
+        for name in node.outputs:
+            numbers[name] = len(numbers)
+        made.append(repr((node.domain, node.op, read, attribute_digests(node))))
+    made.append(repr([numbers.get(tensor.name) for tensor in graph.outputs]))
+    return blake2b(" ".join(made).encode(), digest_size=16).hexdigest()
 
 
 def _without_casts(nodes: Iterable[Node]) -> list[Node]:

@@ -13,7 +13,9 @@ from polygraphy.domain.diagnosis.pairing import (
     Side,
     attribute_digests,
     attribute_text,
+    paired,
 )
+from polygraphy.domain.model.description import Attribute
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -32,6 +34,7 @@ class Suspect:
         weights: pairs of weights that differ: the name here, and there.
         twins: which nodes to take from the reference, so that this difference goes away: the
             position here, and there.
+        inner: the names of the nodes in the body of a node that have it, if it is in one.
     """
 
     nodes: tuple[int, ...]
@@ -39,6 +42,7 @@ class Suspect:
     what: str
     weights: tuple[tuple[str, str], ...] = ()
     twins: tuple[tuple[int, int], ...] = ()
+    inner: tuple[str, ...] = ()
 
 
 def suspects(pairing: Pairing) -> list[Suspect]:
@@ -154,6 +158,9 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
         there = {one.name: one for one in theirs.attributes}
         for name in sorted(here.keys() | there.keys()):
             one, two = here.get(name), there.get(name)
+            if one is not None and two is not None and one.kind == two.kind == "graph":
+                yield from _bodies(pairing, (index, other), one, two)
+                continue
             texts = [None if each is None else attribute_text(each) for each in (one, two)]
             if texts[0] == texts[1]:
                 continue
@@ -166,6 +173,26 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
                 f"the attribute {name!r} of {mine.op} is {said[0]} instead of {said[1]}",
                 twins=((index, other),),
             )
+
+
+def _bodies(
+    pairing: Pairing, twins: tuple[int, int], one: Attribute, two: Attribute
+) -> Iterator[Suspect]:
+    """In what the bodies of two nodes differ; what mends it is the whole node of the reference."""
+    inner = paired(one.value, two.value, pairing)
+    found = suspects(inner)
+    if found:
+        # A node that is another one is also missed beside its neighbours.
+        found = found[:1] if found[0].cause == "structure" else found
+        names = [inner.model.identity(index) for each in found for index in each.nodes]
+        op = pairing.model.nodes[twins[0]].op
+        yield Suspect(
+            (twins[0],),
+            found[0].cause,
+            f"{found[0].what}, in the body of {op} {pairing.model.identity(twins[0])!r}",
+            twins=(twins,),
+            inner=tuple(dict.fromkeys(names)),
+        )
 
 
 def _said(value: Any) -> str:
@@ -227,8 +254,13 @@ def _equal(side: Side, one: str, other: str) -> bool:
 def _presence(pairing: Pairing) -> Iterator[Suspect]:
     """Nodes that only one of the two has: what is missing is said of what stands beside it."""
     mine, theirs = pairing.model, pairing.reference
+    replaced = _replaced(pairing)
     for index, node in enumerate(mine.nodes):
-        if index not in pairing.nodes:
+        if index in replaced:
+            other = replaced[index]
+            said = f"{node.op} is there instead of {theirs.nodes[other].op}"
+            yield Suspect((index,), "structure", said, twins=((index, other),))
+        elif index not in pairing.nodes:
             behind = {
                 (reader, pairing.nodes[reader])
                 for name in node.outputs
@@ -237,7 +269,8 @@ def _presence(pairing: Pairing) -> Iterator[Suspect]:
             }
             said = f"{node.op} is not in the reference"
             yield Suspect((index,), "structure", said, twins=tuple(sorted(behind)))
-    back = {other: index for index, other in pairing.nodes.items()}
+    same = {**pairing.nodes, **replaced}
+    back = {other: index for index, other in same.items()}
     names = {b: a for a, b in pairing.tensors.items()}
     for other, node in enumerate(theirs.nodes):
         if other in back:
@@ -254,5 +287,29 @@ def _presence(pairing: Pairing) -> Iterator[Suspect]:
         beside = tuple(sorted(before or after))
         if beside:
             said = " and ".join(mine.nodes[index].op for index in beside[:2])
-            twins = tuple(sorted((index, pairing.nodes[index]) for index in after))
+            twins = tuple(sorted((index, same[index]) for index in after))
             yield Suspect(beside, "structure", f"{node.op} is missing beside {said}", twins=twins)
+
+
+def _replaced(pairing: Pairing) -> dict[int, int]:
+    """Return nodes that stand in the place of others: what they make is read at the same places."""
+    places: dict[frozenset[tuple[int, int]], list[int]] = {}
+    taken = set(pairing.nodes.values())
+    for other, node in enumerate(pairing.reference.nodes):
+        if other not in taken:
+            read = {at for name in node.outputs for at in pairing.reference.readers.get(name, ())}
+            places.setdefault(frozenset(read), []).append(other)
+    makers = pairing.reference.producer
+    found = {}
+    for index, node in enumerate(pairing.model.nodes):
+        if index in pairing.nodes:
+            continue
+        named = {makers.get(pairing.tensors.get(name, "")) for name in node.outputs} - {None}
+        read = {at for name in node.outputs for at in pairing.model.readers.get(name, ())}
+        there = {(pairing.nodes.get(reader, -1), position) for reader, position in read}
+        alike = places.get(frozenset(there), []) if there else []
+        twins = [one for one in named or alike if one is not None and one not in taken]
+        if len(twins) == 1 and len(node.outputs) == len(pairing.reference.nodes[twins[0]].outputs):
+            found[index] = twins[0]
+            taken.add(twins[0])
+    return found

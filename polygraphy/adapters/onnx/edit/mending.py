@@ -8,6 +8,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.graph.graph import sort
+from polygraphy.adapters.onnx.graph.renaming import rename_uses
 from polygraphy.adapters.onnx.storage.arrays import WeightArrays
 from polygraphy.domain.model import EVERYTHING
 
@@ -35,6 +36,10 @@ def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProt
         place.name = name if one.replaces else ""
         place.input[:] = one.inputs
         place.output[:] = one.outputs
+        holder = onnx.GraphProto(node=[place])
+        rename_uses(holder, one.captured)
+        place.CopyFrom(holder.node[0])
+        place.input[:] = one.inputs
     for theirs, mine in plan.weights.items():
         weight = graph.initializer.add()
         weight.CopyFrom(_weight(reference.graph, theirs))

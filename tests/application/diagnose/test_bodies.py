@@ -1,0 +1,94 @@
+"""What differs inside the body of a node, such as a Loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.diagnose import diagnose
+from polygraphy.ports.binding import bind
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.models import make, value
+
+RNG = np.random.default_rng(2)
+INNER, OUTER, SEEN = (RNG.normal(size=8).astype(np.float32) for _ in range(3))
+
+
+def looping(inner: np.ndarray = INNER, outer: np.ndarray = OUTER, op: str = "Sub", prefix: str = "") -> onnx.ModelProto:  # fmt: skip
+    """Twice through a loop that reads a weight of its own and one from around it."""
+
+    def name(tensor: str) -> str:
+        return tensor if tensor in ("x", "y") else prefix + tensor
+
+    def node(kind: str, reads: str, makes: str, **held: object) -> onnx.NodeProto:
+        tensors = [[name(one) for one in words.split()] for words in (reads, makes)]
+        return helper.make_node(
+            kind, *tensors, name=f"{prefix}{makes.split(maxsplit=1)[0]}_node", **held
+        )
+
+    body = helper.make_graph(
+        [
+            node("Mul", "v inner", "scaled"),
+            node("Add", "scaled seen", "moved"),
+            node(op, "moved outer", "w"),
+            node("Identity", "go", "goes"),
+        ],
+        "body",
+        [
+            value(name("i"), [], TensorProto.INT64),
+            value(name("go"), [], TensorProto.BOOL),
+            value(name("v"), [3, 8]),
+        ],
+        [value(name("goes"), [], TensorProto.BOOL), value(name("w"), [3, 8])],
+        [numpy_helper.from_array(inner, name("inner"))],
+    )
+    loop = node("Loop", "count yes start", "y", body=body)
+    weights = {"count": np.int64(2), "yes": np.array(True), "outer": outer, "one": SEEN}
+    return make(
+        "looping",
+        [node("Tanh", "x", "start"), node("Abs", "one", "seen"), loop],
+        [value("x", [3, 8])],
+        [value("y", [3, 8])],
+        weights={name(key): each for key, each in weights.items()},
+    )
+
+
+def other(array: np.ndarray) -> np.ndarray:
+    made = array.copy()
+    made[3] = 9
+    return made
+
+
+def found(model: onnx.ModelProto, reference: onnx.ModelProto) -> Kept:
+    kept = Kept()
+    with bind(Findings, kept):
+        diagnose(model, [OnnxrtParty()], reference=reference)
+    return kept
+
+
+FAULTS: dict[str, tuple[Callable[[], onnx.ModelProto], str, str]] = {
+    "a weight of the body": (lambda: looping(inner=other(INNER)), "scaled_node", "weight"),
+    "a weight around it": (lambda: looping(outer=other(OUTER)), "w_node", "weight"),
+    "another operator": (lambda: looping(op="Add"), "w_node", "structure"),
+}
+
+
+@pytest.mark.parametrize("prefix", ["", "other_"], ids=["same names", "other names"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_node_in_the_body_is_named_and_proven(fault: str, prefix: str) -> None:
+    build, node, cause = FAULTS[fault]
+    [culprit] = found(build(), looping(prefix=prefix)).culprits
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([node], "model", cause)
+    assert culprit["remedy"]["proven"]
+
+
+@pytest.mark.parametrize("prefix", ["", "other_"], ids=["same names", "other names"])
+def test_nobody_is_blamed_where_the_bodies_are_the_same(prefix: str) -> None:
+    kept = found(looping(), looping(prefix=prefix))
+    assert (kept.verdict, kept.culprits) == ("agree", [])
