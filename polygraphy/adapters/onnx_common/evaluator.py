@@ -7,6 +7,7 @@ gives every operator the defaults of its own version, and says which node failed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from polygraphy.adapters.onnx_common.evaluated import NodeError
+from polygraphy.adapters.onnx_common.formulas import FORMULAS
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
+from polygraphy.domain.diagnosis.judging import epsilon_of
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER, LogMode
@@ -47,6 +50,45 @@ def evaluator_of(
     members = {"replaced": tuple(replaced), "watched": () if watched is None else (watched,)}
     kind = type("Evaluator", (Evaluator,), members) if replaced or watched else Evaluator
     made: Evaluator = kind(model)
+    return made
+
+
+def formula_evaluator(model: onnx.ModelProto) -> Evaluator:
+    """Return an evaluator that computes a model in float64, by formulas alone.
+
+    Raises:
+        NotImplementedError: there is no formula for one of its nodes.
+    """
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    replaced: dict[str, type[OpRun]] = {}
+    for node in model.graph.node:
+        formula = FORMULAS.get(node.op_type) if node.domain in _STANDARD else None
+        if formula is None or len(node.output) > 1:
+            raise NotImplementedError(f"There is no formula for {node.op_type}.")
+        by_formula = partial(_in_float64, formula)
+        replaced[node.op_type] = _operator(
+            node.domain, node.op_type, opsets[node.domain], by_formula
+        )
+    return evaluator_of(model, list(replaced.values()))
+
+
+def _in_float64(formula: Callable[..., Any], *inputs: Any, outputs: int, **attributes: Any) -> Any:
+    """Return what a formula makes of inputs, in the type of those that are no whole numbers.
+
+    Raises:
+        NotImplementedError: they are whole numbers, of which the standard makes another type.
+    """
+    floats = [value.dtype for value in inputs if value is not None and epsilon_of(value.dtype)]
+    wide = [
+        value.astype(np.float64) if value is not None and epsilon_of(value.dtype) else value
+        for value in inputs
+    ]
+    with np.errstate(all="ignore"):
+        made = np.asarray(formula(*wide, **attributes))
+    if floats and made.dtype == np.float64:
+        return made.astype(floats[0])
+    if made.dtype.kind != "b" and made.dtype != inputs[0].dtype:
+        raise NotImplementedError("another type than those of the inputs")
     return made
 
 

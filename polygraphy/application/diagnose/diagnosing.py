@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import CarefulParty, alone
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.blaming import blamed, proven
+from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.concluding import concluded
 from polygraphy.application.diagnose.data import data_options, feeds_of
 from polygraphy.application.diagnose.half_model import (
+    HalfModel,
     half_model,
     is_wrong_in_float32,
     of_half_model,
@@ -27,31 +29,33 @@ from polygraphy.application.diagnose.locating import (
 )
 from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.numbers import first_non_finite
-from polygraphy.application.diagnose.refusing import refused
+from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.results import against_results, saved_results
-from polygraphy.application.diagnose.rewriting import guilty_passes
-from polygraphy.application.diagnose.rounding import LARGE, of_rounding
+from polygraphy.application.diagnose.rounding import of_rounding
+from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
     INCONCLUSIVE,
     Culprit,
     DiagnosisResult,
-    Remedy,
 )
-from polygraphy.domain.diagnosis.judging import Deviation, deviation, is_float
+from polygraphy.domain.diagnosis.judging import Deviation, is_float
 from polygraphy.domain.diagnosis.regions import producers
 from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels, SuspectedParty
 
 _THIRD = "onnx"
 """Who computes what is right where only others take part."""
+
+
+_MOST_VOTES = 8
+"""Nodes of one operator about which a third is asked, if it says the same of all."""
 
 
 def diagnose(
@@ -134,32 +138,44 @@ class _Diagnosis:
         """Compare the backends with each other."""
         self._run()
         if self._refusals:
-            return self._of_refusals()
+            case = self._case
+            case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
+            return of_refusals(self._case, self._third, self._refusals, self._feeds[0])
         if (found := self._unsteady()) is not None:
             return found
         worst = self._worst()
-        if worst is not None or self._has_nan():
-            found = self._of_half_model()
-            if found is not None:
-                return found
-        if worst is None:
-            numbers = self._of_numbers()
-            return DiagnosisResult(AGREE) if numbers is None else numbers
-        return self._of_difference(worst)
+        if worst is None and not self._has_nan():
+            return DiagnosisResult(AGREE)
+        half = half_model(self._case, self._feeds)
+        found = None
+        if half is not None and half.is_whole:
+            found = self._of_half_model(half)
+        if found is None:
+            found = self._of_outputs(worst)
+        if half is not None and not half.is_whole and found.verdict != FAULT:
+            # Where it is a fault, a backend does not round where the model says so.
+            lost = self._of_half_model(half)
+            return found if lost is None else lost
+        return found
 
-    def _of_half_model(self) -> DiagnosisResult | None:
+    def _of_half_model(self, half: HalfModel) -> DiagnosisResult | None:
         """Say what half precision does to a model that computes in it as it is; None where that
         is not what is wrong.
         """
         case = self._case
-        half = half_model(case, self._feeds)
-        if half is None:
-            return None
         if is_wrong_in_float32(case, half, self._third):
             opened = resolve(DissectedModels).open(half.wide)
-            self._case = case.of(opened)
-            return _Diagnosis(self._case, half.feeds).of_parties()
+            return _Diagnosis(case.of(opened), half.feeds).of_parties()
         return of_half_model(case, half, list(self._outputs.values()), self._third)
+
+    def _of_outputs(
+        self, worst: tuple[int, dict[str, Deviation], tuple[int, int]] | None
+    ) -> DiagnosisResult:
+        """Find out where outputs begin to differ, or to be no numbers."""
+        if worst is not None:
+            return self._of_difference(worst)
+        numbers = self._of_numbers()
+        return DiagnosisResult(AGREE) if numbers is None else numbers
 
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
@@ -263,42 +279,6 @@ class _Diagnosis:
                 return known
         return None
 
-    def _of_refusals(self) -> DiagnosisResult:
-        """Find out which nodes are refused."""
-        case = self._case
-        case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
-        able = [self._third, *(p for i, p in enumerate(case.parties) if i in self._outputs)]
-        known = None
-        for party in able:
-            if any(case.parties[i] is party for i in self._refusals):
-                continue
-            try:
-                known = trace(case, party, self._feeds[0])
-                break
-            except REFUSALS:
-                continue
-        messages = [str(error) for error in self._refusals.values()]
-        if known is None:
-            return DiagnosisResult(
-                INCONCLUSIVE,
-                reason=f"Nobody could run the model: {' '.join(messages)}{_of_open_shapes(case)}",
-            )
-        culprits = []
-        with case.attempt("refusal") as result:
-            for index, error in self._refusals.items():
-                # What is refused may crash without some of the rewrites, if it did not at once.
-                party = CarefulParty(case.parties[index])
-                found = refused(case, party, known, str(error))
-                if found is not None:
-                    culprits.append(found)
-                    result.append(f"{len(found.nodes)} of {len(case.model.nodes)} nodes.")
-        if not culprits:
-            return DiagnosisResult(
-                INCONCLUSIVE,
-                reason=f"No part of the model is refused alone: {' '.join(messages)}",
-            )
-        return DiagnosisResult(FAULT, culprits)
-
     def _of_numbers(self) -> DiagnosisResult | None:
         """Find where the first NaN comes from, if outputs have any."""
         for number, feed in enumerate(self._feeds):
@@ -328,17 +308,23 @@ class _Diagnosis:
         if known is None:
             return DiagnosisResult(INCONCLUSIVE, reason="Nobody could compute all tensors.")
         culprits: list[Culprit] = []
+        mistaken: list[Culprit] = []
         for party in case.parties:
             if party is known.party:
                 continue
-            places = self._places(party, known)
-            culprits += [self._culprit(party, place, known) for place in places]
-        if culprits:
-            return DiagnosisResult(FAULT, self._proven(culprits, feed))
+            places, wrong = self._places(party, known)
+            culprits += [blamed(case, party, place, known) for place in places]
+            if wrong and known.party in case.parties:
+                mistaken += wrong_reference(case, wrong, party, known)
+        if culprits or mistaken:
+            culprits = proven(case, culprits, case.loaded(self._third)(feed), feed)
+            return DiagnosisResult(FAULT, [*mistaken, *culprits])
         return of_rounding(case, found, known)
 
-    def _places(self, party: SuspectedParty, known: Trace) -> list[Place]:
-        """Return where a party computes something else."""
+    def _places(
+        self, party: SuspectedParty, known: Trace
+    ) -> tuple[list[Place], list[tuple[Place, Vote]]]:
+        """Return where a party computes something else, and where the reference does."""
         case = self._case
         single: list[Place] = []
         with case.attempt(f"node by node, {party.name}") as result:
@@ -348,8 +334,11 @@ class _Diagnosis:
             except REFUSALS as error:
                 result.append(f"It cannot run them alone: {error}")
         wrong = {index for place in single for index in place.region}
+        votes = self._votes(single, party, known)
+        mistaken = [(place, said) for place, said in zip(single, votes) if said.reference]
+        single = [place for place, said in zip(single, votes) if said.party]
         if not party.rewrites:
-            return single
+            return single, mistaken
         with case.attempt(f"rewritten graph, {party.name}") as result:
             try:
                 fused = wrong_regions(case, party, known)
@@ -357,108 +346,34 @@ class _Diagnosis:
             except REFUSALS as error:
                 fused = []
                 result.append(f"It cannot run its own graph in parts: {error}")
-        return [*single, *(place for place in fused if not wrong & {*place.region})]
+        return [*single, *(place for place in fused if not wrong & {*place.region})], mistaken
 
-    def _culprit(self, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
-        """Return what is known of a place."""
-        nodes = self._case.model.nodes
-        names = [nodes[index].name for index in place.region]
-        op = nodes[place.region[-1]].op
-        measured = f"{place.tensor!r} {place.deviation.in_words()}"
-        share = f"{place.deviation.count} of {_size(known.values[place.tensor])} elements"
-        if not place.fused:
-            return Culprit(
-                names, place.tensor, party.name, "kernel",
-                evidence=[
-                    f"Alone, on the inputs that {known.party.name} computed, {measured} ({share}).",
-                    "With nothing rewritten.",
-                ],
-                op=op,
-            )  # fmt: skip
-        with self._case.attempt(f"rewrites, {party.name}") as result:
-            passes = guilty_passes(self._case, party, place, known)
-            result.append(" and ".join(passes) or "None can be named.")
-        evidence = [
-            f"In the graph that {party.name} runs, {measured} ({share}).",
-            f"Each of {_listed(names)} alone is right.",
-        ]
-        if place.explained:
-            evidence.append("Rounding otherwise between them does the same.")
-        return Culprit(
-            names,
-            place.tensor,
-            party.name,
-            "rounding" if place.explained else "rewrite",
-            "+".join(passes) or None,
-            evidence,
-            op=op,
-        )
-
-    def _proven(self, culprits: list[Culprit], feed: Feed) -> list[Culprit]:
-        """Apply the remedies, and see whether all outputs match then."""
+    def _votes(self, places: Sequence[Place], party: SuspectedParty, known: Trace) -> list[Vote]:
+        """Ask a third about the nodes that two compute otherwise."""
+        if not places:
+            return []
         case = self._case
-        expected = case.loaded(self._third)(feed)
-        made = []
-        with case.attempt("remedy") as result:
-            for party in case.parties:
-                own = [one for one in culprits if one.party == party.name]
-                passes = list(
-                    dict.fromkeys(n for one in own if one.rewrite for n in one.rewrite.split("+"))
-                )
-                proven: dict[tuple[bool, tuple[str, ...]], float | None] = {}
-                for plain, without in ((False, tuple(passes)), (True, ())):
-                    if own and party.rewrites and (plain or without):
-                        how = {"plain": plain, "without": without}
-                        proven[plain, without] = self._left(party, feed, expected, **how)
-                best = next((how for how, off in proven.items() if off is not None), None)
-                for one in own:
-                    remedy = Remedy()
-                    evidence = [*one.evidence]
-                    if best is not None:
-                        plain, without = best
-                        off = proven[best] or 0.0
-                        command = case.command(party, plain=plain, without=without, off=off)
-                        remedy = Remedy(command, True)
-                        what = " and ".join(without) or "all rewrites"
-                        evidence.append(f"With only {what} switched off, all outputs match.")
-                        result.append(evidence[-1])
-                    made.append(evolve(one, remedy=remedy, evidence=evidence))
+        with case.attempt("third opinion") as result:
+            made: list[Vote] = []
+            said_of: dict[str, list[Vote]] = {}
+            for place in places:
+                known_votes = said_of.setdefault(case.model.nodes[place.region[-1]].op, [])
+                if place.fused:
+                    said = Vote()
+                elif len(known_votes) >= _MOST_VOTES and _agree(known_votes):
+                    said = known_votes[-1]
+                else:
+                    said = vote(case, place, party, known)
+                    known_votes.append(said)
+                made.append(said)
+            for name, wrong in ((party.name, "party"), (known.party.name, "reference")):
+                count = sum(bool(said.juror) and getattr(said, wrong) for said in made)
+                result.append(f"{name} is wrong in {counted(count, 'node')}.")
         return made
 
-    def _left(
-        self, party: SuspectedParty, feed: Feed, expected: Values, **how: Any
-    ) -> float | None:
-        """Return by how much the outputs differ at most where a party is run so that they match;
-        None where they do not.
-        """
-        try:
-            compute = self._case.loaded(party, **how)
-            values = compute(feed)
-            noise = noise_of(compute, feed, values)
-        except REFUSALS:
-            return None
-        found = self._case.differing(values, expected, noise)
-        if any(each.relative > LARGE and each.share >= 0.01 for each in found.values()):
-            return None
-        made = (
-            deviation(values[name], expected[name]).largest for name in self._case.model.outputs
-        )
-        return max(filter(np.isfinite, made), default=0.0)
 
-
-def _of_open_shapes(case: Case) -> str:
-    """Say of which inputs the model leaves dimensions open, which became 1 if nobody chose them."""
-    names = [
-        name
-        for name, meta in case.model.inputs.items()
-        if meta.shape is None or is_shape_dynamic(meta.shape)
-    ]
-    if not names:
-        return ""
-    return (
-        f" The model leaves dimensions of {_listed(names)} open; where none are given, they are 1."
-        " Give others (--input-shapes)."
-    )
+def _agree(votes: Sequence[Vote]) -> bool:
+    return len({(one.party, one.reference) for one in votes}) == 1
 
 
 def _random(nodes: Sequence[Any]) -> list[int]:
@@ -471,12 +386,3 @@ def _random(nodes: Sequence[Any]) -> list[int]:
 
 def _has_nan(value: Any) -> bool:
     return is_float(value) and bool(np.isnan(value).any())
-
-
-def _size(value: Any) -> int:
-    return int(np.size(value))
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:4]))
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

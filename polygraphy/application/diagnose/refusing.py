@@ -2,17 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polygraphy.application.diagnose.case import Case, Feed
-from polygraphy.application.diagnose.locating import Trace
+from polygraphy.application.diagnose.blaming import some_of
+from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.locating import Trace, trace
 from polygraphy.application.diagnose.rewriting import refusal_passes
-from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    INCONCLUSIVE,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search.ddmin import ddmin
 from polygraphy.domain.search.outcome import Outcome
+from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
+
+
+def of_refusals(
+    case: Case, third: SuspectedParty, refusals: Mapping[int, PolygraphyException], feed: Feed
+) -> DiagnosisResult:
+    """Find out which nodes are refused by parties, given by their positions with what they said."""
+    able = [third, *(party for i, party in enumerate(case.parties) if i not in refusals)]
+    known = None
+    for party in able:
+        if any(case.parties[i] is party for i in refusals):
+            continue
+        try:
+            known = trace(case, party, feed)
+            break
+        except REFUSALS:
+            continue
+    messages = [str(error) for error in refusals.values()]
+    if known is None:
+        return DiagnosisResult(
+            INCONCLUSIVE,
+            reason=f"Nobody could run the model: {' '.join(messages)}{_of_open_shapes(case)}",
+        )
+    culprits = []
+    with case.attempt("refusal") as result:
+        for index, error in refusals.items():
+            # What is refused may crash without some of the rewrites, if it did not at once.
+            careful = CarefulParty(case.parties[index])
+            found = refused(case, careful, known, str(error))
+            if found is not None:
+                culprits.append(found)
+                result.append(f"{len(found.nodes)} of {len(case.model.nodes)} nodes.")
+    if not culprits:
+        return DiagnosisResult(
+            INCONCLUSIVE,
+            reason=f"No part of the model is refused alone: {' '.join(messages)}",
+        )
+    return DiagnosisResult(FAULT, culprits)
 
 
 def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Culprit | None:
@@ -97,3 +143,18 @@ def _runs(case: Case, party: SuspectedParty, feed: Feed, **how: Any) -> bool:
     except PolygraphyException:
         return False
     return True
+
+
+def _of_open_shapes(case: Case) -> str:
+    """Say of which inputs the model leaves dimensions open, which became 1 if nobody chose them."""
+    names = [
+        name
+        for name, meta in case.model.inputs.items()
+        if meta.shape is None or is_shape_dynamic(meta.shape)
+    ]
+    if not names:
+        return ""
+    return (
+        f" The model leaves dimensions of {some_of(names)} open; where none are given, they are 1."
+        " Give others (--input-shapes)."
+    )

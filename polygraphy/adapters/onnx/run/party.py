@@ -1,13 +1,13 @@
-"""The reference evaluator as a party of a diagnosis."""
+"""What evaluates ONNX models in NumPy as parties of a diagnosis."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
+from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner, translated
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 
 
@@ -35,3 +35,34 @@ class OnnxParty:
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
         """Return the command line that runs a model here."""
         return f"polygraphy run {path} --onnx"
+
+
+class FormulaParty(OnnxParty):
+    """Formulas in float64, node by node: decides between two others."""
+
+    name = "formulas"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Look up the formulas of a model's nodes; see the port."""
+        from polygraphy.adapters.onnx_common.evaluator import formula_evaluator
+
+        with translated("load"):
+            return partial(_evaluated, formula_evaluator(model))
+
+
+class PackageParty(OnnxParty):
+    """The reference evaluator as the onnx package has it: decides where there are no formulas."""
+
+    name = "package"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        """Look up the implementations of a model's nodes; see the port."""
+        from onnx.reference import ReferenceEvaluator
+
+        with translated("load"):
+            return partial(_evaluated, ReferenceEvaluator(model))
+
+
+def _evaluated(evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
+    with translated("run"):
+        return dict(zip(evaluator.output_names, evaluator.run(None, dict(feed))))

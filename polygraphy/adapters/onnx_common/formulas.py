@@ -1,0 +1,291 @@
+"""Formulas of the ONNX standard in float64, to decide between two implementations of an operator.
+
+They are written from the standard, apart from the operators beside them, and are not quick. A
+formula takes the inputs of a node, floating-point numbers in float64, its attributes by name with
+their defaults, and `opset`, the version of its operator; it returns the first result. What is not
+here, or an operator means in a rare form, is for nobody to decide: NotImplementedError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from polygraphy.adapters.onnx_common import sliding
+
+Array = np.ndarray[Any, Any]
+Formula = Callable[..., Array]
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+_AXES_ARE_INPUTS = 18
+_NEW_SOFTMAX = 13
+_BROADCASTS = 7
+
+
+def _unary(function: Callable[..., Any]) -> Formula:
+    return lambda x, **_: np.asarray(function(x))
+
+
+def _binary(function: Callable[..., Any]) -> Formula:
+    def call(x: Array, y: Array, *, opset: int, **_: Any) -> Array:
+        if opset < _BROADCASTS:
+            raise NotImplementedError("the old way to broadcast")
+        return np.asarray(function(x, y))
+
+    return call
+
+
+def _divide(x: Array, y: Array) -> Array:
+    if x.dtype.kind == "f":
+        return np.asarray(x / y)
+    if not y.all():
+        raise NotImplementedError("whole numbers divided by zero")
+    return np.asarray(np.sign(x) * np.sign(y) * (abs(x) // abs(y)))
+
+
+def _power(x: Array, y: Array) -> Array:
+    if x.dtype.kind != "f":
+        raise NotImplementedError("powers of whole numbers")
+    return np.asarray(np.power(x, y))
+
+
+def _many(function: Callable[[Array, Array], Array]) -> Formula:
+    def call(*inputs: Array, **_: Any) -> Array:
+        made = inputs[0]
+        for each in inputs[1:]:
+            made = function(made, each)
+        return made
+
+    return call
+
+
+def _mean(*inputs: Array, **_: Any) -> Array:
+    return np.asarray(sum(inputs) / len(inputs))
+
+
+def _gelu(x: Array, *, approximate: Any = "none", **_: Any) -> Array:
+    if approximate in ("tanh", b"tanh"):
+        made = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+        return np.asarray(0.5 * x * (1 + made))
+    return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2))))
+
+
+def _clip(x: Array, *bounds: Any, **attributes: Any) -> Array:
+    low, high = [*bounds, None, None][:2]
+    low = attributes.get("min") if low is None else low
+    high = attributes.get("max") if high is None else high
+    made = x if low is None else np.maximum(x, low)
+    return made if high is None else np.minimum(made, high)
+
+
+def _reduction(function: Callable[..., Any]) -> Formula:
+    def call(x: Array, given: Any = None, *, axes: Any = None, **attributes: Any) -> Array:
+        chosen = axes if given is None else given
+        if (chosen is None or not len(chosen)) and attributes.get("noop_with_empty_axes"):
+            raise NotImplementedError("a reduction over no axes")
+        if not x.size:
+            raise NotImplementedError("a reduction of nothing")
+        over = None if chosen is None or not len(chosen) else tuple(int(a) for a in chosen)
+        made = function(x, axis=over, keepdims=bool(attributes.get("keepdims", 1)))
+        return np.asarray(made)
+
+    return call
+
+
+def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
+    top = np.max(x, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0)
+    total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return total if keepdims else np.squeeze(total, axis=axis)
+
+
+def _normalised(function: Callable[[Array, int], Array]) -> Formula:
+    """Return a formula of the softmax kind; before opset 13 all axes from one on are one."""
+
+    def call(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
+        if opset >= _NEW_SOFTMAX:
+            return function(x, -1 if axis is None else axis)
+        start = 1 if axis is None else axis % max(1, x.ndim)
+        flat = x.reshape(int(np.prod(x.shape[:start])), -1)
+        return np.asarray(function(flat, -1).reshape(x.shape))
+
+    return call
+
+
+def _softmax(x: Array, axis: int) -> Array:
+    made = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return np.asarray(made / made.sum(axis=axis, keepdims=True))
+
+
+def _log_softmax(x: Array, axis: int) -> Array:
+    return np.asarray(x - _log_sum_exp(x, axis, True))
+
+
+def _batch_normalization(
+    x: Array, scale: Array, bias: Array, mean: Array, variance: Array, **attributes: Any
+) -> Array:
+    if attributes.get("training_mode") or not attributes.get("spatial", 1):
+        raise NotImplementedError("a normalisation in training")
+    held = [each.reshape(1, -1, *[1] * (x.ndim - 2)) for each in (scale, bias, mean, variance)]
+    spread = np.sqrt(held[3] + attributes["epsilon"])
+    return np.asarray(held[0] * (x - held[2]) / spread + held[1])
+
+
+def _centred(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    apart = x - x.mean(axis=axes, keepdims=True)
+    return np.asarray(apart / np.sqrt(np.mean(apart**2, axis=axes, keepdims=True) + epsilon))
+
+
+def _instance_normalization(
+    x: Array, scale: Array, bias: Array, *, epsilon: float, **_: Any
+) -> Array:
+    wide = (1, -1, *[1] * (x.ndim - 2))
+    made = _centred(x, tuple(range(2, x.ndim)), epsilon)
+    return made * scale.reshape(wide) + bias.reshape(wide)
+
+
+def _layer_normalization(
+    x: Array, scale: Array, bias: Any = None, *, axis: int = -1, epsilon: float, **_: Any
+) -> Array:
+    made = _centred(x, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
+    return np.asarray(made if bias is None else made + bias)
+
+
+def _rms_normalization(
+    x: Array, scale: Array, *, axis: int = -1, epsilon: float, **_: Any
+) -> Array:
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    return np.asarray(x / np.sqrt(np.mean(x**2, axis=axes, keepdims=True) + epsilon) * scale)
+
+
+def _lrn(x: Array, *, size: int, alpha: float, beta: float, bias: float, **_: Any) -> Array:
+    squares = np.zeros_like(x)
+    before, after = (size - 1) // 2, math.ceil((size - 1) / 2)
+    for channel in range(x.shape[1]):
+        near = slice(max(0, channel - before), channel + after + 1)
+        squares[:, channel] = np.sum(x[:, near] ** 2, axis=1)
+    return np.asarray(x / (bias + alpha / size * squares) ** beta)
+
+
+def _gemm(
+    a: Array, b: Array, c: Any = None, *, alpha: float, beta: float, **attributes: Any
+) -> Array:
+    left = a.T if attributes.get("transA") else a
+    right = b.T if attributes.get("transB") else b
+    made = alpha * (left @ right)
+    return np.asarray(made if c is None else made + beta * c)
+
+
+def _dequantize(
+    x: Array, scale: Array, zero: Any = None, *, axis: int = 1, **attributes: Any
+) -> Array:
+    if attributes.get("block_size") or scale.ndim > 1:
+        raise NotImplementedError("blocks with scales of their own")
+    shape = [1] * x.ndim
+    if scale.ndim and scale.size > 1:
+        shape[axis] = -1
+    start = 0 if zero is None else np.asarray(zero, np.float64).reshape(shape if scale.ndim else ())
+    return (x.astype(np.float64) - start) * scale.reshape(shape if scale.ndim else ())
+
+
+def _global(function: Callable[..., Any]) -> Formula:
+    def call(x: Array, **_: Any) -> Array:
+        return np.asarray(function(x, axis=tuple(range(2, x.ndim)), keepdims=True))
+
+    return call
+
+
+def _global_lp_pool(x: Array, *, p: float = 2, **_: Any) -> Array:
+    total = np.sum(abs(x) ** p, axis=tuple(range(2, x.ndim)), keepdims=True)
+    return np.asarray(total ** (1 / p))
+
+
+def _transpose(x: Array, *, perm: Sequence[int] | None = None, **_: Any) -> Array:
+    return np.transpose(x, perm)
+
+
+def _concat(*inputs: Array, axis: int, **_: Any) -> Array:
+    return np.concatenate(inputs, axis)
+
+
+def _gather(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
+    return np.take(x, indices, axis)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+_UNARY: Mapping[str, str] = {
+    "Abs": "abs", "Acos": "arccos", "Acosh": "arccosh", "Asin": "arcsin",
+    "Asinh": "arcsinh", "Atan": "arctan", "Atanh": "arctanh", "Ceil": "ceil",
+    "Cos": "cos", "Cosh": "cosh", "Exp": "exp", "Floor": "floor", "Log": "log",
+    "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Round": "rint",
+    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt", "Tan": "tan",
+    "Tanh": "tanh", "IsNaN": "isnan", "Identity": "array",
+}  # fmt: skip
+_BINARY: Mapping[str, Callable[..., Any]] = {
+    "Add": np.add, "And": np.logical_and, "Div": _divide, "Equal": np.equal,
+    "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less,
+    "LessOrEqual": np.less_equal, "Mul": np.multiply, "Or": np.logical_or,
+    "PRelu": lambda x, slope: np.where(x < 0, slope * x, x), "Pow": _power,
+    "Sub": np.subtract, "Xor": np.logical_xor,
+}  # fmt: skip
+_REDUCTIONS: Mapping[str, Callable[..., Any]] = {
+    "L1": lambda x, **how: np.sum(abs(x), **how),
+    "L2": lambda x, **how: np.sqrt(np.sum(x * x, **how)),
+    "LogSum": lambda x, **how: np.log(np.sum(x, **how)),
+    "LogSumExp": _log_sum_exp, "Max": np.max, "Mean": np.mean, "Min": np.min,
+    "Prod": np.prod, "Sum": np.sum, "SumSquare": lambda x, **how: np.sum(x * x, **how),
+}  # fmt: skip
+
+FORMULAS: Mapping[str, Formula] = {
+    **{name: _unary(getattr(np, function)) for name, function in _UNARY.items()},
+    **{name: _binary(function) for name, function in _BINARY.items()},
+    **{f"Reduce{name}": _reduction(function) for name, function in _REDUCTIONS.items()},
+    "AveragePool": sliding.average_pool,
+    "BatchNormalization": _batch_normalization,
+    "Celu": lambda x, alpha, **_: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)),
+    "Clip": _clip,
+    "Concat": _concat,
+    "Conv": sliding.conv,
+    "DequantizeLinear": _dequantize,
+    "Elu": lambda x, alpha, **_: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
+    "Erf": _unary(_erf),
+    "Gather": _gather,
+    "Gelu": _gelu,
+    "Gemm": _gemm,
+    "GlobalAveragePool": _global(np.mean),
+    "GlobalLpPool": _global_lp_pool,
+    "GlobalMaxPool": _global(np.max),
+    "HardSigmoid": lambda x, alpha, beta, **_: np.clip(alpha * x + beta, 0, 1),
+    "HardSwish": _unary(lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    "InstanceNormalization": _instance_normalization,
+    "LRN": _lrn,
+    "LayerNormalization": _layer_normalization,
+    "LeakyRelu": lambda x, alpha, **_: np.where(x < 0, alpha * x, x),
+    "LogSoftmax": _normalised(_log_softmax),
+    "LpPool": sliding.lp_pool,
+    "MatMul": lambda x, y, **_: np.matmul(x, y),
+    "Max": _many(np.maximum),
+    "MaxPool": sliding.max_pool,
+    "Mean": _mean,
+    "Min": _many(np.minimum),
+    "Mish": _unary(lambda x: x * np.tanh(np.logaddexp(0, x))),
+    "RMSNormalization": _rms_normalization,
+    "Relu": _unary(lambda x: np.where(x < 0, 0, x).astype(x.dtype)),
+    "Selu": lambda x, alpha, gamma, **_: gamma
+    * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+    "Sigmoid": _unary(_sigmoid),
+    "Softmax": _normalised(_softmax),
+    "Softplus": _unary(lambda x: np.logaddexp(0, x)),
+    "Softsign": _unary(lambda x: x / (1 + abs(x))),
+    "Sum": _many(np.add),
+    "ThresholdedRelu": lambda x, alpha, **_: np.where(x > alpha, x, 0),
+    "Transpose": _transpose,
+    "Where": lambda condition, x, y, **_: np.where(condition, x, y),
+}  # fmt: skip
+"""By operator of the standard."""

@@ -1,0 +1,122 @@
+"""Who is wrong where two compute a node otherwise: a third decides.
+
+Formulas in float64 are asked first, then the onnx package as it is, whose evaluator is another
+implementation where the reference mends it. Where neither can tell, the reference is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.locating import SMALL, Place, Trace
+from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
+from polygraphy.domain.diagnosis.judging import Deviation, deviation
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.tensors.precision import GROWTH
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import SuspectedParty
+
+_FORMULAS = "formulas"
+_JURORS = {_FORMULAS: "formulas in float64", "package": "the evaluator of the onnx package alone"}
+"""Who is asked, and what they are called."""
+_FAR = 10.0
+"""How many times as far off somebody has to be as the other to be wrong alone."""
+
+
+@frozen
+class Vote:
+    """What a third says of a node that two compute otherwise.
+
+    Attributes:
+        party: whether the backend is wrong.
+        reference: whether the reference is.
+        juror: who said so, in words; empty where nobody could.
+        off: how far the reference is off.
+    """
+
+    party: bool = True
+    reference: bool = False
+    juror: str = ""
+    off: Deviation | None = None
+
+
+def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
+    """Ask a third what some nodes make of the values of a trace."""
+    held = {**known.values, **known.feed}
+    try:
+        part = case.model.part(place.region, held)
+        given = {value.name: held[value.name] for value in part.graph.input}
+        made = party.load(part, plain=True)(given)[place.tensor]
+    except (PolygraphyException, KeyError):
+        return Vote()
+    for name, words in _JURORS.items():
+        try:
+            right = resolve(SuspectedParty, name).load(part)(given)[place.tensor]
+        except (PolygraphyException, KeyError):
+            continue
+        ours, theirs = (
+            deviation(value, right, epsilon=SMALL / GROWTH)
+            for value in (known.values[place.tensor], made)
+        )
+        if name == _FORMULAS:
+            is_reference = bool(ours) and ours.excess > theirs.excess / _FAR
+            return Vote(bool(theirs), is_reference, words, ours)
+        if theirs and ours:
+            continue  # It is a third opinion, which need not be right.
+        return Vote(bool(theirs), bool(ours), words, ours)
+    return Vote()
+
+
+def wrong_reference(
+    case: Case, found: Sequence[tuple[Place, Vote]], party: SuspectedParty, known: Trace
+) -> list[Culprit]:
+    """Return the nodes that the reference computes wrongly, proven by its outputs with what the
+    backend makes of them.
+    """
+    proven = _explained(case, [place.tensor for place, _ in found], party, known)
+    name = known.party.name
+    culprits = []
+    for place, said in found:
+        nodes = [case.model.nodes[index] for index in place.region]
+        op = nodes[-1].op
+        measured = "" if said.off is None else f" {place.tensor!r} {said.off.in_words()}."
+        evidence = [
+            f"Alone, on the same inputs, {name} and {party.name} compute it otherwise.",
+            f"By {said.juror}, {party.name} is right and {name} is wrong:{measured}",
+        ]
+        if proven:
+            evidence.append(f"With only that from {party.name}, the outputs of {name} match.")
+        remedy = Remedy(
+            f"Compare with another backend, or with another version of what computes {op} for"
+            f" --{name}.",
+            proven,
+        )
+        nodes_named = [node.name for node in nodes]
+        culprits.append(
+            Culprit(nodes_named, place.tensor, name, "reference", None, evidence, remedy, op)
+        )
+    return culprits
+
+
+def _explained(case: Case, tensors: Sequence[str], party: SuspectedParty, known: Trace) -> bool:
+    """Return whether the reference makes the outputs of a backend of what that made of some
+    tensors.
+    """
+    taken = set(tensors)
+    try:
+        theirs: Mapping[str, Any] = party.load(case.model.marked(), plain=True)(known.feed)
+        held = {**theirs, **known.feed}
+        others = [
+            i for i, node in enumerate(case.model.nodes) if not taken.intersection(node.makes)
+        ]
+        rest = case.model.part(others, held)
+        made = known.party.load(rest)({value.name: held[value.name] for value in rest.graph.input})
+        expected = case.loaded(party)(known.feed)
+    except (PolygraphyException, KeyError):
+        return False
+    values = {name: made.get(name, theirs.get(name)) for name in expected}
+    return not any(each.relative > SMALL for each in case.differing(values, expected).values())

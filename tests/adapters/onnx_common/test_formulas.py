@@ -1,0 +1,71 @@
+"""The formulas that decide between two implementations, against the evaluator and ONNX Runtime."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from polygraphy.adapters.onnx.run.party import FormulaParty, PackageParty
+from polygraphy.adapters.onnx_common.evaluator import evaluator_of, formula_evaluator
+from polygraphy.adapters.onnx_common.formulas import FORMULAS
+from polygraphy.domain.errors import BackendError
+from tests.support import random_nodes
+from tests.support.examples import scaled
+from tests.support.models import make, value
+
+KNOWN = [
+    (op, v) for op in FORMULAS if op in random_nodes.OPERATORS for v in random_nodes.versions(op)
+]
+
+
+def results(evaluator: Any, feed: dict[str, Any]) -> Any:
+    return np.asarray(evaluator.run(None, dict(feed))[0])
+
+
+@settings(max_examples=scaled(300))
+@given(known=st.sampled_from(KNOWN), seed=st.integers(0, 2**20))
+def test_formulas_agree_with_the_evaluator(known: tuple[str, int], seed: int) -> None:
+    op, version = known
+    model, feed = random_nodes.random_node(op, version, seed)
+    try:
+        ours = results(formula_evaluator(model), feed)
+    except Exception as error:
+        assert "NotImplementedError" in repr(error)
+        return
+    expected = results(evaluator_of(model), feed)
+    assert (ours.shape, ours.dtype) == (expected.shape, expected.dtype)
+    if ours.dtype.kind == "f":
+        np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=2e-5)
+    else:
+        np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("op", ["Tanh", "Softmax", "Erf", "Sigmoid", "Exp"])
+def test_they_are_computed_in_float64_and_given_in_the_type_of_the_inputs(op: str) -> None:
+    x = np.linspace(-3, 3, 64, dtype=np.float32)[None]
+    model = make("one", [helper.make_node(op, ["x"], ["y"])], [value("x", [1, 64])],
+                 [value("y", [1, 64])])  # fmt: skip
+    wide = {
+        "Tanh": np.tanh, "Exp": np.exp, "Sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+        "Softmax": lambda v: np.exp(v) / np.exp(v).sum(),
+        "Erf": np.vectorize(math.erf),
+    }[op](x.astype(np.float64))  # fmt: skip
+    made = FormulaParty().load(model)({"x": x})["y"]
+    assert made.dtype == np.float32
+    assert np.array_equal(made, wide.astype(np.float32))
+
+
+def test_what_has_no_formula_is_refused() -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["y"])]
+    model = make("one", nodes, [value("x", [4])], [value("y", [1, None], onnx.TensorProto.INT64)])
+    with pytest.raises(BackendError, match="no formula for NonZero"):
+        FormulaParty().load(model)
+    made = PackageParty().load(model)({"x": np.array([0, 1, 0, 2], np.float32)})["y"]
+    assert made.tolist() == [[1, 3]]

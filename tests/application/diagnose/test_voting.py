@@ -1,0 +1,97 @@
+"""Where a backend and the reference compute a node otherwise, a third decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx_common import evaluator
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import BackendError
+from polygraphy.ports.binding import bind
+from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept, network
+
+
+class MistakenParty(OnnxParty):
+    """The evaluator with one operator that adds a little too much."""
+
+    def __init__(self, name: str, op: str) -> None:
+        self.name, self._op = name, op
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            if node.op_type != self._op:
+                return run
+            return lambda *inputs, **options: (run(*inputs, **options)[0] + np.float32(0.1),)
+
+        made = evaluator.evaluator_of(model, watched=watched)
+        return partial(_run, made)
+
+
+class SilentParty(OnnxParty):
+    """Has no opinion."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        raise BackendError("nothing is known", backend="silent")
+
+
+def _run(made: Any, feed: Any) -> dict[str, Any]:
+    return dict(zip(made.output_names, made.run(None, dict(feed))))
+
+
+def diagnosed(*parties: SuspectedParty) -> Kept:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(network(), list(parties))
+    return kept
+
+
+@pytest.mark.parametrize("op", ["Tanh", "MatMul"])
+def test_the_reference_is_named_where_it_is_wrong(op: str) -> None:
+    found = diagnosed(MistakenParty("onnx", op), OnnxParty2()).culprits
+    assert [one["party"] for one in found] == ["onnx"] * 4
+    assert {one["cause"] for one in found} == {"reference"}
+    names = [f"{'tanh' if op == 'Tanh' else 'mm'}{layer}" for layer in range(4)]
+    assert [one["nodes"] for one in found] == [[name] for name in names]
+    assert all(one["remedy"]["proven"] for one in found)
+    assert any("formulas in float64" in sentence for sentence in found[0]["evidence"])
+
+
+class OnnxParty2(OnnxParty):
+    name = "second"
+
+
+@pytest.mark.parametrize("op", ["Tanh", "MatMul"])
+def test_the_backend_is_named_where_it_is_wrong(op: str) -> None:
+    found = diagnosed(OnnxParty(), MistakenParty("wrong", op)).culprits
+    assert {(one["party"], one["cause"]) for one in found} == {("wrong", "kernel")}
+
+
+def test_both_are_named_where_both_are_wrong() -> None:
+    found = diagnosed(MistakenParty("onnx", "Tanh"), MistakenParty("wrong", "MatMul")).culprits
+    assert {(one["party"], one["cause"], one["nodes"][0][:2]) for one in found} == {
+        ("onnx", "reference", "ta"), ("wrong", "kernel", "mm"),
+    }  # fmt: skip
+
+
+def test_the_package_is_asked_where_there_is_no_formula() -> None:
+    with bind(SuspectedParty, SilentParty(), "formulas"):
+        found = diagnosed(MistakenParty("onnx", "Tanh"), OnnxParty2()).culprits
+    assert {one["cause"] for one in found} == {"reference"}
+    assert any("onnx package" in sentence for sentence in found[0]["evidence"])
+
+
+def test_the_reference_is_believed_where_nobody_can_tell() -> None:
+    with (
+        bind(SuspectedParty, SilentParty(), "formulas"),
+        bind(SuspectedParty, SilentParty(), "package"),
+    ):
+        found = diagnosed(MistakenParty("onnx", "Tanh"), OnnxParty2()).culprits
+    assert {(one["party"], one["cause"]) for one in found} == {("second", "kernel")}
