@@ -130,6 +130,15 @@ class ReducibleModel(Protocol):
     def feed(self, part: Any) -> dict[str, ndarray[Any, Any]]:
         """Return the values that the inputs of a part have when the whole model is run."""
 
+    def inside(self, node: int) -> tuple[Any, dict[str, ndarray[Any, Any]]] | None:
+        """Return what a node computes inside, as a model, with the values of its inputs: the branch
+        of a condition that is taken, or the first iteration of a loop; None where there is
+        nothing inside.
+
+        Raises:
+            BackendError: the whole model would have to be run, and cannot be.
+        """
+
 
 class ModelReducer(Protocol):
     """Takes models of one kind apart."""

@@ -44,6 +44,8 @@ _SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
     "ddmin": first_bad_part,
 }
 _LISTED = 5
+_FEW = 16
+"""So few nodes are tried one by one as well: what is behind a culprit may hide its failure."""
 _MANY = 4
 """If at least one of so many nodes is left, there may be a better way to search."""
 
@@ -178,9 +180,10 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
     reducer = resolve(ModelReducer)
 
     def make(artifact: str) -> None:
-        reducer.save(reducer.load(path), artifact)
-        if reduction.feed is not None:
-            resolve(ResultStore).save([dict(reduction.feed)], reduction.save_inputs or "")
+        with G_LOGGER.verbosity(G_LOGGER.WARNING):
+            reducer.save(reducer.load(path), artifact)
+            if reduction.feed is not None:
+                resolve(ResultStore).save([dict(reduction.feed)], reduction.save_inputs or "")
 
     iterations.prove(make, path)
 
@@ -205,6 +208,8 @@ def _failing(
             count = len(parts.opened.dependencies)
             G_LOGGER.info(f"Reducing a model of {count} nodes; check: {iterations.check}")
         outcome = parts.test_whole(model)
+        if iterations.unmade:
+            raise iterations.unmade[-1]
         if outcome is Outcome.BAD:
             if number:
                 G_LOGGER.info(f"The model fails with sample {number} of the data: that is used.")
@@ -224,14 +229,20 @@ def _reduced(model: Any, parts: _Parts, way: _Way) -> tuple[Reduction, _Part]:
     before = iterations.count
     left = _Part(whole)
     if way.reduce_outputs:
-        left = _without_what_follows(parts, way.search)
+        left = _without_what_follows(parts, left, way.search)
     if way.reduce_inputs:
         left = _without_what_comes_before(parts, left, way.search)
     if way.mode == "ddmin" and len(left.nodes) > 1:
         left = _without_what_is_between(parts, left)
+    if way.mode == "bisect" and 1 < len(left.nodes) <= _FEW:
+        left = _tried_in_order(parts, left, way)
     names = [opened.name(node) for node in left.nodes]
     _show(parts, left, checks=iterations.count - before + 1)
     _show_what_may_help(len(names), len(whole), way)
+    if len(names) == 1 and way.reduce_outputs and way.reduce_inputs:
+        inside = _inside(parts, left.nodes[0])
+        if inside is not None:
+            return _reduced(*inside, way)[0], left
     bad = model if left == _Part(whole) else parts.made(left)
     feed = None
     if way.save_inputs is not None:
@@ -245,6 +256,26 @@ def _reduced(model: Any, parts: _Parts, way: _Way) -> tuple[Reduction, _Part]:
         )
     made = None if good is None else parts.made(good)
     return Reduction(bad, made, names, feed, way.save_inputs), left
+
+
+def _inside(parts: _Parts, node: int) -> tuple[Any, _Parts] | None:
+    """Return what a node computes inside, if that fails on its own: a branch, or an iteration."""
+    try:
+        found = parts.opened.inside(node)
+        if found is None:
+            return None
+        model, feed = found
+        opened = parts.reducer.open(model, [feed])
+    except PolygraphyException as error:
+        G_LOGGER.verbose(f"What {parts.opened.name(node)!r} computes inside is unknown: {error}")
+        return None
+    count = len(opened.dependencies)
+    inner = _Parts(opened, parts.reducer, parts.iterations, parts.save_inputs)
+    if inner.test_whole(model) is not Outcome.BAD:
+        G_LOGGER.info(f"What it computes inside, {count} node(s), does not fail on its own.")
+        return None
+    G_LOGGER.info(f"What it computes inside, {count} node(s), fails on its own.")
+    return model, inner
 
 
 def _others(parts: _Parts, left: _Part, way: _Way) -> list[Reduction]:
@@ -308,27 +339,31 @@ class _Part:
     starts: Ends = None
 
 
-def _without_what_follows(parts: _Parts, search: Callable[..., GraphFound]) -> _Part:
+def _without_what_follows(
+    parts: _Parts, left: _Part, search: Callable[..., GraphFound], suffix: str = "outputs"
+) -> _Part:
     """Return what is left when nodes are cut off at the end."""
-    reach = reaches(parts.opened.dependencies)
+    place = {node: index for index, node in enumerate(left.nodes)}
+    dependencies = parts.opened.dependencies
+    used = [[place[each] for each in dependencies[node] if each in place] for node in left.nodes]
+    reach = reaches(used)
 
     def part(ends: Sequence[int]) -> _Part:
-        nodes = 0
-        for end in ends:
-            nodes |= reach[end]
-        return _Part(tuple(members(nodes)), tuple(ends))
+        kept = _nodes_of(left, reach, ends)
+        starts = None if left.starts is None else tuple(n for n in left.starts if n in set(kept))
+        return _Part(kept, tuple(left.nodes[end] for end in ends), starts)
 
-    found = parts.searched(partial(search, reach), part, "outputs", len(reach))
-    return part(found.ends) if found.ends else _Part(tuple(range(len(reach))))
+    found = parts.searched(partial(search, reach), part, suffix, len(reach))
+    return part(found.ends) if found.ends else left
 
 
 def _without_what_comes_before(
-    parts: _Parts, left: _Part, search: Callable[..., GraphFound]
+    parts: _Parts, left: _Part, search: Callable[..., GraphFound], suffix: str = "inputs"
 ) -> _Part:
     """Return what is left when nodes are cut off at the beginning."""
-    turned = list(reversed(left.nodes))  # What was last is first, so users are before the used.
-    place = {node: index for index, node in enumerate(turned)}
-    users: list[list[int]] = [[] for _ in turned]
+    turned = _Part(left.nodes[::-1])  # What was last is first, so users are before the used.
+    place = {node: index for index, node in enumerate(turned.nodes)}
+    users: list[list[int]] = [[] for _ in turned.nodes]
     for node in left.nodes:
         for used in parts.opened.dependencies[node]:
             if used in place:
@@ -336,14 +371,29 @@ def _without_what_comes_before(
     reach = reaches(users)
 
     def part(starts: Sequence[int]) -> _Part:
-        nodes = 0
-        for start in starts:
-            nodes |= reach[start]
-        kept = sorted(turned[index] for index in members(nodes))
-        return _Part(tuple(kept), left.ends, tuple(sorted(turned[index] for index in starts)))
+        kept = _nodes_of(turned, reach, starts)
+        return _Part(kept, left.ends, tuple(sorted(turned.nodes[index] for index in starts)))
 
-    found = parts.searched(partial(search, reach), part, "inputs", len(reach))
+    found = parts.searched(partial(search, reach), part, suffix, len(reach))
     return part(found.ends) if found.ends else left
+
+
+def _nodes_of(left: _Part, reach: Sequence[int], ends: Sequence[int]) -> Nodes:
+    """Return the nodes that some of those that are left reach, in the order of the graph."""
+    reached = 0
+    for end in ends:
+        reached |= reach[end]
+    return tuple(sorted(left.nodes[index] for index in members(reached)))
+
+
+def _tried_in_order(parts: _Parts, left: _Part, way: _Way) -> _Part:
+    """Return what is left of few nodes when each is tried as the last, and as the first."""
+    search = first_bad_part_in_order
+    if way.reduce_outputs:
+        left = _without_what_follows(parts, left, search, "last outputs")
+    if way.reduce_inputs:
+        left = _without_what_comes_before(parts, left, search, "last inputs")
+    return left
 
 
 def _without_what_is_between(parts: _Parts, left: _Part) -> _Part:
@@ -374,8 +424,6 @@ class _Parts:
         outcome = self.iterations.run(
             lambda path: self._write(model, path), state=state, unmade=Outcome.UNRESOLVED
         )
-        if self.iterations.unmade:
-            raise self.iterations.unmade[-1]
         return outcome
 
     def searched(
@@ -439,7 +487,8 @@ class _Parts:
     def save_feed(self, feed: Mapping[str, Any]) -> None:
         """Save what the inputs of a part hold, where its check looks for it."""
         path = self.iterations.placed(self.save_inputs or "")
-        resolve(ResultStore).save([dict(feed)], path)
+        with G_LOGGER.verbosity(G_LOGGER.WARNING):  # It happens for each part.
+            resolve(ResultStore).save([dict(feed)], path)
 
     def good_beside(self, count: int) -> _Part | None:
         """Return a part that passed, with nearly so many nodes: fewer if possible."""

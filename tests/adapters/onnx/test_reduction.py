@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +257,97 @@ def test_a_wrong_result_is_traced_to_its_node(folder: Path) -> None:
 
     for mode in MODES:
         assert reduced(wrong, check, mode=mode, data_loader=[feed]).nodes == ["add"]
+
+
+def test_what_hides_a_failure_behind_it_does_not_hide_the_culprit() -> None:
+    """Where a node behind is the last one, nothing fails: halving then trusts all in front."""
+    ends = ["x", *(f"t{number}" for number in range(10))]
+    nodes = [
+        helper.make_node("Neg", [source], [target], name=f"n{number}")
+        for number, (source, target) in enumerate(pairwise(ends))
+    ]
+    model = models.make("chain", nodes, [models.value("x", (2, 3))], [models.value("t9", (2, 3))])
+
+    def check() -> Outcome:
+        names = names_of(onnx.load("polygraphy_debug.onnx"))
+        is_hidden = names[-1] in ("n4", "n5", "n6")
+        return Outcome.BAD if "n3" in names and not is_hidden else GOOD
+
+    assert reduced(model, check).nodes == ["n3"]
+
+
+def looped(op: str) -> onnx.ModelProto:
+    """Return a model with a node of which the graph inside computes Abs, Neg and Exp."""
+    typed = helper.make_tensor_value_info
+    floats, around = TensorProto.FLOAT, "a" if op == "If" else "state"
+    nodes = [
+        helper.make_node("Add", [around, "w"], ["b0"], name="inner add"),
+        helper.make_node("Neg", ["b0"], ["b1"], name="inner neg"),
+        helper.make_node("Mul", ["b1", "left"], ["b2"], name="inner mul"),
+    ]
+    outputs = [typed("b2", floats, (2, 3))]
+    if op == "If":
+        body = helper.make_graph(nodes, "then", [], outputs)
+        other = helper.make_graph([helper.make_node("Neg", ["a"], ["c"])], "else", [],
+                                  [typed("c", floats, (2, 3))])  # fmt: skip
+        holding = helper.make_node(
+            "If", ["yes"], ["d"], name="holding", then_branch=body, else_branch=other
+        )
+    elif op == "Loop":
+        nodes.append(helper.make_node("Identity", ["go"], ["on"], name="inner go"))
+        given = [typed("i", TensorProto.INT64, ()), typed("go", TensorProto.BOOL, ())]
+        given.append(typed("state", floats, (2, 3)))
+        body = helper.make_graph(
+            nodes, "body", given, [typed("on", TensorProto.BOOL, ()), *outputs]
+        )
+        holding = helper.make_node("Loop", ["count", "", "a"], ["d"], name="holding", body=body)
+    else:
+        nodes[0].input[1] = "slice"
+        given = [typed("state", floats, (2, 3)), typed("slice", floats, (3,))]
+        body = helper.make_graph(nodes, "body", given, outputs)
+        holding = helper.make_node(
+            "Scan", ["a", "rows"], ["d"], name="holding", body=body, num_scan_inputs=1
+        )
+    around_it = [
+        helper.make_node("Relu", ["x"], ["a"], name="relu"),
+        helper.make_node("Tanh", ["x"], ["left"], name="tanh"),
+        holding,
+        helper.make_node("Sqrt", ["d"], ["y"], name="sqrt"),
+    ]
+    weights = {
+        "w": np.ones(3, np.float32),
+        "yes": np.array(True),
+        "count": np.array(2, np.int64),
+        "rows": np.ones((4, 3), np.float32),
+    }
+    inputs, results = [models.value("x", (2, 3))], [models.value("y", (2, 3))]
+    return models.make("looped", around_it, inputs, results, weights=weights)
+
+
+@pytest.mark.parametrize("op", ["If", "Loop", "Scan"])
+@pytest.mark.parametrize("name", ["inner add", "inner neg", "inner mul"])
+def test_what_fails_inside_a_node_is_found(op: str, name: str) -> None:
+    """The check finds a node wherever it is, and runs what it is given."""
+    model = looped(op)
+    saved = {"x": np.full((2, 3), 0.5, np.float32)}
+
+    def check() -> Outcome:
+        part = onnx.load("polygraphy_debug.onnx")
+        [feed] = resolve(ResultStore).load("inputs.json", list)
+        run(part, feed)
+        return Outcome.BAD if name.encode() in part.SerializeToString() else GOOD
+
+    result = reduced(model, check, data_loader=[saved], save_inputs="inputs.json")
+    assert result.nodes == [name]
+    [feed] = resolve(ResultStore).load("inputs.json", list)
+    found = run(result.bad, feed)
+    expected = {"inner add": 1.5, "inner neg": -1.5, "inner mul": -1.5 * np.tanh(0.5)}[name]
+    np.testing.assert_allclose(next(iter(found.values())), expected, rtol=1e-6)
+
+
+def test_what_fails_only_around_its_inside_stays_whole() -> None:
+    def check() -> Outcome:
+        there = names_of(onnx.load("polygraphy_debug.onnx"))
+        return Outcome.BAD if "holding" in there else GOOD
+
+    assert reduced(looped("Loop"), check).nodes == ["holding"]

@@ -10,6 +10,7 @@ from polygraphy.adapters.onnx.edit.observing import OnnxTensorObserver, feeds_of
 from polygraphy.adapters.onnx.graph.graph import producers, sort
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
+from polygraphy.adapters.onnx.run.bodies import body_of
 from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split
@@ -141,6 +142,15 @@ class ReducibleOnnxModel:
         names = list(input_metadata(part))
         self._observe(names)
         return {name: self._seen[name] for name in names}
+
+    def inside(self, node: int) -> tuple[ModelProto, dict[str, Any]] | None:
+        """Return the body of a node that is run, with its data."""
+
+        def values(names: Sequence[str]) -> dict[str, Any]:
+            self._observe(names)
+            return {name: self._seen[name] for name in names}
+
+        return body_of(self._model, self._model.graph.node[self._nodes[node]], values)
 
     def _constants(self, names: Iterable[str]) -> dict[str, int]:
         """Return which of some tensors `Constant` nodes make, with the indices of these."""
