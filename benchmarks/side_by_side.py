@@ -111,8 +111,8 @@ def main() -> None:
     nvidia = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
     for python in filter(None, (sys.executable, nvidia)):
         compile_packages(Path(python))
-    print("| work | floor | ours | MB | NVIDIA | MB | ours of NVIDIA |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| work | floor | MB | ours | MB | of the floor | NVIDIA | MB | of NVIDIA's |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for row in ROWS:
         if options.only in row.name:
             with tempfile.TemporaryDirectory() as folder:
@@ -150,15 +150,14 @@ def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> None:
     for name, count in left.items():
         if name != "floor":
             shown[name] += f" ({count} nodes left)"
-    ratio = f"{seconds['ours'] / seconds['NVIDIA']:.2f}" if "NVIDIA" in seconds else ""
+    ratios = {
+        name: f"{seconds['ours'] / seconds[name]:.2f}" for name in seconds if name != "ours"
+    }
     cells = [
         row.name,
-        shown.get("floor", ""),
-        shown["ours"],
-        str(memory["ours"]),
-        shown.get("NVIDIA", ""),
-        str(memory.get("NVIDIA", "")),
-        ratio,
+        *(shown.get("floor", ""), str(memory.get("floor", ""))),
+        *(shown["ours"], str(memory["ours"]), ratios.get("floor", "")),
+        *(shown.get("NVIDIA", ""), str(memory.get("NVIDIA", "")), ratios.get("NVIDIA", "")),
     ]
     print(f"| {' | '.join(cells)} |", flush=True)
 

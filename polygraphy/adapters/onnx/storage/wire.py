@@ -31,6 +31,7 @@ PARTS: Mapping[int, Mapping[int, int]] = {
 RAW_DATA = 9
 
 _OP_TYPE = 4
+_LARGE = 1 << 20
 
 Content = Union[mmap.mmap, bytes]
 
@@ -52,6 +53,9 @@ def fields(content: Content, start: int, end: int) -> Iterator[tuple[int, int, i
         elif wire == BYTES:
             length, inner = _varint(content, at)
             at = inner + length
+            if length > _LARGE and not isinstance(content, bytes):
+                # Pages around what was read stay mapped, and would add up to half of the weights.
+                content.madvise(mmap.MADV_DONTNEED)
         elif wire in FIXED:
             at += FIXED[wire]
         else:
