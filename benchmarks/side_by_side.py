@@ -150,9 +150,7 @@ def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> None:
     for name, count in left.items():
         if name != "floor":
             shown[name] += f" ({count} nodes left)"
-    ratios = {
-        name: f"{seconds['ours'] / seconds[name]:.2f}" for name in seconds if name != "ours"
-    }
+    ratios = {name: f"{seconds['ours'] / seconds[name]:.2f}" for name in seconds if name != "ours"}
     cells = [
         row.name,
         *(shown.get("floor", ""), str(memory.get("floor", ""))),

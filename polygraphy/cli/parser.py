@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from polygraphy.cli.declare.command import Command, Values
@@ -242,6 +241,8 @@ def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[
         declared: the declarations that there are.
         missing: flags that there are not, with a sentence that says what to do instead.
     """
+    from difflib import get_close_matches
+
     flags = [flag for option in declared for flag in option.flags]
     wrong = [word for word in words if word.startswith("-")]
     if not wrong:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from importlib.resources import files
 from inspect import isclass
 from typing import Any
 
@@ -155,6 +154,7 @@ def _given(options: Options | None) -> dict[str, Any]:
 
 def _partial(module: str, name: str) -> str:
     """Return the text of a file beside a module."""
+    from importlib.resources import files
     from importlib.util import find_spec
 
     spec = find_spec(module)

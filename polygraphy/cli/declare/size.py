@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Kind
@@ -19,6 +18,8 @@ class ByteSize(Kind):
 
     def parse(self, words: Sequence[str]) -> ByteCount:
         """Return the number; a fraction of a byte is left out."""
+        from fractions import Fraction
+
         text = words[0].strip()
         unit = _UNITS.get(text[-1:].upper(), 1)
         digits = text[:-1] if unit > 1 else text

@@ -111,7 +111,10 @@ def _value_lines(weight: Weight) -> list[str]:
     if weight.values is None:
         place = f", from {weight.location}" if weight.location else ""
         return [f"({weight.nbytes} bytes{place}, not shown)"]
-    return str(np.asarray(weight.values)).splitlines() or [""]
+    values = np.asarray(weight.values)
+    if values.size == 1 and values.dtype.kind in "iu":  # As NumPy writes it, a tenth as long.
+        return [f"{'[' * values.ndim}{values.item()}{']' * values.ndim}"]
+    return str(values).splitlines() or [""]
 
 
 class _Texts(Protocol):

@@ -30,7 +30,7 @@ _STRIDED_BUFFER_BYTES = 1 << 20
 _FIRST_LOOK_CHARACTERS = 512
 """How much text is decoded to find the header; mostly it has 128 bytes."""
 
-_SHORT = 64 * 1024
+SHORT = 64 * 1024
 """Text of at most this many characters is fetched at once."""
 
 _RATIO = 100
@@ -146,14 +146,13 @@ def array_from_npy(text: SlicedText) -> _Array:
     Raises:
         ContentError: the text is damaged, or the array holds pickled objects.
     """
-    if len(text) <= _SHORT:
-        text = text[:]
+    is_short = len(text) <= SHORT
     total = decoded_length(text)
-    head = b"".join(decoded_pieces(text[:_FIRST_LOOK_CHARACTERS]))
+    head = b"".join(decoded_pieces(text if is_short else text[:_FIRST_LOOK_CHARACTERS]))
     if head[:7] == _MAGIC_OF_VERSION_3:
         return array_from_bytes(b"".join(decoded_pieces(text)))
     data_start = _data_start(head)
-    if data_start > len(head):
+    if data_start > len(head) and not is_short:
         head = b"".join(decoded_pieces(text[: -(-data_start // 3) * 4]))
     shape, in_fortran_order, dtype = _parsed_header(head[:data_start])
     nbytes = prod(shape) * dtype.itemsize
@@ -163,7 +162,9 @@ def array_from_npy(text: SlicedText) -> _Array:
             f"but there are {total - data_start}"
         )
     flat = np.empty(prod(shape), dtype)
-    if nbytes:
+    if is_short:
+        flat.view(np.uint8)[:] = np.frombuffer(head, np.uint8, offset=data_start)
+    elif nbytes:
         _fill(flat.view(np.uint8), text, data_start)
     return flat.reshape(shape[::-1]).T if in_fortran_order else flat.reshape(shape)
 

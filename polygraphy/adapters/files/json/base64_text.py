@@ -87,7 +87,6 @@ def decoded_pieces(text: SlicedText, first: int = 0) -> Iterator[bytes]:
 
 def _padding(characters: str | bytes) -> int:
     """Return the number of padding characters at the end, at most two."""
-    text = characters[-2:]
-    if isinstance(text, bytes):
-        text = text.decode("latin-1")
-    return 2 if text == "==" else int(text.endswith("="))
+    end = characters[-2:]
+    kept = end.rstrip("=") if isinstance(end, str) else end.rstrip(b"=")
+    return len(end) - len(kept)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from onnx import TensorProto
 
 
+numpy = mod.lazy_import("numpy")
 numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 STRIPPED = "TRT_WEIGHTLESS"
@@ -33,6 +36,9 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
         ModelError: they are of no known type, or not as many as its shape asks for.
         FileError: the file of a stored weight has changed, or cannot be read any more.
     """
+    found = _in_message(tensor)
+    if found is not None:
+        return found
     if is_stripped(tensor):
         raise ModelError(
             f"Weight {tensor.name!r} was left out of the model by `surgeon weight-strip`.",
@@ -42,6 +48,20 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
         return from_stored(tensor, stored_bytes(tensor))
     with onnx_errors(f"Weight {tensor.name!r} cannot be read"):
         made: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
+    return made
+
+
+def _in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
+    """Return the elements of a tensor whose bytes are what it says, as nearly all are; None for
+    others, about which the onnx package has more to say.
+    """
+    dtype = _plain_dtype_of(tensor.data_type)
+    if dtype is None or tensor.data_location or tensor.HasField("segment"):
+        return None
+    shape, content = tuple(tensor.dims), tensor.raw_data
+    if not content or len(content) != prod(shape) * dtype.itemsize or min(shape, default=0) < 0:
+        return None
+    made: np.ndarray[Any, Any] = numpy.frombuffer(content, dtype).reshape(shape)
     return made
 
 
@@ -79,7 +99,12 @@ def put(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> N
 
 def plain_dtype(tensor: TensorProto) -> np.dtype[Any] | None:
     """Return the data type of elements that take whole bytes; None for packed ones and texts."""
-    entry = _TYPES.from_native(tensor.data_type)
+    return _plain_dtype_of(tensor.data_type)
+
+
+@cache
+def _plain_dtype_of(number: int) -> np.dtype[Any] | None:
+    entry = _TYPES.from_native(number)
     if entry is None or entry.itemsize < 1:
         return None
     dtype: np.dtype[Any] = entry.numpy().newbyteorder("<")

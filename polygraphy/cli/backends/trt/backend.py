@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import evolve
 
 from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS
 from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
-from polygraphy.cli.backends.trt.model import TrtModel
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.party_options import TrtPartyOptions
 from polygraphy.cli.declare.call import call_of
@@ -15,6 +16,9 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.source import Source, literal
 from polygraphy.domain.catalog.formats import formats_of
+
+if TYPE_CHECKING:
+    from polygraphy.cli.backends.trt.model import TrtModel
 
 _ENGINE, _SCRIPT = "engine", "trt-network-script"
 
