@@ -103,6 +103,7 @@ def _heard() -> AbstractContextManager[None]:
 def _plain(main: Callable[[], Any], view: RunView) -> int:
     """Run a main function that has no banner; return its exit code."""
     start = time.perf_counter()
+    view.watch()
     code = exit_code(main)
     if view.sums_up:
         view.close(lambda: None, code, time.perf_counter() - start)

@@ -37,10 +37,8 @@ def test_constants_are_folded(folder: Path, polygraphy: Run) -> None:
     assert (
         "[I] Total Nodes | Original:    13, After Folding:    12 |     1 Nodes Folded" in done.lines
     )
-    assert (
-        "[I] Accuracy Summary | original vs. edited | Passed: 1/1 iterations | Pass Rate: 100.0%"
-        in done.lines
-    )
+    assert any(line.startswith("original vs. edited ") for line in done.lines)
+    assert done.lines[-1].startswith("PASSED  2 outputs, 1 iteration, ")
 
 
 def test_a_part_is_cut_out_by_bare_names(folder: Path, polygraphy: Run) -> None:

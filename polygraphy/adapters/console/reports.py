@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from polygraphy.adapters.console.columns import Column, drawn
 from polygraphy.adapters.console.numbers import bars, brief, percentiles, statistics
-from polygraphy.domain.accuracy.accuracy import AccuracyResults
+from polygraphy.adapters.console.screen import columns, is_abridged, only_in_file, write_lines
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorReport
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.limits.tolerance import Tolerance
-from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
-from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners, short_names
+from polygraphy.domain.tensors.naming import counted, one_line
 from polygraphy.logger import G_LOGGER
 
 _INDENT = "    "
+_MOST = 20
+"""Tensors, or answers, that are shown one by one."""
 
 
 class LogReports:
@@ -31,15 +35,72 @@ class LogReports:
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
         """Write about input data, or results of runners."""
         values = _Values(num_items, line_width)
-        G_LOGGER.info("\n".join(_data_lines(report, values)))
+        tensors = sum(len(step.tensors) for run in report.runs for step in run.reports)
+        if tensors <= _MOST or report.is_detailed or not is_abridged():
+            G_LOGGER.info("\n".join(_data_lines(report, values)))
+            return
+        if G_LOGGER.log_file is not None:
+            with only_in_file():
+                G_LOGGER.info("\n".join(_data_lines(report, values)))
+        G_LOGGER.info("\n".join(_table_lines(report)))
 
     def accuracy(self, results: AccuracyResults) -> None:
-        """Write about verdicts that were saved."""
-        G_LOGGER.info("\n".join(_accuracy_lines(results)))
+        """Write about verdicts that were saved: line by line, or as a table where they are many."""
+        if not is_abridged() or sum(1 for one in results for _ in one.scan()) <= _MOST:
+            G_LOGGER.info("\n".join(_accuracy_lines(results)))
+            return
+        if G_LOGGER.log_file is not None:
+            with only_in_file():
+                G_LOGGER.info("\n".join(_accuracy_lines(results)))
+        G_LOGGER.info(next(_accuracy_lines(results)))
+        for result in results:
+            _show_table(result)
 
     def environment(self, environment: Environment) -> None:
         """Write about what is installed on this machine."""
         G_LOGGER.info("\n".join(_environment_lines(environment)))
+
+
+def _table_lines(report: DataReport) -> Iterator[str]:
+    """Yield the lines of tables with the first of many tensors, and of those with NaN or
+    infinities.
+    """
+    titles = short_names(run.runner or "inputs" for run in report.runs)
+    for title, run in zip(titles, report.runs):
+        tensors = [tensor for step in run.reports for tensor in step.tensors]
+        odd = [tensor for tensor in tensors if tensor.peculiarities]
+        first = [tensor for tensor in tensors if not tensor.peculiarities]
+        chosen = [*odd[:_MOST], *first[: max(0, _MOST - len(odd))]]
+        kept = {tensor.name for tensor in chosen}
+        yield from _drawn_table(f"{title}, {counted(run.iterations, 'iteration')}",
+                                [tensor for tensor in tensors if tensor.name in kept])  # fmt: skip
+        facts = [f"{len(kept)} of {len(tensors)} tensors shown; all with -v or --log-file PATH"]
+        if odd:
+            facts.append(f"{len(odd)} hold NaN or infinity")
+        yield f"  {'; '.join(facts)}"
+
+
+def _drawn_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
+    measured = [None if one.unmeasured is not None else one.summary for one in tensors]
+
+    def numbers(name: str, rank: int = 0) -> Column:
+        cells = ["" if one is None else f"{getattr(one, name):.3g}" for one in measured]
+        return Column(name, cells, is_number=True, rank=rank)
+
+    odd = [", ".join(f"{each.what} {each.count}" for each in one.peculiarities) for one in tensors]
+    others = [
+        Column("dtype", [one.dtype for one in tensors], rank=2),
+        Column("shape", [str(list(one.shape)).replace(" ", "") for one in tensors], rank=1),
+        *(numbers("min"), numbers("max"), numbers("mean", 3), numbers("std", 4)),
+        Column("", odd),
+    ]
+    names = Column("", [one_line(tensor.name) for tensor in tensors])
+    width = columns()
+    margin = len("[I] ")
+    room = None if width is None else width - margin
+    failed = [bool(text) for text in odd]
+    for text, _ in drawn(title, names, others, failed, room):
+        yield text
 
 
 class _Values:
@@ -119,6 +180,18 @@ def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
 
 def _indented(text: str) -> str:
     return "\n".join(_INDENT + line for line in text.splitlines())
+
+
+def _show_table(result: AccuracyResult) -> None:
+    """Show a row for each output, in a table for each pair of runs."""
+    from polygraphy.adapters.console.tables import table_lines
+    from polygraphy.domain.accuracy.output_rows import AccuracyTable
+
+    for table in AccuracyTable.of(result):
+        title = " vs. ".join(short_names(table.runners))
+        title = title if result.label == "simple" else f"{title} ({result.label})"
+        whole = f"All {len(table)} rows: add --log-file PATH, or -v"
+        write_lines([("", G_LOGGER.INFO), *table_lines(title, table, width=columns(), whole=whole)])
 
 
 def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:

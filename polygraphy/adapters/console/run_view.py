@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 4
 """Comparisons (outputs, times iterations, times pairs of runs) that are shown line by line."""
+_VERIFYING = ("polygraphy convert ", "polygraphy surgeon ")
 _FEW = 20
 """Outputs that passed, of which nobody asks which nodes make them."""
 _LABEL = 9
@@ -69,6 +70,17 @@ class RunView:
             screen.keep(tell)
             if self._command.startswith("polygraphy run "):
                 screen.hold()
+
+    def watch(self) -> None:
+        """Begin where no command line is shown."""
+        self._watched()
+
+    @property
+    def _verifies(self) -> bool:
+        """Whether a comparison only confirms what the program is about, so that a line is enough
+        and what else it says is shown.
+        """
+        return self._command.startswith(_VERIFYING)
 
     def close(self, tell: Callable[[], object], code: int, seconds: float) -> None:
         """End.
@@ -176,6 +188,8 @@ class RunView:
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         """All iterations of all pairs of runs were compared."""
+        if self._table is None and self._screen is not None:  # The results are those of a file.
+            self._count("compared", sum(1 for _ in result.scan()))
         self._tell("comparison_finished", result)
         if self.sums_up:
             self._show(result)
@@ -208,6 +222,7 @@ class RunView:
             from polygraphy.adapters.console.screen import Screen
 
             least = G_LOGGER.ERROR if _level() >= G_LOGGER.START else G_LOGGER.WARNING
+            least = G_LOGGER.INFO if self._verifies else least
             self._screen = G_LOGGER.console_gate = Screen(least)
         return self._screen
 
@@ -239,7 +254,8 @@ class RunView:
         """Count what was compared or checked; too many are summed up."""
         self._counts[what] += count
         screen = self._screen
-        if screen is None or screen.sums_up or self._counts[what] <= MOST_LINES:
+        most = 0 if self._verifies else MOST_LINES
+        if screen is None or screen.sums_up or self._counts[what] <= most:
             return
         kept = screen.sum_up()
         if kept:
@@ -268,7 +284,8 @@ class RunView:
 
         tables = (self._table or AccuracyTable()).tables(result)
         if not tables:  # Nothing was compared here: the results are those of a file.
-            tables = AccuracyTable.of(result)
+            self._comparisons += self._compared(AccuracyTable.of(result), result)
+            return
         self._head()
         for each in self._compared(tables, result):
             self._comparisons.append(each)

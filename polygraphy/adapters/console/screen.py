@@ -136,6 +136,26 @@ class Screen:
             return kept
 
 
+def is_abridged() -> bool:
+    """Return whether a program shows the essence on the console, rather than every line."""
+    return G_LOGGER.console_gate is not None
+
+
+@contextmanager
+def only_in_file() -> Iterator[None]:
+    """Lines that are logged inside the block are for the log file alone."""
+    before = G_LOGGER.console_gate
+    G_LOGGER.console_gate = _nothing
+    try:
+        yield
+    finally:
+        G_LOGGER.console_gate = before
+
+
+def _nothing(lines: list[Line]) -> list[Line]:
+    return []
+
+
 def write_lines(lines: Sequence[Line]) -> None:
     """Write lines to the console; their severity is their colour."""
     rest = list(lines)

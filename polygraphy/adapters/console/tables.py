@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf, isinf, isnan
 from typing import TYPE_CHECKING
-from unicodedata import combining, east_asian_width
 
-from attrs import frozen
-
+from polygraphy.adapters.console.columns import Column, drawn
 from polygraphy.adapters.console.numbers import apart, brief
 from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, largest_jump
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
+from polygraphy.logger.severity import ERROR, ULTRA_VERBOSE
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.storage import TextFiles
 
@@ -28,43 +26,10 @@ MOST_ROWS = 20
 _AROUND = 3
 """Rows that are shown before and after the one where errors jump."""
 _WORST = 5
-_LEAST_NAME = 12
-_USUAL_NAME = 28
-"""Columns of a name for which a narrow terminal does without other cells."""
 _WIDE = 100
 """Columns where there is no terminal."""
-_GAP = "  "
-_CUT = ".."
 _DIFFERENCES = frozenset({"simple", ""})
 _TOLERANCE = "tolerance"
-
-
-@frozen
-class _Column:
-    """What stands in a column.
-
-    Attributes:
-        title: above it.
-        cells: of each row.
-        is_number: whether they are aligned on the right.
-        rank: a narrow terminal does without the columns of the highest rank first, and never
-            without those of rank 0.
-    """
-
-    title: str
-    cells: Sequence[str]
-    is_number: bool = False
-    rank: int = 0
-
-    @property
-    def width(self) -> int:
-        return max(map(columns_of, (self.title, *self.cells)))
-
-    def fitted(self, text: str, width: int) -> str:
-        """Return a cell, or the title, as wide as the column."""
-        text = text if columns_of(text) <= width else _cut(text, width)
-        padding = " " * (width - columns_of(text))
-        return padding + text if self.is_number else text + padding
 
 
 def table_lines(
@@ -95,15 +60,19 @@ def table_lines(
             title = f"{title}: {limits.pop()}"
             columns = [column for column in columns if column.title != _TOLERANCE]
         nodes = [makers.get(row.name) for row in chosen]
-        columns.insert(0, _Column("op", [one_line(node.op) if node else "" for node in nodes],
+        columns.insert(0, Column("op", [one_line(node.op) if node else "" for node in nodes],
                                   rank=1))  # fmt: skip
         origins = [str(node.origin or "") if node else "" for node in nodes]
-        columns.append(_Column("from", origins, rank=5))
-    names = _Column("", [one_line(row.name) for row in chosen])
+        columns.append(Column("from", origins, rank=5))
+    names = Column("", [one_line(row.name) for row in chosen])
     if len(shown) < len(rows):
-        names = _Column("", [f"{at + 1:{len(str(len(rows)))}} {name}"
+        names = Column("", [f"{at + 1:{len(str(len(rows)))}} {name}"
                              for at, name in zip(shown, names.cells)])  # fmt: skip
-    lines = _drawn(title, names, columns, chosen, width)
+    lines = drawn(title, names, columns, [not row.passed for row in chosen], width)
+    for row in chosen:
+        if row.worst.reason:
+            text = f"      {one_line(row.name)} was not compared: {one_line(row.worst.reason)}"
+            lines.append((text, ERROR))
     if len(rows) < len(every):
         missing = [one_line(row.name) for row in every if row.worst.is_missing]
         lines += _missing_lines(missing, width)
@@ -118,16 +87,16 @@ def whole_text(title: str, table: OutputRows, makers: Mapping[str, Node]) -> str
     nodes = [makers.get(row.name) for row in rows]
     sides = [next((side for side in row.tensors if side is not None), None) for row in rows]
     columns = [
-        _Column("output", [one_line(row.name) for row in rows]),
-        _Column("op", [one_line(node.op) if node else "" for node in nodes]),
-        _Column("node", [one_line(node.label) if node else "" for node in nodes]),
-        _Column("dtype", [side.dtype if side else "" for side in sides]),
+        Column("output", [one_line(row.name) for row in rows]),
+        Column("op", [one_line(node.op) if node else "" for node in nodes]),
+        Column("node", [one_line(node.label) if node else "" for node in nodes]),
+        Column("dtype", [side.dtype if side else "" for side in sides]),
         *_result_columns(rows, repeats=True),
-        _Column("from", [str(node.origin or "") if node else "" for node in nodes]),
-        _Column("not compared", [one_line(row.worst.reason) for row in rows]),
+        Column("from", [str(node.origin or "") if node else "" for node in nodes]),
+        Column("not compared", [one_line(row.worst.reason) for row in rows]),
     ]
-    number = _Column("", [str(at + 1) for at in range(len(rows))], is_number=True)
-    lines = _drawn(title, number, columns, rows, None, reasons=False)
+    number = Column("", [str(at + 1) for at in range(len(rows))], is_number=True)
+    lines = drawn(title, number, columns, [not row.passed for row in rows], None)
     return "".join(f"{text}\n" for text, _ in lines)
 
 
@@ -143,48 +112,6 @@ def saved_whole(title: str, table: OutputRows, makers: Mapping[str, Node]) -> st
     except (OSError, PolygraphyException):  # What is known is on the screen.
         return None
     return path
-
-
-def _drawn(
-    title: str,
-    names: _Column,
-    others: Sequence[_Column],
-    rows: Sequence[OutputRow],
-    width: int | None,
-    *,
-    reasons: bool = True,
-) -> list[Line]:
-    """Return the lines of the head and of the rows, for a terminal of some columns; `reasons` says
-    whether lines follow those of outputs that could not be compared.
-    """
-    others = [column for column in others if any(column.cells)]
-    while width is not None and (rank := max((column.rank for column in others), default=0)):
-        if min(names.width, _USUAL_NAME) + _taken(others) <= width:
-            break
-        others = [column for column in others if column.rank < rank]
-    room = max(names.width, len(title))
-    if width is not None:
-        room = max(width - _taken(others), min(names.width, _LEAST_NAME))
-    first = min(max(names.width, len(title) - len(_GAP)), room)
-    is_long = len(title) > first + len(_GAP)
-    lines = [(title, INFO)] if is_long else []
-    head = _Column("", []).fitted("" if is_long else title, first + len(_GAP))
-    widths = [column.width for column in others]
-    titles = [column.fitted(column.title, size) for column, size in zip(others, widths)]
-    lines.append((_GAP.join([head, *titles]).rstrip(), INFO))
-    for at, row in enumerate(rows):
-        mark, severity = ("  ", INFO) if row.passed else ("x ", ERROR)
-        cells = [column.fitted(column.cells[at], size) for column, size in zip(others, widths)]
-        name = names.fitted(names.cells[at], first)
-        lines.append((_GAP.join([mark + name, *cells]).rstrip(), severity))
-        if row.worst.reason and reasons:
-            lines.append((f"      not compared: {one_line(row.worst.reason)}", ERROR))
-    return lines
-
-
-def _taken(columns: Sequence[_Column]) -> int:
-    """Return how much of a line the mark, the columns and their gaps take."""
-    return len(_GAP) + sum(len(_GAP) + column.width for column in columns)
 
 
 def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
@@ -221,26 +148,26 @@ def badness(row: OutputRow) -> tuple[bool, float]:
     return not row.passed, (0.0 if row.passed else inf) if excess is None else excess
 
 
-def _result_columns(rows: Sequence[OutputRow], *, repeats: bool = False) -> list[_Column]:
+def _result_columns(rows: Sequence[OutputRow], *, repeats: bool = False) -> list[Column]:
     """Return the columns about what was found; `repeats` says whether a limit is written again
     where it is that of the row above.
     """
     numbers = [
-        _Column("max abs", [short(row.absolute) for row in rows], is_number=True),
-        _Column("max rel", [short(row.relative) for row in rows], is_number=True),
+        Column("max abs", [short(row.absolute) for row in rows], is_number=True),
+        Column("max rel", [short(row.relative) for row in rows], is_number=True),
     ]
     others = [row.metric for row in rows if row.metric not in _DIFFERENCES]
     if others:
         values = ["" if row.value is None else brief(row.value) for row in rows]
-        numbers = [_Column(others[0], values, is_number=True)]
+        numbers = [Column(others[0], values, is_number=True)]
     limits = [limit_words(row) for row in rows]
     said = [limit if repeats or limit != last else "" for limit, last in zip(limits, ["", *limits])]
     return [
-        _Column("shape", [_shape(row) for row in rows], rank=3),
+        Column("shape", [_shape(row) for row in rows], rank=3),
         *numbers,
-        _Column(_TOLERANCE, said, rank=4),
-        _Column("passed", [f"{row.matched}/{row.total}" for row in rows], is_number=True),
-        _Column("", [_criterion(row) if row.passed else count_words(row) for row in rows], rank=2),
+        Column(_TOLERANCE, said, rank=4),
+        Column("passed", [f"{row.matched}/{row.total}" for row in rows], is_number=True),
+        Column("", [_criterion(row) if row.passed else count_words(row) for row in rows], rank=2),
     ]
 
 
@@ -295,25 +222,3 @@ def count_words(row: OutputRow) -> str:
             if one or other:
                 return f"{what} {one} vs. {other}" if one and other else f"{what} {one or other}"
     return "" if worst.mismatched is None else f"{worst.mismatched} of {worst.size}"
-
-
-def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes; many characters of Asia take two."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(each) else 1 + (east_asian_width(each) in "WF") for each in text)
-
-
-def _cut(text: str, width: int) -> str:
-    """Return the two ends of a name that is too long: what tells layers apart is at the end."""
-    head, tail = "", ""
-    room = width - len(_CUT)
-    for each in text:
-        if columns_of(head + each) > room // 3:
-            break
-        head += each
-    for each in reversed(text):
-        if columns_of(head + each + tail) > room:
-            break
-        tail = each + tail
-    return f"{head}{_CUT}{tail}"

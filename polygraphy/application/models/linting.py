@@ -124,7 +124,7 @@ def _with_other_lengths(
             inputs = _with_length(_inputs(graph), length, chosen)
             if inputs is None:
                 continue
-            feed = _feed(source.path, inputs, None, [])
+            feed = _feed(source.path, inputs, None, [], notes=False)
             if feed is None:
                 continue
             found = resolve(ModelLinter, "onnx").lint(source, feed, trial)
@@ -227,10 +227,15 @@ def _too_large(inputs: TensorMetadata) -> str:
 
 
 def _feed(
-    path: str, metadata: TensorMetadata, data_loader: Any, more: list[LintEntry]
+    path: str,
+    metadata: TensorMetadata,
+    data_loader: Any,
+    more: list[LintEntry],
+    *,
+    notes: bool = True,
 ) -> Mapping[str, Any] | None:
     """Return data for the inputs of a model; None, with an entry that says why, where there are
-    none.
+    none. `notes` says whether the user learns what was assumed.
     """
     loader = DataLoader() if data_loader is None else data_loader
     describe_model(loader, metadata, partial(resolve(FactFinder).find, path))
@@ -245,9 +250,10 @@ def _feed(
         if feed is None:
             more.append(LintEntry(INFO, Source.RUNTIME, "There are no input data to run it with."))
             return None
-        notes = [*notes_of(loader), *([ONLY_FIRST] if has_more(loader, feeds) else ())]
-        for note in notes:
+        for note in notes_of(loader) if notes else ():
             resolve(Console).note(note)
+        if has_more(loader, feeds):
+            resolve(Console).note(ONLY_FIRST)
         fitted, _ = fit_feed(feed, metadata)
     except PolygraphyException as error:
         if data_loader is not None:

@@ -116,6 +116,11 @@ class DataReport:
     all_iterations: bool
 
     @property
+    def is_detailed(self) -> bool:
+        """Whether more is said than what there is without being asked for."""
+        return self.all_iterations or self.detail != Detail()
+
+    @property
     def is_of_inputs(self) -> bool:
         """Whether the report is about input data."""
         return any(run.runner is None for run in self.runs)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 
 _NUMBER_AND_TIME = re.compile(r"-N\d+-[\d/]+-[\d:.]+$")
+_ORIGIN = re.compile(r".+-N\d+-[\d/]+-[\d:.]+ \((.+?)\)(?: \(\d+\))?")
+"""The name of a runner, and of the file that its results are from."""
 _FRACTION = re.compile(r"(-N\d+-[\d/]+-\d\d:\d\d:\d\d)\.\d+$")
 
 
@@ -25,7 +27,8 @@ def short_names(names: Iterable[str]) -> list[str]:
     counts: dict[str, int] = {}
     short = []
     for name in names:
-        kind = kind_of_runner(name).removesuffix("-runner")
+        origin = _ORIGIN.fullmatch(name)
+        kind = origin[1] if origin else kind_of_runner(name).removesuffix("-runner")
         counts[kind] = counts.get(kind, 0) + 1
         short.append(kind if counts[kind] == 1 else f"{kind} ({counts[kind]})")
     return short

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polygraphy.adapters.console.screen import is_abridged, only_in_file
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 _WIDEST = 80
 _MOST_NAMES = 10
+_MOST_ALIKE = 3
+"""Findings of a kind that are shown, of more."""
+_PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^]]*\]|\([^)]*\)|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+"""Names, shapes and numbers: what is different in messages of the same kind."""
 
 
 _LINES = {
@@ -112,8 +118,16 @@ class LogModelReports:
         from polygraphy.domain.checks.lint import EXCEPTION, INFO, WARNING
 
         tell = {EXCEPTION: G_LOGGER.error, WARNING: G_LOGGER.warning, INFO: G_LOGGER.info}
-        for entry in report.entries:
-            tell[entry.level](f"LINT | {one_line(_finding(entry))}")
+        shown = _alike(report.entries) if is_abridged() else [(report.entries, 0)]
+        if is_abridged() and G_LOGGER.log_file is not None:
+            with only_in_file():
+                for entry in report.entries:
+                    tell[entry.level](f"LINT | {one_line(_finding(entry))}")
+        for entries, more in shown:
+            for entry in entries:
+                tell[entry.level](f"LINT | {one_line(_finding(entry))}")
+            if more:
+                tell[entries[0].level](f"LINT | and {more} more like these; -v shows all of them")
         if not report.entries:
             G_LOGGER.info("LINT | Nothing was found.")
 
@@ -159,6 +173,18 @@ def _difference(one: Difference) -> str:
         return f"{label} {one.change}: {one.reference} became {one.candidate}{place}"
     text = one.reference or one.candidate
     return f"{label} is {one.change}{f': {text}' if text else ''}{place}"
+
+
+def _alike(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], int]]:
+    """Yield findings that say the same of several nodes or weights together: some of each kind, and
+    how many more there are.
+    """
+    kinds: dict[tuple[str, str], list[LintEntry]] = {}
+    for entry in entries:
+        kinds.setdefault((entry.level, _PARTICULAR.sub("", entry.message)), []).append(entry)
+    for alike in kinds.values():
+        kept = alike[:_MOST_ALIKE] if len(alike) > _MOST_ALIKE + 1 else alike
+        yield kept, len(alike) - len(kept)
 
 
 def _finding(entry: LintEntry) -> str:

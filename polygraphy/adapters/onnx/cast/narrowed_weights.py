@@ -11,11 +11,15 @@ from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS, copy_fields, is_external
 from polygraphy.domain.tensors.datatype import DataTypeEntry
+from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.narrowing import NarrowingLoss, narrowed
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from onnx import TensorProto
+
+_NAMED = 3
+"""Weights that a warning names, of those that lose something in the same way."""
 
 
 def is_placeholder(tensor: TensorProto) -> bool:
@@ -90,13 +94,21 @@ class NarrowedWeights:
         G_LOGGER.info(f"Converted {len(self._narrowed)} weights to {self._dtype}; {cost}.")
         clipped = [one for one in self._narrowed if one.loss.clamped]
         flushed = [one for one in self._narrowed if one.loss.flushed and not one.loss.clamped]
-        for one in clipped:
-            G_LOGGER.warning(f"Weight {one.name!r} does not fit {self._dtype}: {one}.")
-        for one in flushed:
-            G_LOGGER.warning(f"Weight {one.name!r} has zeros in {self._dtype}: {one}.")
+        self._warn("does not fit", "do not fit", clipped)
+        self._warn("has zeros in", "have zeros in", flushed)
         for one in self._narrowed:
             if one.loss.is_harmless:
                 G_LOGGER.verbose(f"Weight {one.name!r} in {self._dtype}: {one}.")
+
+    def _warn(self, verb: str, plural: str, found: Sequence[_Narrowed]) -> None:
+        """Warn about some weights: about the worst by name, and how many others there are."""
+        by_error = sorted(found, key=lambda one: one.loss.error, reverse=True)
+        for at, one in enumerate(by_error):
+            tell = G_LOGGER.warning if at < _NAMED else G_LOGGER.verbose
+            tell(f"Weight {one.name!r} {verb} {self._dtype}: {one}.")
+        if len(found) > _NAMED:
+            more = counted(len(found) - _NAMED, "more weight")
+            G_LOGGER.warning(f"{more} {plural} {self._dtype}; -v names all of them.")
 
 
 def _loss(loss: NarrowingLoss) -> str:
