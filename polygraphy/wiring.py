@@ -43,6 +43,8 @@ _ADAPTERS: dict[str, str] = {
     "PrecisionCaster": "polygraphy.adapters.onnx.cast.precision:OnnxPrecisionCaster",
     "Reports": "polygraphy.adapters.console.reports:LogReports",
     "Findings": "polygraphy.adapters.report.unrecorded:Unrecorded",
+    "FailureFolders": "polygraphy.adapters.onnx.run.failure_folders:OnnxFailureFolders",
+    "FailurePrograms": "polygraphy.codegen.failure_programs:RenderedFailurePrograms",
     "FactFinder": "polygraphy.adapters.onnx.describe.facts:OnnxFactFinder",
     "Isolation": "polygraphy.adapters.processes.forked:ForkedIsolation",
     "MatchFiles": "polygraphy.adapters.files.small.match_files:YamlMatchFiles",

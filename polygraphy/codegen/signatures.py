@@ -633,7 +633,15 @@ SIGNATURES = {
     ),
     "diagnose": Signature(
         "polygraphy.diagnose",
-        {"model": ..., "parties": ..., "data_loader": None, "reference": None, "golden": None},
+        {
+            "model": ...,
+            "parties": ...,
+            "data_loader": None,
+            "reference": None,
+            "golden": None,
+            "save_culprit": None,
+            "issue": None,
+        },
     ),
     "diagnose_half": Signature(
         "polygraphy.diagnose",

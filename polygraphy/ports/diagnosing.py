@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
+    from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
     from polygraphy.domain.diagnosis.mending import Mending
     from polygraphy.domain.diagnosis.regions import GraphNode
@@ -109,12 +110,16 @@ class SuspectedParty(Protocol):
             rewrites nothing, or does not say.
         rewrites: whether it may run another graph than it is given.
         levels: how much it rewrites can be one of these, from the least to the most.
+        settings: how it runs models, for a program that needs nothing of this package: its
+            ``module``, and arguments that are not the default; none where there can be no such
+            program.
     """
 
     name: str
     passes: Sequence[str]
     rewrites: bool
     levels: Sequence[str]
+    settings: Mapping[str, Any]
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Load a model as a user would.
@@ -238,6 +243,36 @@ class DiagnosisReports(Protocol):
 
     def concluded(self, result: DiagnosisResult) -> None:
         """All steps were done."""
+
+    def handed_over(self, folder: str, said: str) -> None:
+        """A part of the model that shows the fault was saved."""
+
+    def written_up(self, text: str) -> None:
+        """The text of a bug report is to be shown."""
+
+
+class FailureFolders(Protocol):
+    """Saves parts of models that show a fault."""
+
+    def write(self, folder: str, failure: Failure) -> None:
+        """Write ``model.onnx``, and ``test_data_set_0`` with ``input_*.pb`` and ``output_*.pb``, as
+        onnx's backend tests have them.
+
+        Raises:
+            FileError: a file cannot be written.
+        """
+
+    def text(self, failure: Failure) -> str:
+        """Return the part in the text format of ONNX, without the elements of large weights."""
+
+
+class FailurePrograms(Protocol):
+    """Writes programs that show a fault."""
+
+    def program(self, failure: Failure) -> str:
+        """Return a program that needs the backend and numpy, and ends with exit code 1 where the
+        fault shows; empty for a backend that none can be written for.
+        """
 
 
 class ModelPairs(Protocol):

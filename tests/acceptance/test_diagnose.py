@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.utils
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.backend.onnxrt import session_from_onnx
 from tests.support import models
 
 Run = Callable[..., Any]
@@ -174,3 +178,76 @@ def test_the_remedy_of_a_rewrite_is_a_command_that_proves_itself(polygraphy: Run
     assert polygraphy(command).code == 0
     harmless = command.replace("DoubleQDQPairsRemover", "GeluFusion")
     assert polygraphy(harmless).code == 1, "on these data it fails where nothing is mended"
+
+
+@pytest.mark.parametrize(
+    ("make", "nodes"), [(quantised_twice, 5), (tiny_quotient, 2)], ids=["many", "few"]
+)
+def test_a_culprit_is_handed_over_as_a_model_that_fails_by_itself(
+    make: Callable[[], onnx.ModelProto], nodes: int, polygraphy: Run, tmp_path: Path
+) -> None:
+    models.save(make(), Path("model.onnx"))
+    document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx --save-culprit c --issue i.md", 1)
+    part = onnx.load("c/model.onnx")
+    onnx.checker.check_model(part, full_check=True)
+    assert len(part.graph.node) == nodes
+    data = tmp_path / "c" / "test_data_set_0"
+    stored = {
+        kind: [onnx.load_tensor(str(data / f"{kind}_{i}.pb")) for i in range(len(values))]
+        for kind, values in (("input", part.graph.input), ("output", part.graph.output))
+    }
+    assert [t.name for t in stored["input"]] == [value.name for value in part.graph.input]
+    feed = {tensor.name: numpy_helper.to_array(tensor) for tensor in stored["input"]}
+    session = session_from_onnx(part, graph_optimization_level="disable")
+    right = session.run(None, feed)
+    for tensor, value in zip(stored["output"], right):
+        np.testing.assert_allclose(numpy_helper.to_array(tensor), value, rtol=1e-5)
+    program = [sys.executable, str(tmp_path / "c" / "reproduce.py")]
+    done = subprocess.run(program, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "FAILED as it is" in done.stdout, done.stdout + done.stderr
+    rewrite = document["culprits"][0]["rewrite"]
+    assert f"PASSED without {rewrite}" in done.stdout
+    text = Path("i.md").read_text()
+    assert rewrite in text.splitlines()[0] and "onnxruntime" in text and "Tried on" in text
+    assert document["culprits"][0]["remedy"]["command"] in text
+
+
+@pytest.mark.parametrize("fault", ["weight", "nan"])
+def test_what_is_wrong_with_a_model_is_handed_over_with_what_is_right(
+    fault: str, polygraphy: Run
+) -> None:
+    models.save(healthy(), Path("right.onnx"))
+    model = healthy()
+    compared = "--reference right.onnx"
+    if fault == "weight":
+        bias = numpy_helper.to_array(model.graph.initializer[1]) + 1
+        model.graph.initializer[1].CopyFrom(numpy_helper.from_array(bias, "b1"))
+    else:
+        negative = helper.make_node("Sub", ["before", "two"], ["negative"], "lower")
+        log = helper.make_node("Log", ["negative"], ["after"], "log")
+        model, compared = network([negative, log], {"two": np.float32(2)}), ""
+    models.save(model, Path("model.onnx"))
+    done = polygraphy(f"polygraphy diagnose model.onnx --onnxrt {compared} --save-culprit c")
+    assert done.code == 1 and "SAVED" in done.out
+    assert len(onnx.load("c/model.onnx").graph.node) == 1
+    shown = subprocess.run([sys.executable, "c/reproduce.py"], capture_output=True, check=False)
+    assert shown.returncode == 1, shown.stdout
+    if fault == "weight":  # What is saved as right is what the right model makes of the inputs.
+        Path("c/model.onnx").unlink()
+        right = onnx.shape_inference.infer_shapes(onnx.load("right.onnx"))
+        part = onnx.utils.Extractor(right).extract_model(["product"], ["sum"])
+        models.save(part, Path("c/model.onnx"))
+        assert subprocess.run([sys.executable, "c/reproduce.py"], check=False).returncode == 0
+
+
+def test_the_text_of_a_bug_report_goes_to_standard_output(polygraphy: Run) -> None:
+    models.save(quantised_twice(), Path("model.onnx"))
+    done = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx --issue -")
+    assert "# onnxruntime: a rewrite changes the result" in done.out
+    assert "disabled_optimizers" in done.out and "DequantizeLinear (" in done.out
+
+
+def test_nothing_is_saved_where_nobody_is_to_blame(polygraphy: Run) -> None:
+    models.save(healthy(), Path("model.onnx"))
+    diagnosed(polygraphy, "model.onnx --onnxrt --onnx --save-culprit c --issue i.md", 0)
+    assert not Path("c").exists() and not Path("i.md").exists()

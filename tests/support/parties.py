@@ -20,6 +20,7 @@ class WrongRewriter:
     passes = ("Harmless", "ExpLogFusion", "Other", "LogExpCleanup")
     rewrites = True
     levels = ()
+    settings: dict[str, Any] = {}
 
     def __init__(self, guilty: Collection[str] = ("ExpLogFusion",), refuses: bool = False) -> None:
         """Say which passes have to be switched off together, and whether it refuses instead."""

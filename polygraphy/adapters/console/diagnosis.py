@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     INCONCLUSIVE,
@@ -35,6 +37,14 @@ class LogDiagnosisReports:
             _show(culprit)
         if len(result.culprits) > _SHOWN:
             G_LOGGER.info(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
+
+    def handed_over(self, folder: str, said: str) -> None:
+        """Show where the culprit is saved."""
+        G_LOGGER.info(f"SAVED    {_short(folder)}: {_short(said)}")
+
+    def written_up(self, text: str) -> None:
+        """Write the text of a bug report to standard output."""
+        sys.stdout.write(text)
 
 
 def _show(culprit: Culprit) -> None:

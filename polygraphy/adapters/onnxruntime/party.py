@@ -47,6 +47,20 @@ class OnnxrtParty:
         self._threads = threads
         self._disabled = matched_rewrites(disabled_optimizers or ())
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return what sessions are made with: see the port."""
+        made: dict[str, Any] = {"module": "onnxruntime"}
+        made["providers"] = matched_providers(self._providers)
+        level = session_options(self._level).graph_optimization_level.name
+        if self._level is not None:
+            made["graph_optimization_level"] = level
+        if self._threads is not None:
+            made["threads"] = self._threads
+        if self._disabled:
+            made["disabled_optimizers"] = list(self._disabled)
+        return made
+
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Make a session; see the port."""
         runner = OnnxrtRunner(self._session(model, _PLAIN if plain else None, without))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class TrtParty:
     passes: tuple[str, ...] = ()
     rewrites = False
     """Its rewrites can neither be seen nor be switched off."""
+    levels: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,

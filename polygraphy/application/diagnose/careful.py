@@ -24,6 +24,7 @@ class CarefulParty:
         self.passes = party.passes
         self.rewrites = party.rewrites
         self.levels = party.levels
+        self.settings = party.settings
         self._party = party
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:

@@ -38,6 +38,9 @@ class Case:
         parties: who may be at fault.
         attempts: what was tried so far.
         data_options: options of a command line that make the data on which something is wrong.
+        feed: the data on which something is wrong, or else the first.
+        right: the model as it is right, where it is to blame itself and that is known.
+        expected: the outputs that are right on `feed`, where they were given.
         unexplained: whether outputs are not what they should be, and the model is not why.
     """
 
@@ -53,6 +56,9 @@ class Case:
         self.parties = list(parties)
         self.attempts: list[Attempt] = []
         self.data_options: list[str] = []
+        self.feed: Feed = {}
+        self.right: DissectedModel | None = None
+        self.expected: Values | None = None
         self.unexplained = False
         self._reports = reports
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}

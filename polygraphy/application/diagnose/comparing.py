@@ -31,7 +31,7 @@ from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, ModelPairs, SuspectedParty
 
 _MANY = 8
 """From so many differences on, the reference may be a graph that a backend optimised."""
@@ -98,6 +98,7 @@ class _Comparison:
         if not found:
             return DiagnosisResult(AGREE) if len(case.parties) == 1 else None
         feed, goal = self._feeds[worst], expected[worst]
+        case.feed, case.expected = feed, goal
         if self._pairing.model.narrow is not None:
             return self._of_precision(feed, values[worst], found)
         culprits = self._of_structure(feed, goal, found)
@@ -181,6 +182,9 @@ class _Comparison:
             needed = self._needed(model, pairing, found, feed, goal)
             proven = needed is not None
             kept = found if needed is None else needed
+            if proven and fused is None:
+                mended = self._pairs.mended(model, self._reference.proto, mending(pairing, kept))
+                case.right = resolve(DissectedModels).open(mended)
             notes.append(
                 f"{len(kept)} of {len(found)} explain that the outputs differ."
                 if proven

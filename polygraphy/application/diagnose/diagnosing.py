@@ -20,6 +20,7 @@ from polygraphy.application.diagnose.half_model import (
     is_wrong_in_float32,
     of_half_model,
 )
+from polygraphy.application.diagnose.handing_over import hand_over
 from polygraphy.application.diagnose.locating import (
     Place,
     Trace,
@@ -64,6 +65,8 @@ def diagnose(
     data_loader: Any = None,
     reference: Any = None,
     golden: str | Sequence[str] | None = None,
+    save_culprit: str | None = None,
+    issue: str | None = None,
 ) -> bool:
     """Run a model in one or more backends, and if something is wrong, say why.
 
@@ -74,6 +77,9 @@ def diagnose(
         reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
         golden: files of results that are right, made with the data of `data_loader`; of outputs, or
             better of all tensors.
+        save_culprit: a folder for the first culprit as a model of its own, with inputs and right
+            outputs as onnx's backend tests have them, and a program that shows the failure.
+        issue: where the text of a bug report is written; ``-`` is standard output.
 
     Returns:
         Whether nothing is wrong.
@@ -97,6 +103,8 @@ def diagnose(
         found = _Diagnosis(case, data_loader, reference, paths).result()
     else:
         found = of_lowering(case, lowering, data_loader)
+    if save_culprit is not None or issue is not None:
+        hand_over(case, found, save_culprit, issue)
     return concluded(evolve(found, attempts=case.attempts))
 
 
@@ -115,6 +123,7 @@ class _Diagnosis:
         self._golden = golden
         self._data_loader = data_loader
         self._feeds = feeds_of(case.model, data_loader)
+        case.feed = self._feeds[0]
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
         self._third = next(
@@ -302,7 +311,7 @@ class _Diagnosis:
         """Find out where outputs begin to differ."""
         case = self._case
         number, found, _ = worst
-        feed = self._feeds[number]
+        feed = case.feed = self._feeds[number]
         case.data_options = data_options(case.model, self._data_loader, number, feed)
         known = self._trace(feed)
         if known is None:

@@ -69,6 +69,32 @@ class ComparedOptions(Options):
 
 
 @option_group
+class HandoverOptions(Options):
+    """Bug report: what those need who can mend it."""
+
+    save_culprit: str | None = option(
+        "--save-culprit",
+        writes=True,
+        kind=Text("DIR"),
+        help=(
+            "Save the first culprit as a model of its own in this folder, with inputs and right"
+            " outputs as onnx's backend tests have them, and a program that shows the failure."
+        ),
+        feeds="diagnose.save_culprit",
+    )
+    issue: str | None = option(
+        "--issue",
+        writes=True,
+        kind=Text("PATH"),
+        help=(
+            "Write the text of a bug report for the party at fault, in Markdown; - is standard"
+            " output."
+        ),
+        feeds="diagnose.issue",
+    )
+
+
+@option_group
 class DiagnosedOptions(Options):
     """Model: the model that is diagnosed."""
 

@@ -24,6 +24,7 @@ class Builder:
     passes = ()
     rewrites = False
     levels = ()
+    settings: dict[str, Any] = {}
     lowers_to = "fp16"
 
     def __init__(self, wrong: float = 0.0) -> None:

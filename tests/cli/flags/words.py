@@ -651,6 +651,7 @@ WORDS: dict[str, dict[str, str]] = {
     **_EDITING_FLAGS,
     **_DEBUGGING_FLAGS,
     "PartyOptions": {"parties": "--onnxrt > --onnx"},
+    "HandoverOptions": {"save_culprit": "--save-culprit c", "issue": "--issue i.md"},
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
     "DiagnosedOptions": {"path": "m.onnx > n.onnx", "input_shapes": "--input-shapes x:[5,7]"},
 }

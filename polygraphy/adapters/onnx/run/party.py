@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from polygraphy import mod
@@ -19,6 +20,7 @@ class OnnxParty:
     passes = ()
     rewrites = False
     levels: Sequence[str] = ()
+    settings: Mapping[str, Any] = MappingProxyType({"module": "onnx.reference"})
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Look up the implementations of a model's nodes; see the port."""

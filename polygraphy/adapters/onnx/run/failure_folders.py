@@ -1,0 +1,77 @@
+"""Saves parts of models that show a fault, as onnx's backend tests have them; implements the port
+`FailureFolders`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.value_infos import value_info
+from polygraphy.adapters.onnx.storage.saving import OnnxModelWriter
+from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.domain.diagnosis.failure import DATA_FOLDER, MODEL_FILE, Failure
+from polygraphy.domain.tensors.metadata import TensorMetadata
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+onnx = mod.lazy_import("onnx")
+
+_TENSOR_FILE = re.compile(r"(input|output)_\d+\.pb")
+_SHOWN = 32
+"""Elements of a weight that are shown."""
+
+
+class OnnxFailureFolders:
+    """Writes the model and its data."""
+
+    def write(self, folder: str, failure: Failure) -> None:
+        """Write the files; see the port."""
+        data = Path(folder) / DATA_FOLDER
+        with translated_os_errors(data, "write the folder"):
+            data.mkdir(parents=True, exist_ok=True)
+            for old in data.iterdir():  # Of another part.
+                if _TENSOR_FILE.fullmatch(old.name):
+                    old.unlink()
+        OnnxModelWriter().write(_typed(failure), str(Path(folder) / MODEL_FILE))
+        _write(data, "input", failure.inputs)
+        _write(data, "output", failure.expected)
+
+    def text(self, failure: Failure) -> str:
+        """Return the part as text; see the port."""
+        made = onnx.ModelProto()
+        made.CopyFrom(_typed(failure))
+        del made.graph.value_info[:]
+        for tensor in list(made.graph.initializer):
+            elements = 1
+            for size in tensor.dims:
+                elements *= size
+            if elements > _SHOWN:
+                made.graph.initializer.remove(tensor)
+                shown = made.graph.value_info.add(name=tensor.name)
+                shown.type.tensor_type.elem_type = tensor.data_type
+                for size in tensor.dims:
+                    shown.type.tensor_type.shape.dim.add(dim_value=size)
+        return str(onnx.printer.to_text(made))
+
+
+def _typed(failure: Failure) -> ModelProto:
+    """Return the part with the types of its outputs, which a model in a file has to state."""
+    made: ModelProto = onnx.ModelProto()
+    made.CopyFrom(failure.model)
+    metadata = TensorMetadata.from_feed_dict(dict(failure.expected))
+    for value in made.graph.output:
+        if not value.type.WhichOneof("value"):
+            value.CopyFrom(value_info(value.name, metadata[value.name]))
+    return made
+
+
+def _write(folder: Path, kind: str, arrays: Mapping[str, Any]) -> None:
+    for number, (name, array) in enumerate(arrays.items()):
+        tensor = onnx.numpy_helper.from_array(array, name)
+        with atomic_file(str(folder / f"{kind}_{number}.pb")) as stream:
+            stream.write(tensor.SerializeToString())

@@ -1,0 +1,204 @@
+"""Hands a culprit to those who can mend it: as a model of its own that shows the fault, with data,
+a program and the text of a bug report.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.locating import trace
+from polygraphy.domain.diagnosis.culprit import MODEL, NO_FAULT, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing
+from polygraphy.domain.diagnosis.issue import issue_of
+from polygraphy.domain.diagnosis.judging import is_float
+from polygraphy.domain.diagnosis.regions import around
+from polygraphy.domain.tensors.naming import counted
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import (
+    DiagnosisReports,
+    DissectedModel,
+    DissectedModels,
+    FailureFolders,
+    FailurePrograms,
+    SuspectedParty,
+)
+from polygraphy.ports.machine import Diagnosis
+from polygraphy.ports.running import Commands
+from polygraphy.ports.storage import TextFiles
+
+_HOPS = (0, 1, 2, 4, 8)
+"""How many nodes around a culprit are taken with it: what is rewritten depends on them."""
+_SECONDS = 300.0
+_SOURCES = ("packages", "machine")
+_THIRD = "onnx"
+
+Values = Mapping[str, Any]
+
+
+def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: str | None) -> None:
+    """Write what shows the first culprit of a result that somebody is at fault for.
+
+    Args:
+        case: what was diagnosed.
+        result: what was found out.
+        folder: where the culprit is saved as a model; None for nowhere.
+        issue: where the text of a bug report is written, ``-`` for standard output; None for
+            nowhere.
+
+    Raises:
+        FileError: something cannot be written.
+    """
+    culprit = next((one for one in result.culprits if one.cause not in NO_FAULT), None)
+    if culprit is None:
+        return
+    failure, program = None, ""
+    with case.attempt("culprit alone") as said:
+        for failure in _failures(case, culprit):
+            program = resolve(FailurePrograms).program(failure)
+            if folder is None or _is_shown(failure, folder, program):
+                break
+        else:
+            failure = None
+        said.append(_said(case, failure, program if folder is not None else ""))
+    reports = resolve(DiagnosisReports)
+    if folder is not None and failure is not None:
+        reports.handed_over(folder, f"{failure.culprit.party}: {failure.said}")
+    if issue is not None:
+        graph = "" if failure is None else resolve(FailureFolders).text(failure)
+        sections = [section for key in _SOURCES for section in resolve(Diagnosis, key).sections()]
+        named = next((one for one in case.parties if one.name == culprit.party), None)
+        called = "" if named is None else str(named.settings.get("module", named.name))
+        text = issue_of(
+            culprit, failure, sections, party=called, graph=graph, program=program, folder=folder
+        )
+        if issue == "-":
+            reports.written_up(text)
+        else:
+            resolve(TextFiles).write(issue, text)
+
+
+def _said(case: Case, failure: Failure | None, program: str) -> str:
+    if failure is None:
+        return "No part of the model shows the fault by itself: nothing is saved."
+    nodes = f"{failure.nodes} of {counted(len(case.model.nodes), 'node')}"
+    return f"{nodes} show it" + (f"; {PROGRAM_FILE} ends with 1." if program else ".")
+
+
+def _is_shown(failure: Failure, folder: str, program: str) -> bool:
+    """Save a failure, and return whether its program shows it."""
+    resolve(FailureFolders).write(folder, failure)
+    if not program:
+        return True
+    path = str(Path(folder) / PROGRAM_FILE)
+    resolve(TextFiles).write(path, program, executable=True)
+    done = resolve(Commands).start([sys.executable, path], timeout=_SECONDS).wait()
+    return done.code < 0 or (done.code == 1 and "FAILED" in done.output)
+
+
+def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
+    """Yield parts of the model that show a fault, the smallest first, and the whole."""
+    third = resolve(SuspectedParty, _THIRD)
+    party = next((one for one in case.parties if one.name == culprit.party), case.parties[0])
+    party = CarefulParty(party) if culprit.cause == "refusal" else party
+    known = None
+    for able in (third, *case.parties):
+        try:
+            known = trace(case, able, case.feed)
+            break
+        except REFUSALS:
+            continue
+    if known is None:
+        return
+    held = {**known.values, **case.feed}
+    places = [i for i, node in enumerate(case.model.nodes) if node.name in set(culprit.nodes)]
+    size = 0
+    for hops in _HOPS if places else ():
+        chosen = around(case.model.nodes, places, hops)
+        if len(chosen) in (size, len(case.model.nodes)):
+            continue
+        size = len(chosen)
+        try:
+            part = case.model.part(chosen, held)
+            right = part if case.right is None else _same_part(case.right, case, chosen, held)
+            made = _failure(culprit, party, third, part, right, held, size)
+        except (*REFUSALS, KeyError):
+            continue
+        if made is not None:
+            yield made
+    whole = case.model.proto
+    right = whole if case.right is None else case.right.proto
+    try:
+        made = _failure(
+            culprit, party, third, whole, right, held, len(case.model.nodes), case.expected
+        )
+    except (*REFUSALS, KeyError):
+        return
+    if made is not None:
+        yield made
+
+
+def _same_part(right: DissectedModel, case: Case, chosen: Sequence[int], held: Values) -> Any:
+    """Return the same part of the model that is right."""
+    names = {case.model.nodes[index].name for index in chosen}
+    return right.part([i for i, node in enumerate(right.nodes) if node.name in names], held)
+
+
+def _failure(
+    culprit: Culprit,
+    party: SuspectedParty,
+    third: SuspectedParty,
+    part: Any,
+    right: Any,
+    held: Values,
+    nodes: int,
+    expected: Values | None = None,
+) -> Failure | None:
+    """Return how a part of a model fails; None where it does not.
+
+    Raises:
+        BackendError: what is right cannot be computed.
+        KeyError: a value is missing.
+    """
+    opened = resolve(DissectedModels).open(part)
+    feed = {name: held[name] for name in opened.inputs}
+    if not all(isinstance(value, np.ndarray) for value in feed.values()):
+        return None
+    if expected is None:
+        asked = resolve(DissectedModels).open(right).inputs
+        expected = third.load(right, plain=True)({name: held[name] for name in asked})
+    expected = {name: expected[name] for name in opened.outputs}
+    if not all(isinstance(value, np.ndarray) for value in expected.values()):
+        return None
+    blames_model = culprit.party == MODEL
+    try:
+        values = party.load(part)(feed)
+        plain = {} if blames_model else party.load(part, plain=True)(feed)
+    except REFUSALS as error:
+        seen = None if culprit.cause != "refusal" else (str(error), dict.fromkeys(expected))
+    else:
+        if culprit.cause == "refusal":
+            return None
+        seen = failing(values, expected, plain) or _unusual(culprit, values)
+    if seen is None:
+        return None
+    without = culprit.rewrite.split("+") if culprit.rewrite else ()
+    return Failure(
+        culprit, part, feed, expected, seen[1], party.name, party.settings, without, nodes, seen[0]
+    )
+
+
+def _unusual(culprit: Culprit, values: Values) -> tuple[str, dict[str, float | None]] | None:
+    """Return which outputs are no numbers, where that is the fault: what is right is that, too."""
+    broken = [
+        name for name, value in values.items() if is_float(value) and not np.isfinite(value).all()
+    ]
+    if culprit.cause not in ("nan", "overflow") or not broken:
+        return None
+    return f"{broken[0]!r} has NaN or infinite elements.", dict.fromkeys(values, np.inf)

@@ -1,0 +1,52 @@
+"""Programs that show a fault and need nothing of this package; implements the port
+`FailurePrograms`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from polygraphy.codegen.render import formatted, render
+from polygraphy.domain.diagnosis.culprit import MODEL
+
+if TYPE_CHECKING:
+    from polygraphy.domain.diagnosis.failure import Failure
+
+_SUMMARIES = {
+    "refusal": "{backend} does not run model.onnx",
+    "nan": "model.onnx makes NaN of numbers",
+    "overflow": "model.onnx makes infinity of numbers",
+}
+
+
+class RenderedFailurePrograms:
+    """Renders a template."""
+
+    def program(self, failure: Failure) -> str:
+        """Return the program; see the port."""
+        backend = failure.settings.get("module")
+        if backend is None:
+            return ""
+        finite = any(
+            value is not None and math.isinf(value) for value in failure.tolerances.values()
+        )
+        source = render(
+            "failure.py.j2",
+            _summary(failure, backend),
+            ["python", "reproduce.py"],
+            backend=backend,
+            settings=dict(failure.settings),
+            without=list(failure.without) if backend == "onnxruntime" else [],
+            tolerances={} if finite else dict(failure.tolerances),
+            finite=finite,
+            refusal=failure.culprit.cause == "refusal",
+        )
+        return formatted(source)
+
+
+def _summary(failure: Failure, backend: str) -> str:
+    what = _SUMMARIES.get(failure.culprit.cause, "{backend} computes model.onnx wrongly")
+    if failure.culprit.party == MODEL and failure.culprit.cause not in _SUMMARIES:
+        what = "model.onnx does not compute what it should"
+    return f"Exits with 1 where {what.format(backend=backend)}, with 0 where not."

@@ -1,0 +1,85 @@
+"""A part of a model that shows a fault by itself: what is handed to those who can mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.diagnosis.culprit import Culprit
+from polygraphy.domain.diagnosis.judging import deviation, is_float
+
+MODEL_FILE, DATA_FOLDER, PROGRAM_FILE = "model.onnx", "test_data_set_0", "reproduce.py"
+"""What a folder with a failure consists of; the first two as onnx's backend tests have them."""
+
+
+@frozen
+class Failure:
+    """A failure that was seen.
+
+    Attributes:
+        culprit: what is to blame.
+        model: the part, as an ``onnx.ModelProto``.
+        inputs: what it is fed with, by name, in the order of its inputs.
+        expected: what is right, by name, in the order of its outputs.
+        tolerances: by output how far it may be off; None where it has to be the same.
+        party: who runs the model; the name of a backend.
+        settings: how that party runs it: arguments of its loader that are not the default.
+        without: the rewrites without which it is right; none where that is not known.
+        nodes: how many nodes of the whole model are in the part.
+        said: what was seen, a sentence.
+    """
+
+    culprit: Culprit
+    model: Any
+    inputs: Mapping[str, Any]
+    expected: Mapping[str, Any]
+    tolerances: Mapping[str, float | None]
+    party: str
+    settings: Mapping[str, Any]
+    without: Sequence[str]
+    nodes: int
+    said: str
+
+
+def failing(
+    values: Mapping[str, Any], expected: Mapping[str, Any], plain: Mapping[str, Any]
+) -> tuple[str, dict[str, float | None]] | None:
+    """Return what is wrong with outputs, in words, and how far each may be off, such that this is
+    seen and rounding is not; None where nothing is.
+
+    Args:
+        values: what was computed, by name.
+        expected: what is right.
+        plain: what the same party computes where it is not at fault, if that is known.
+    """
+    tolerances: dict[str, float | None] = {}
+    said = ""
+    most = 1.0
+    for name, right in expected.items():
+        made = deviation(values[name], right)
+        usual = deviation(plain[name], right) if name in plain else deviation(right, right)
+        if not is_float(right) or not np.isfinite(right).any():
+            tolerances[name] = None
+        else:
+            explained = _explained(right)
+            if np.isfinite(usual.largest):
+                explained = max(explained, 2 * usual.largest)
+            is_seen = np.isfinite(made.largest) and made.largest > explained
+            tolerances[name] = _round(np.sqrt(explained * made.largest) if is_seen else explained)
+        if made.excess > max(most, 4 * min(usual.excess, made.excess / 4)):
+            said, most = f"{name!r} {made.in_words()}.", made.excess
+    return (said, tolerances) if said else None
+
+
+def _explained(right: Any) -> float:
+    """Return what rounding may do to the largest element."""
+    size = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
+    step = float(np.finfo(right.dtype).eps) if right.dtype.kind == "f" else 2.0**-7
+    return max(32 * step * size, 1e-30)
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.1g}")
