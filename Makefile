@@ -8,7 +8,7 @@ TEST_ALL_VENV := .venv-test-all
 PIP := -m pip --disable-pip-version-check --quiet
 OTHER_PYTHONS := python3.10 python3.13
 
-.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures bench models faults clean
+.PHONY: demo test check lint black ruff mypy lint-imports quick test-all test-extra test-versions golden signatures pictures bench models faults clean
 
 demo:
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -69,6 +69,10 @@ golden:
 # Write down what the published names take, for the command line, which does not import them.
 signatures:
 	POLYGRAPHY_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/codegen/test_signatures.py -k is_written
+
+# Take the README's picture of a terminal again.
+pictures:
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python docs/pictures/terminal.py
 
 # The models that three packages ship (43 MB, into .models), run through the commands; by hand and every night. Writes the page
 # that says what passed, and ends with an error where something did not.
