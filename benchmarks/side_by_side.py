@@ -173,6 +173,20 @@ def run(command: list[str], folder: Path) -> tuple[float, int]:
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024
 
 
+def save_chain(path: Path) -> None:
+    """Save 200 nodes, one after another."""
+    nodes = [
+        onnx.helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"], name=f"node{i}") for i in range(200)
+    ]
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 4))
+        for name in ("t0", "t200")
+    ]
+    graph = onnx.helper.make_graph(nodes, "chain", ends[:1], ends[1:])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
 def save_blocks(path: Path, nodes: int) -> None:
     """Save a model in which the shape arithmetic of each block waits for the block before."""
     count = nodes // NODES_OF_BLOCK
@@ -244,6 +258,12 @@ ROWS = (
     ),
     Row("inspect BERT-base, everything", _saved(bert), words=_SHOWN, floor=_LOAD),
     Row("inspect 20,000 nodes, everything", _saved(many_nodes), words=_SHOWN, floor=_LOAD),
+    Row(
+        "debug reduce 200 nodes, linear",
+        save_chain,
+        words="debug reduce {model} -o out.onnx --mode linear --fail-code 0"
+        " --check grep -q node100 polygraphy_debug.onnx",
+    ),
     Row("save 10,000 arrays as JSON", _nothing, program=_SAVE.format(**_MANY)),
     Row("load 10,000 arrays from JSON", partial(save_results, **_MANY), program=_READ),
     Row("save 1 GB as JSON", _nothing, program=_SAVE.format(**_LARGE)),

@@ -120,6 +120,7 @@ class Iterations:
         self.seconds = 0.0
         self._logs = logs
         self._written: list[str] = []
+        self._kept_failure: Mapping[str, Any] | None = None
         self._rows = Rows()
         self._command = supporting(check, StartsChecks)
         own = [*self._made, *self._artifacts, *self._numbered]
@@ -184,14 +185,22 @@ class Iterations:
                 raise
             finally:
                 self._clean_up()
-        first = self.first_failure
-        known = state if first is None else {**state, _FAILURE: first}
-        self._replay[replay_key] = IterationRecord(found.outcome, number, known)
+        self._replay[replay_key] = self._record(found, number, state)
         self._note(self._replay, self._save)
         seconds = time.perf_counter() - start
         self._book(found, state, replay_key, seconds)
         G_LOGGER.verbose(f"{_WORDS[found.outcome]} | {title} | Duration {seconds:.3f}s")
         return found.outcome
+
+    def _record(self, found: Checked, number: int, state: Mapping[str, Any]) -> IterationRecord:
+        """Return what a replay keeps of an iteration: the first one with a failure that others are
+        held to has that as well.
+        """
+        first = self.first_failure
+        if first is not None and first != self._kept_failure:
+            self._kept_failure = first
+            state = {**state, _FAILURE: first}
+        return IterationRecord(found.outcome, number, state)
 
     def prove(self, make: Callable[[str], Any], what: str) -> None:
         """Make the result of a search from what was saved, and have a new process check it.

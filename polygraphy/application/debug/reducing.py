@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from math import log2
 from pathlib import PurePath
-from typing import Any, TypeVar, Union
+from typing import Any
 
 import numpy as np
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.application.debug.iterations import Iterations
-from polygraphy.application.debug.side_by_side import Candidate
+from polygraphy.application.debug.parts import (
+    Part,
+    Parts,
+    without_what_comes_before,
+    without_what_follows,
+    without_what_is_between,
+)
 from polygraphy.domain.diagnosis.judging import is_float
 from polygraphy.domain.errors import (
     InconclusiveError,
@@ -24,19 +27,15 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.search import (
     GraphFound,
     Outcome,
-    ddmin,
     first_bad_part,
     first_bad_part_in_order,
-    next_questions,
 )
 from polygraphy.domain.search.graph import members, reaches
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.editing import ModelReducer, ReducibleModel
+from polygraphy.ports.editing import ModelReducer
 from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import ResultStore
-
-Found = TypeVar("Found")
 
 _SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
     "bisect": first_bad_part,
@@ -48,9 +47,6 @@ _FEW = 16
 """So few nodes are tried one by one as well: what is behind a culprit may hide its failure."""
 _MANY = 4
 """If at least one of so many nodes is left, there may be a better way to search."""
-
-Nodes = tuple[int, ...]
-Ends = Union[Nodes, None]
 
 
 @frozen
@@ -190,7 +186,7 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
 
 def _failing(
     model: Any, iterations: Iterations, data_loader: Any, save_inputs: str | None
-) -> _Parts:
+) -> Parts:
     """Return the model with the data with which it fails.
 
     Raises:
@@ -203,7 +199,7 @@ def _failing(
         samples = ([feed] for feed in reducer.samples(model, data_loader))
     outcome, number = Outcome.UNRESOLVED, -1
     for number, sample in enumerate(samples):
-        parts = _Parts(reducer.open(model, sample), reducer, iterations, save_inputs)
+        parts = Parts(reducer.open(model, sample), reducer, iterations, save_inputs)
         if not number:
             count = len(parts.opened.dependencies)
             G_LOGGER.info(f"Reducing a model of {count} nodes; check: {iterations.check}")
@@ -222,18 +218,18 @@ def _failing(
     )
 
 
-def _reduced(model: Any, parts: _Parts, way: _Way) -> tuple[Reduction, _Part]:
+def _reduced(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
     """Reduce a model that fails."""
     opened, iterations = parts.opened, parts.iterations
     whole = tuple(range(len(opened.dependencies)))
     before = iterations.count
-    left = _Part(whole)
+    left = Part(whole)
     if way.reduce_outputs:
-        left = _without_what_follows(parts, left, way.search)
+        left = without_what_follows(parts, left, way.search)
     if way.reduce_inputs:
-        left = _without_what_comes_before(parts, left, way.search)
+        left = without_what_comes_before(parts, left, way.search)
     if way.mode == "ddmin" and len(left.nodes) > 1:
-        left = _without_what_is_between(parts, left)
+        left = without_what_is_between(parts, left)
     if way.mode == "bisect" and 1 < len(left.nodes) <= _FEW:
         left = _tried_in_order(parts, left, way)
     names = [opened.name(node) for node in left.nodes]
@@ -243,7 +239,7 @@ def _reduced(model: Any, parts: _Parts, way: _Way) -> tuple[Reduction, _Part]:
         inside = _inside(parts, left.nodes[0])
         if inside is not None:
             return _reduced(*inside, way)[0], left
-    bad = model if left == _Part(whole) else parts.made(left)
+    bad = model if left == Part(whole) else parts.made(left)
     feed = None
     if way.save_inputs is not None:
         feed = opened.feed(bad)
@@ -258,7 +254,17 @@ def _reduced(model: Any, parts: _Parts, way: _Way) -> tuple[Reduction, _Part]:
     return Reduction(bad, made, names, feed, way.save_inputs), left
 
 
-def _inside(parts: _Parts, node: int) -> tuple[Any, _Parts] | None:
+def _tried_in_order(parts: Parts, left: Part, way: _Way) -> Part:
+    """Return what is left of few nodes when each is tried as the last, and as the first."""
+    search = first_bad_part_in_order
+    if way.reduce_outputs:
+        left = without_what_follows(parts, left, search, "last outputs")
+    if way.reduce_inputs:
+        left = without_what_comes_before(parts, left, search, "last inputs")
+    return left
+
+
+def _inside(parts: Parts, node: int) -> tuple[Any, Parts] | None:
     """Return what a node computes inside, if that fails on its own: a branch, or an iteration."""
     try:
         found = parts.opened.inside(node)
@@ -270,7 +276,7 @@ def _inside(parts: _Parts, node: int) -> tuple[Any, _Parts] | None:
         G_LOGGER.verbose(f"What {parts.opened.name(node)!r} computes inside is unknown: {error}")
         return None
     count = len(opened.dependencies)
-    inner = _Parts(opened, parts.reducer, parts.iterations, parts.save_inputs)
+    inner = Parts(opened, parts.reducer, parts.iterations, parts.save_inputs)
     if inner.test_whole(model) is not Outcome.BAD:
         G_LOGGER.info(f"What it computes inside, {count} node(s), does not fail on its own.")
         return None
@@ -278,7 +284,7 @@ def _inside(parts: _Parts, node: int) -> tuple[Any, _Parts] | None:
     return model, inner
 
 
-def _others(parts: _Parts, left: _Part, way: _Way) -> list[Reduction]:
+def _others(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
     """Search what remains of a model without the nodes that were found, until it passes."""
     iterations = parts.iterations
     others: list[Reduction] = []
@@ -287,7 +293,7 @@ def _others(parts: _Parts, left: _Part, way: _Way) -> list[Reduction]:
         model, feed = rest
         data = None if feed is None else [feed]
         iterations.hold_to_first_failure()
-        parts = _Parts(parts.reducer.open(model, data), parts.reducer, iterations, way.save_inputs)
+        parts = Parts(parts.reducer.open(model, data), parts.reducer, iterations, way.save_inputs)
         outcome = parts.test_whole(model)
         own = iterations.first_failure
         is_other = first is not None and own is not None and own["code"] != first["code"]
@@ -304,7 +310,7 @@ def _others(parts: _Parts, left: _Part, way: _Way) -> list[Reduction]:
     return others
 
 
-def _rest(parts: _Parts, left: _Part) -> tuple[Any, Mapping[str, Any] | None] | None:
+def _rest(parts: Parts, left: Part) -> tuple[Any, Mapping[str, Any] | None] | None:
     """Return what remains of a model, and the data for it: what the nodes that were found compute,
     with 0 for what is not finite. Where the check compares with saved outputs, what depends on
     these nodes differs from them whatever it does, and is left out as well.
@@ -330,187 +336,7 @@ def _finite(array: Any) -> Any:
     return np.where(np.isfinite(array), array, 0).astype(array.dtype) if is_float(array) else array
 
 
-@frozen
-class _Part:
-    """Nodes, and between which of them the model is cut: see `ReducibleModel.part`."""
-
-    nodes: Nodes
-    ends: Ends = None
-    starts: Ends = None
-
-
-def _without_what_follows(
-    parts: _Parts, left: _Part, search: Callable[..., GraphFound], suffix: str = "outputs"
-) -> _Part:
-    """Return what is left when nodes are cut off at the end."""
-    place = {node: index for index, node in enumerate(left.nodes)}
-    dependencies = parts.opened.dependencies
-    used = [[place[each] for each in dependencies[node] if each in place] for node in left.nodes]
-    reach = reaches(used)
-
-    def part(ends: Sequence[int]) -> _Part:
-        kept = _nodes_of(left, reach, ends)
-        starts = None if left.starts is None else tuple(n for n in left.starts if n in set(kept))
-        return _Part(kept, tuple(left.nodes[end] for end in ends), starts)
-
-    found = parts.searched(partial(search, reach), part, suffix, len(reach))
-    return part(found.ends) if found.ends else left
-
-
-def _without_what_comes_before(
-    parts: _Parts, left: _Part, search: Callable[..., GraphFound], suffix: str = "inputs"
-) -> _Part:
-    """Return what is left when nodes are cut off at the beginning."""
-    turned = _Part(left.nodes[::-1])  # What was last is first, so users are before the used.
-    place = {node: index for index, node in enumerate(turned.nodes)}
-    users: list[list[int]] = [[] for _ in turned.nodes]
-    for node in left.nodes:
-        for used in parts.opened.dependencies[node]:
-            if used in place:
-                users[place[used]].append(place[node])
-    reach = reaches(users)
-
-    def part(starts: Sequence[int]) -> _Part:
-        kept = _nodes_of(turned, reach, starts)
-        return _Part(kept, left.ends, tuple(sorted(turned.nodes[index] for index in starts)))
-
-    found = parts.searched(partial(search, reach), part, suffix, len(reach))
-    return part(found.ends) if found.ends else left
-
-
-def _nodes_of(left: _Part, reach: Sequence[int], ends: Sequence[int]) -> Nodes:
-    """Return the nodes that some of those that are left reach, in the order of the graph."""
-    reached = 0
-    for end in ends:
-        reached |= reach[end]
-    return tuple(sorted(left.nodes[index] for index in members(reached)))
-
-
-def _tried_in_order(parts: _Parts, left: _Part, way: _Way) -> _Part:
-    """Return what is left of few nodes when each is tried as the last, and as the first."""
-    search = first_bad_part_in_order
-    if way.reduce_outputs:
-        left = _without_what_follows(parts, left, search, "last outputs")
-    if way.reduce_inputs:
-        left = _without_what_comes_before(parts, left, search, "last inputs")
-    return left
-
-
-def _without_what_is_between(parts: _Parts, left: _Part) -> _Part:
-    """Return what is left when nodes are left out anywhere."""
-
-    def search(test: Callable[[Sequence[int]], Outcome]) -> list[int]:
-        return ddmin(left.nodes, lambda nodes: test(tuple(nodes)))
-
-    nodes = tuple(parts.searched(search, lambda nodes: _Part(tuple(nodes)), "nodes", None))
-    return left if nodes == left.nodes else _Part(nodes)
-
-
-@define
-class _Parts:
-    """Makes parts of a model and checks them, each once."""
-
-    opened: ReducibleModel
-    reducer: ModelReducer
-    iterations: Iterations
-    save_inputs: str | None
-    _known: dict[_Part, Outcome] = field(factory=dict)
-    _tried: dict[str, int] = field(factory=dict)
-
-    def test_whole(self, model: Any) -> Outcome:
-        """Check the model as it is."""
-        count = len(self.opened.dependencies)
-        state = {"num_nodes": count, "part": "all"}
-        outcome = self.iterations.run(
-            lambda path: self._write(model, path), state=state, unmade=Outcome.UNRESOLVED
-        )
-        return outcome
-
-    def searched(
-        self,
-        search: Callable[[Callable[[Sequence[int]], Outcome]], Found],
-        part: Callable[[Sequence[int]], _Part],
-        suffix: str,
-        total: int | None,
-    ) -> Found:
-        """Return what a search finds.
-
-        Args:
-            search: a pure function of what answers its questions.
-            part: returns the part that a question is about.
-            suffix: the name of the search.
-            total: how many nodes it searches, where that tells how many checks there are.
-        """
-        answers: dict[Any, Outcome] = {}
-
-        def ahead(count: int) -> list[Candidate]:
-            _, *questions = next_questions(search, answers, count + 1)
-            return [self._candidate(part(question)) for question in questions]
-
-        def test(question: Sequence[int]) -> Outcome:
-            answers[question] = found = self.test(part(question), suffix, total, ahead)
-            return found
-
-        return search(test)
-
-    def test(
-        self,
-        part: _Part,
-        suffix: str,
-        total: int | None = None,
-        ahead: Callable[[int], Sequence[Candidate]] | None = None,
-    ) -> Outcome:
-        """Check a part; `total` is how many nodes it is searched in."""
-        if part not in self._known:
-            done = self._tried.get(suffix, 0)
-            self._tried[suffix] = done + 1
-            left = None if total is None else max(0, round(log2(total + 1)) - done - 1)
-            candidate = self._candidate(part)
-            self._known[part] = self.iterations.run(
-                candidate.make,
-                suffix=suffix,
-                state={"num_nodes": len(part.nodes), "part": _digest(part)},
-                remaining=left,
-                unmade=Outcome.UNRESOLVED,
-                key=part,
-                ahead=ahead,
-            )
-        return self._known[part]
-
-    def _candidate(self, part: _Part) -> Candidate:
-        return Candidate(part, lambda path: self._write(self.made(part), path))
-
-    def made(self, part: _Part) -> Any:
-        """Return the model of a part."""
-        return self.opened.part(part.nodes, ends=part.ends, starts=part.starts)
-
-    def save_feed(self, feed: Mapping[str, Any]) -> None:
-        """Save what the inputs of a part hold, where its check looks for it."""
-        path = self.iterations.placed(self.save_inputs or "")
-        with G_LOGGER.verbosity(G_LOGGER.WARNING):  # It happens for each part.
-            resolve(ResultStore).save([dict(feed)], path)
-
-    def good_beside(self, count: int) -> _Part | None:
-        """Return a part that passed, with nearly so many nodes: fewer if possible."""
-        good = [part for part, outcome in self._known.items() if outcome is Outcome.GOOD]
-        smaller = [part for part in good if len(part.nodes) < count]
-        if smaller:
-            return max(smaller, key=lambda part: len(part.nodes))
-        return min(good, key=lambda part: len(part.nodes), default=None)
-
-    def _write(self, model: Any, path: str) -> None:
-        self.reducer.save(model, path)
-        if self.save_inputs is not None:
-            self.save_feed(self.opened.feed(model))
-
-
-def _digest(part: _Part) -> str:
-    """Return a text that distinguishes a part from others."""
-    text = f"{part.nodes}{part.ends}{part.starts}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _show(parts: _Parts, left: _Part, *, checks: int) -> None:
+def _show(parts: Parts, left: Part, *, checks: int) -> None:
     """Say what is left."""
     opened, total = parts.opened, len(parts.opened.dependencies)
     names = [opened.name(node) for node in left.nodes]

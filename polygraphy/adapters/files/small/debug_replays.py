@@ -13,7 +13,13 @@ _CLASS = "IterationContext"
 
 
 class JsonDebugReplays:
-    """Implements the port `DebugReplays`; the form is that of NVIDIA's tool."""
+    """Implements the port `DebugReplays`; the form is that of NVIDIA's tool.
+
+    Most of a replay was written with the last iteration, too: its text is kept.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[IterationRecord, str]] = {}
 
     def load(self, path: str) -> DebugReplay:
         """Read a file."""
@@ -31,17 +37,23 @@ class JsonDebugReplays:
 
     def save(self, replay: DebugReplay, path: str) -> None:
         """Write a file."""
-        document = {
-            key: {
+        entries = [f"    {json.dumps(key)}: {self._text(key, replay[key])}" for key in replay]
+        with atomic_file(path, "w") as stream:
+            stream.write("{\n" + ",\n".join(entries) + "\n}" if entries else "{}")
+
+    def _text(self, key: str, record: IterationRecord) -> str:
+        """Return the text of an entry."""
+        known, text = self._texts.get(key, (None, ""))
+        if known is not record:
+            entry = {
                 "state": dict(record.state),
                 "iteration_info": {"iteration": record.iteration},
                 "success": record.success,
                 "polygraphy_class": _CLASS,
             }
-            for key, record in replay.items()
-        }
-        with atomic_file(path, "w") as stream:
-            json.dump(document, stream, indent=4)
+            text = json.dumps(entry, indent=4).replace("\n", "\n    ")
+            self._texts[key] = record, text
+        return text
 
 
 def _record(entry: Any) -> IterationRecord:
