@@ -14,18 +14,24 @@ ROOT = Path(__file__).parent
 
 
 class BuildWithCompiled(build_py):
-    """Copies the modules, then compiles templates and help texts beside them."""
+    """Copies the modules, then compiles templates and help texts beside them, and the man page."""
 
     def run(self) -> None:
         """Build."""
         super().run()
         if not self.editable_mode:
             sys.path.insert(0, str(ROOT))
+            from polygraphy import __version__
             from polygraphy.cli import help as help_texts
+            from polygraphy.cli.reference import man
             from polygraphy.codegen import compile as compiling
 
             compiling.write(Path(self.build_lib) / "polygraphy")
             help_texts.write_descriptions(Path(self.build_lib) / "polygraphy" / "cli")
+            page = Path(self.build_lib).parent / "polygraphy.1"
+            descriptions = list(help_texts.all_described().values())
+            page.write_text(man(descriptions, __version__), encoding="utf-8")
+            self.distribution.data_files = [("share/man/man1", [str(page)])]
 
 
 setup(cmdclass={"build_py": BuildWithCompiled})

@@ -45,15 +45,20 @@ def described(name: str) -> Description:
     return descriptions[name]
 
 
+def all_described() -> dict[str, Description]:
+    """Return what the help of each command says, from the declarations of this package alone."""
+    from polygraphy.cli.commands.listing import COMMANDS, load
+
+    return {name: describe(load(name)) for name in COMMANDS}
+
+
 def write_descriptions(folder: object) -> None:
     """Write the descriptions of all commands into a folder of the build, as the module
     `described`.
     """
     from pathlib import Path
 
-    from polygraphy.cli.commands.listing import COMMANDS, load
-
-    descriptions = {name: describe(load(name)) for name in COMMANDS}
+    descriptions = all_described()
     text = (
         '"""What the help of each command says; made from the declarations of the'
         f' options."""\n\nDESCRIPTIONS = {descriptions!r}\n'
@@ -137,6 +142,11 @@ def main_help(commands: dict[str, str], version: str) -> str:
     lines += ["", "Options:"]
     lines += _entry("-h, --help", "Show this text and exit; after a command, its own.", width)
     lines += _entry("-v, --version", "Show the version and exit.", width)
+    lines += _entry(
+        "help COMMAND [TOPIC]",
+        "All options of a command, or those of a topic; help --man prints a man page.",
+        width,
+    )
     lines += _entry(
         "--completion SHELL",
         "Print what bash, zsh or fish has to read to complete command lines, as in:"

@@ -171,6 +171,10 @@ def _help(words: list[str]) -> int:
 
     if not words:
         return _dispatch(["--help"])
+    if words == ["--man"]:
+        from polygraphy.cli.reference import man
+
+        return _show(man([described(name) for name in COMMANDS], __version__))
     if words[0] in GROUPS and len(words) == 1:
         return _show_group(words[0], is_asked_for=True)
     name, topic = find(words)

@@ -22,7 +22,7 @@ _MAIN = ( "--golden", "--reference",
 _RUNNERS = "Runners"
 """The group of options of which most people need any."""
 
-_EXAMPLES: dict[str, tuple[str, ...]] = {
+EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
         "polygraphy run model.onnx --onnxrt --onnx --iterations 10",
         "polygraphy run model.onnx --onnxrt --mark-all --load-outputs golden.json --rtol 1e-3",
@@ -67,7 +67,7 @@ def short_help(description: Description) -> str:
     if whole.count("\n") <= MOST_LINES:
         return whole
     name, usage, text, groups = description
-    examples = _EXAMPLES.get(name, ())
+    examples = EXAMPLES.get(name, ())
     ending = [line for words in examples for line in wrapped(words, width, 2)]
     topics = wrapped(f"Topics: {', '.join(_topics(groups))}.", width, 0)
     count = sum(len(entries) for _, _, entries in groups)

@@ -94,9 +94,9 @@ def test_a_short_help_fits_a_screen_and_says_where_the_rest_is(
 
 
 def test_the_examples_of_a_short_help_are_command_lines_that_there_are() -> None:
-    from polygraphy.cli.short_help import _EXAMPLES
+    from polygraphy.cli.short_help import EXAMPLES
 
-    for name, examples in _EXAMPLES.items():
+    for name, examples in EXAMPLES.items():
         for example in examples:
             words = example.split()[1 + len(name.split()) :]
             assert example.startswith(f"polygraphy {name} ")

@@ -1,0 +1,166 @@
+"""The reference of all commands, as Markdown and as a man page, from the descriptions of the help.
+
+Groups of options that several commands have stand once, at the end.
+"""
+
+from __future__ import annotations
+
+import re
+
+from polygraphy.cli.commands.listing import COMMANDS, GROUPS
+from polygraphy.cli.short_help import EXAMPLES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polygraphy.cli.help import Description, Entry, Group
+
+_INTRODUCTION = (
+    "Polygraphy runs a model in several inference backends, compares what comes out, and finds out"
+    " why it differs."
+)
+_GLOBAL: tuple[Entry, ...] = (
+    ("-h", "Show the most important options of a command, or the commands."),
+    ("--help", "Show all options of a command."),
+    ("-v, --version", "Show the version."),
+    ("help COMMAND [TOPIC]", "Show all options of a command, or those of a topic."),
+    ("help --man", "Print this reference as a man page: polygraphy help --man | man -l -"),
+    ("--completion SHELL", "Print what bash, zsh or fish reads to complete command lines."),
+)
+
+EXIT_CODES = (
+    ("0", "passed"),
+    ("1", "a check failed: outputs differ, or are not valid"),
+    ("2", "wrong usage: a flag, a value, or a name that the model does not have"),
+    ("3", "a backend, a build or a file failed"),
+    ("4", "inconclusive: there was nothing to judge"),
+    ("130", "interrupted"),
+)
+
+
+class _Reference:
+    """The descriptions of all commands, with a name for each group that several of them have."""
+
+    def __init__(self, descriptions: Sequence[Description]) -> None:
+        self.descriptions = descriptions
+        users: dict[Group, list[str]] = {}
+        for name, _, _, groups in descriptions:
+            for group in groups:
+                users.setdefault(group, []).append(name)
+        self.shared: dict[Group, str] = {}
+        self.users = users
+        taken: dict[str, int] = {}
+        for group, names in users.items():
+            if len(names) > 1:
+                title = group[0].replace("`", "")
+                taken[title] = taken.get(title, 0) + 1
+                self.shared[group] = title if taken[title] == 1 else f"{title} {taken[title]}"
+
+    def split(self, groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
+        """Return the groups that only this command has, and the names of the others."""
+        own = [group for group in groups if group not in self.shared]
+        return own, [self.shared[group] for group in groups if group in self.shared]
+
+
+def markdown(descriptions: Sequence[Description]) -> str:
+    """Return the reference as a page of the documentation."""
+    reference = _Reference(descriptions)
+    lines = [
+        "# Commands and options",
+        "",
+        f"{_INTRODUCTION} This page is written by `make golden`, from the rows that the command"
+        " line and its help are made of.",
+        "",
+        *_bullets(_GLOBAL),
+        "",
+    ]
+    for name, (_, text) in COMMANDS.items():
+        lines.append(f"- [`polygraphy {name}`](#{anchor(f'polygraphy {name}')}): {text}")
+    for name, usage, text, groups in reference.descriptions:
+        lines += ["", f"## polygraphy {name}", "", _escaped(text), "", "```", usage]
+        lines += ["", *EXAMPLES[name]] if name in EXAMPLES else []
+        lines.append("```")
+        own, others = reference.split(groups)
+        for group in own:
+            lines += ["", _escaped(f"{group[0]}{_after(group)}"), "", *_bullets(group[2])]
+        links = ", ".join(f"[{title}](#{anchor(title)})" for title in others)
+        lines += ["", f"Shared options: {links}."] if links else []
+    lines += ["", "# Shared options"]
+    for group, title in reference.shared.items():
+        used = ", ".join(f"`{name}`" for name in reference.users[group])
+        lines += ["", f"## {title}", "", _escaped(f"Of {used}{_after(group) or '.'}"), ""]
+        lines += _bullets(group[2])
+    lines += ["", "# Exit codes", ""]
+    lines += [f"- {code}: {meaning}" for code, meaning in EXIT_CODES]
+    return "\n".join(lines) + "\n"
+
+
+def man(descriptions: Sequence[Description], version: str) -> str:
+    """Return the reference as a man page, in the macros of man(7)."""
+    reference = _Reference(descriptions)
+    lines = [
+        r".\" Written from the declarations of the options.",
+        f'.TH POLYGRAPHY 1 "" "Polygraphy {version}" "User Commands"',
+        *(
+            ".SH NAME",
+            r"polygraphy \- run models in several backends, and find out why they differ",
+        ),
+        *(".SH SYNOPSIS", ".B polygraphy", r"\fICOMMAND\fR [\fIOPTION\fR ...]"),
+        *(".SH DESCRIPTION", _roff(_INTRODUCTION)),
+        *_items(_GLOBAL),
+        ".SH COMMANDS",
+    ]
+    for group, text in GROUPS.items():
+        lines += [".TP", rf"\fBpolygraphy {_roff(group)}\fR", _roff(text)]
+    for name, usage, text, groups in reference.descriptions:
+        lines += [f'.SS "{_roff(usage)}"', _roff(text)]
+        for example in EXAMPLES.get(name, ()):
+            lines += [".PP", ".RS 4", rf"\fB{_roff(example)}\fR", ".RE"]
+        own, others = reference.split(groups)
+        for each in own:
+            lines += [".PP", _roff(each[0] + _after(each)), *_items(each[2])]
+        lines += [".PP", _roff(f"Shared options: {', '.join(others)}.")] if others else []
+    lines.append(".SH SHARED OPTIONS")
+    for each, title in reference.shared.items():
+        lines += [f'.SS "{_roff(title)}"']
+        lines += [_roff(f"Of {', '.join(reference.users[each])}{_after(each) or '.'}")]
+        lines += _items(each[2])
+    lines += [".SH EXIT STATUS"]
+    for code, meaning in EXIT_CODES:
+        lines += [".TP", rf"\fB{code}\fR", _roff(meaning)]
+    lines += [".SH ENVIRONMENT", _roff("polygraphy doctor lists the variables that are read.")]
+    return "\n".join(lines) + "\n"
+
+
+def anchor(heading: str) -> str:
+    """Return what a link to a heading ends with, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _after(group: Group) -> str:
+    """Return what stands behind the title of a group."""
+    return f": {group[1]}" if group[1] else ""
+
+
+def _bullets(entries: Sequence[Entry]) -> list[str]:
+    return [f"- `{flags}`: {_escaped(text)}" for flags, text in entries]
+
+
+def _escaped(text: str) -> str:
+    """Return a text that Markdown shows as it is."""
+    return re.sub(r"([*_<\[])", r"\\\1", text)
+
+
+def _items(entries: Sequence[Entry]) -> list[str]:
+    return [
+        line
+        for flags, text in entries
+        for line in (".TP", rf"\fB{_roff(flags)}\fR", _roff(text) or r"\&")
+    ]
+
+
+def _roff(text: str) -> str:
+    """Return a text that roff prints as it is; its dashes can be copied."""
+    text = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq")
+    return rf"\&{text}" if text.startswith((".", "'")) else text
