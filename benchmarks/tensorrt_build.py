@@ -95,9 +95,10 @@ def outside(code: str, model: str, options: list[str]) -> float:
         whole = time.perf_counter() - start
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
-    told = next(line for line in done.stdout.splitlines() if line.startswith("SPENT"))
+    reported = next(line for line in done.stdout.splitlines() if line.startswith("SPENT"))
     parts = {
-        what: float(seconds) for what, _, seconds in (w.partition("=") for w in told.split()[1:])
+        what: float(seconds)
+        for what, _, seconds in (w.partition("=") for w in reported.split()[1:])
     }
     rest = whole - sum(parts.values())
     listed = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in parts.items())

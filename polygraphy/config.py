@@ -29,7 +29,7 @@ PROBLEMS: list[str] = []
 
 
 def _ignored(variable: str, expected: str, default: object) -> None:
-    # Nobody can catch an error raised here, at import: a bad value costs a line, not a traceback.
+    # An error raised here, at import, cannot be caught: a bad value costs a line, not a traceback.
     PROBLEMS.append(
         f"{variable}={os.environ[variable]!r} in the environment is ignored: "
         f"expected {expected}. Using {default!r}."

@@ -1,4 +1,4 @@
-"""Putting plugins in the place of the parts of ONNX models that they can compute."""
+"""Putting plugins in place of the parts of ONNX models that they can compute."""
 
 from polygraphy.adapters.onnx.plugins.plugins import ReplacePlugins, match_plugins, replace_plugins
 from polygraphy.application.plugin_matches import load_matches, save_matches

@@ -255,7 +255,7 @@ def _of_unknown(error: Exception) -> str:
 
 
 def _origin(error: BaseException) -> str:
-    """Say where an unexpected error was raised: in the last line that is not the interpreter's
+    """Describe where an unexpected error was raised: in the last line that is not the interpreter's
     own.
     """
     import traceback

@@ -23,7 +23,7 @@ _EXIT_TERMINATED = 143
 def end_program(number: int, frame: Any) -> NoReturn:
     """End as after an exception, so that temporary files are removed: the handler of SIGTERM.
 
-    Whoever finds this one set knows that nothing but the end of the process is asked for.
+    A caller that finds this one set knows that nothing but the end of the process is asked for.
     """
     sys.exit(_EXIT_TERMINATED)
 

@@ -1,7 +1,7 @@
 """For tests of tools that embed this package, and of adapters of other packages.
 
 The fakes keep what they are given in memory, record how they are used, and are strict where a real
-adapter may be lenient. `bind` puts one in the place of a port's usual adapter::
+adapter may be lenient. `bind` puts one in place of a port's usual adapter::
 
     store = MemoryResultStore()
     with bind(ResultStore, store):

@@ -1,1 +1,1 @@
-"""Use cases: what a person wants done, told in terms of ports and domain objects."""
+"""Use cases: what a person wants done, in terms of ports and domain objects."""

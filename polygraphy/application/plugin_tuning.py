@@ -137,7 +137,7 @@ class _Tuning:
         """Run the model without plugins; what it computes is what counts as right."""
         outputs, cost = self._run(())
         self._expected = outputs
-        G_LOGGER.info(f"Without plugins: {_told(cost)}")
+        G_LOGGER.info(f"Without plugins: {_formatted(cost)}")
         return cost
 
     def cost(self, choice: Choice) -> Cost | None:
@@ -153,7 +153,7 @@ class _Tuning:
             listed = ", ".join(map(repr, wrong))
             G_LOGGER.warning(f"{names}: computes another output {listed}, and is left out.")
             return None
-        G_LOGGER.info(f"{names}: {_told(cost)}")
+        G_LOGGER.info(f"{names}: {_formatted(cost)}")
         return cost
 
     def _verdicts(self, outputs: IterationResult) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _latency(runner: Runner, elapsed: float) -> float:
     return elapsed if seconds is None else seconds
 
 
-def _told(cost: Cost) -> str:
+def _formatted(cost: Cost) -> str:
     memory = "" if cost.memory is None else f", Memory: {cost.memory / 2**20:.4g} MB"
     return f"Latency: {cost.latency * 1e3:.4g} ms, Throughput: {cost.throughput:.4g} fps{memory}"
 
@@ -229,8 +229,8 @@ class _Outcome:
             f"Optimization time: {self.seconds:.3g} s",
             f"Combinations tested: {self.found.tried}",
             f"Engine builds: {self.builds}",
-            f"Baseline performance: {_told(self.baseline)}",
-            f"Best performance: {_told(self.found.cost)}",
+            f"Baseline performance: {_formatted(self.baseline)}",
+            f"Best performance: {_formatted(self.found.cost)}",
             "Best strategy:" if self.chosen else "Best strategy: no plugins",
         ]
         for number, part in enumerate(self.chosen, 1):

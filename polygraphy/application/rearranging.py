@@ -54,7 +54,7 @@ def merge(paths: Sequence[str], output: str) -> None:
 
     Args:
         paths: files or folders of input data or of results, all with as many iterations. Where
-            several have a tensor of the same name, the last counts, and is told about.
+            several have a tensor of the same name, the last counts, and a note says so.
         output: a file, or without extension a folder.
 
     Raises:
@@ -76,13 +76,13 @@ def merge(paths: Sequence[str], output: str) -> None:
             f"Data of different numbers of iterations cannot be merged: {listed}.",
             hint="data concat puts iterations behind each other.",
         )
-    told: set[str] = set()
+    noted: set[str] = set()
     with resolve(ResultStore).writer(output, dict) as writer:
         for steps in zip(*(_feeds(stored) for stored in sources.values())):
             merged: dict[str, Any] = {}
             for (run, _), feed in zip(runs, chain.from_iterable(steps)):
-                for name in sorted(feed.keys() & merged.keys() - told):
-                    told.add(name)
+                for name in sorted(feed.keys() & merged.keys() - noted):
+                    noted.add(name)
                     resolve(Console).note(
                         f"{name!r} is also in {run}, which counts. To put iterations behind each"
                         " other, use data concat."
@@ -152,7 +152,7 @@ class _Tensors:
 
     def __init__(self) -> None:
         self._names: list[set[str]] | None = None
-        self._told = False
+        self._is_noted = False
 
     def compare(self, path: str, step: Any) -> None:
         """Look at one iteration, a feed dictionary or results."""
@@ -160,6 +160,6 @@ class _Tensors:
         names = [{name for iteration in feed for name in iteration} for feed in feeds]
         if self._names is None:
             self._names = names
-        if names != self._names and not self._told:
-            self._told = True
+        if names != self._names and not self._is_noted:
+            self._is_noted = True
             resolve(Console).note(f"{path} has tensors of other names than the files before it.")

@@ -48,7 +48,7 @@ def find_bad_tactics(
         dir: a folder with the folders ``good`` and ``bad``, which hold replays of builds that
             passed and failed (default: the current one).
         good: a replay, or a folder of such, in place of ``DIR/good``.
-        bad: likewise.
+        bad: the same of builds that failed.
 
     Raises:
         FileError: a folder or a file is missing.

@@ -12,7 +12,7 @@ from polygraphy.domain.errors import UsageError
 
 
 def refuse_to_overwrite_edits(path: str, text: str) -> None:
-    """Refuse to save a program in the place of a file that nothing could make again.
+    """Refuse to save a program in place of a file that nothing could make again.
 
     Args:
         path: where the program is to be saved.
@@ -28,7 +28,7 @@ def refuse_to_overwrite_edits(path: str, text: str) -> None:
         before = there.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         before = ""
-    except (OSError, ValueError):  # Then it cannot be written either, which is told there.
+    except (OSError, ValueError):  # Then it cannot be written either, which is reported there.
         return
     if before not in (text, _generated_anew(before)):
         raise UsageError(

@@ -234,7 +234,7 @@ def _values(
 
 
 def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[str, str]) -> str:
-    """Say which words are not understood, and what may have been meant.
+    """Describe which words are not understood, and what may have been meant.
 
     Args:
         words: what nothing takes.

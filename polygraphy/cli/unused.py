@@ -13,7 +13,7 @@ from polygraphy.cli.declare.option import Option, Options, changed, options_of
 
 
 def warn_about_unused(values: Values, source: str, render: Callable[[Values], str]) -> None:
-    """Say in one line which options have no effect on a program, but for those that a warning or a
+    """Log in one line which options have no effect on a program, but for those that a warning or a
     note has named already.
 
     Args:

@@ -21,17 +21,17 @@ class BytecodeBeside(FileSystemBytecodeCache):
     """
 
     def __init__(self, package: Path, modules: Iterable[Path]) -> None:
-        """Say which package the templates belong to.
+        """Set which package the templates belong to.
 
         Args:
             package: its folder.
             modules: what has a say in how templates are compiled.
         """
         super().__init__(str(package / "__pycache__"))
-        told = sha1(jinja2.__version__.encode(), usedforsecurity=False)
+        digest = sha1(jinja2.__version__.encode(), usedforsecurity=False)
         for path in modules:
-            told.update(path.read_bytes())
-        self._compiler = told.hexdigest()
+            digest.update(path.read_bytes())
+        self._compiler = digest.hexdigest()
 
     def get_source_checksum(self, source: str) -> str:
         """Return what tells a template, and how it is compiled, from others."""

@@ -15,7 +15,7 @@ def TypedDict(key_type_func: Callable[[], Any], value_type_func: Callable[[], An
 
     Args:
         key_type_func: returns the type of keys; called for each one that is set.
-        value_type_func: returns the type of values, likewise.
+        value_type_func: returns the type of values.
     """
 
     class Interface(dict[Any, Any]):

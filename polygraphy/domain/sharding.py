@@ -21,8 +21,8 @@ class FusedAttention:
         is_causal: whether a position only attends to those before it.
         q_shuffle: a permutation of the axes of Q, which makes it what the node takes; None for
             none.
-        k_shuffle: likewise for K; None swaps the last two, as the product of Q and K has it.
-        v_shuffle: likewise for V; None for none.
+        k_shuffle: the same for K; None swaps the last two, as the product of Q and K has it.
+        v_shuffle: the same for V; None for none.
         nb_rank: how many devices the node spreads over.
     """
 

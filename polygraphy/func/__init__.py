@@ -53,7 +53,7 @@ def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], C
             return loaded if replacement is None else replacement
 
         update_wrapper(extended, function)
-        # It has the parameters of `extend_func`, not those of `function`, whoever asks.
+        # It has the parameters of `extend_func`, not those of `function`, for `inspect`, too.
         del extended.__wrapped__  # type: ignore[attr-defined]
         return extended
 

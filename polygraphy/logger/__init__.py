@@ -2,7 +2,7 @@
 
 A line is `[I] message`: the letter of its severity, then the time and the source line if they are
 asked for, then four spaces per level of indentation, then the message, whose further lines are
-indented in the place of the tags. Critical messages go to standard error, the rest to standard
+indented in place of the tags. Critical messages go to standard error, the rest to standard
 output.
 """
 

@@ -16,7 +16,7 @@ __all__ = ["PendingLines"]
 class PendingLines:
     """Lines in their order, each written when it is added, or while they are held back, later.
 
-    Whoever uses it holds a lock.
+    Callers hold a lock.
 
     Args:
         write: Writes lines that go to the same stream.
@@ -40,7 +40,7 @@ class PendingLines:
         self._holds += 1
 
     def release(self) -> None:
-        """Write what there is; lines are not held back any more unless somebody else does."""
+        """Write what there is; lines are not held back any more unless other code does."""
         self._holds = max(0, self._holds - 1)  # A forked child releases what its parent held.
         self.flush()
 

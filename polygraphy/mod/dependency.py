@@ -38,7 +38,7 @@ _PACKAGES = {
 }
 
 # Looking for a module that is not there walks all of `sys.path`, and some ask for every array. One
-# that somebody installs meanwhile is still noticed.
+# that is installed meanwhile is still noticed.
 _SECONDS_BETWEEN_SEARCHES = 1.0
 
 _installing = _thread.RLock()
@@ -197,7 +197,7 @@ class Dependency:
         command = self.install_command()
         return missing_dependency(
             f"{self.name} is installed but cannot be imported: {type(error).__name__}: {error}\n"
-            f"If it is damaged or incomplete, install it anew with: {command}",
+            f"If it is damaged or incomplete, reinstall it with: {command}",
             module=self.name,
             install=command,
         )

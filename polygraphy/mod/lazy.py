@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["LazyModule", "autoinstall", "has_mod", "lazy_import"]
 
 # Tools look at every global of a module for such attributes as `__wrapped__`, which must not import
-# anything. These are the special attributes by which somebody uses a module.
+# anything. These are the special attributes by which a module is used.
 _SPECIAL_ATTRIBUTES = {"__all__", "__file__", "__name__", "__path__", "__spec__", "__version__"}
 
 

@@ -128,7 +128,7 @@ class Device(DeviceMemory, Protocol):
         """Do nothing if a GPU can read the memory at an address.
 
         Args:
-            address: of memory that somebody else allocated.
+            address: of memory that other code allocated.
             gpu: the index of the one that is to read it.
 
         Raises:

@@ -1,6 +1,6 @@
 """How a person follows what happens, and what is drawn.
 
-Use cases tell what happened; an adapter decides how it looks. Whoever implements this asks the
+Use cases report what happened; an adapter decides how it looks. An adapter asks the
 verdicts for no more than it shows, because a statistic is computed when it is first read.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Console(Protocol):
-    """Told about every step of a run, in the order in which they happen."""
+    """Notified of every step of a run, in the order in which they happen."""
 
     def note(self, text: str) -> None:
         """Something was assumed that the user may want to know."""
@@ -67,7 +67,7 @@ class Console(Protocol):
         """A runner is done; `runtimes` are the seconds of its iterations, in order."""
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
-        """What a runner's device measured of its iterations, in order; told after
+        """What a runner's device measured of its iterations, in order; called after
         `runner_completed`, if there is any.
         """
 
@@ -110,7 +110,7 @@ class Findings(Protocol):
         culprits: Sequence[Mapping[str, Any]] = (),
         summary: str = "",
     ) -> None:
-        """Say what all of it comes to.
+        """Report what all of it comes to.
 
         Args:
             verdict: in a word, or a few with hyphens; None where the exit code tells.
@@ -170,21 +170,21 @@ class BuildReports(Protocol):
 
 
 class Progress(Protocol):
-    """Shows how far jobs are that take many steps, to whoever watches."""
+    """Shows how far jobs are that take many steps, to people who watch."""
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
         """Follow a job for the length of a `with` block.
 
         Args:
             what: what the job is called.
-            total: how many steps it takes; None where nobody knows.
+            total: how many steps it takes; None where that is unknown.
 
         Returns:
             A context manager whose value is called after each step.
         """
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Follow a job that somebody else does, for the length of a `with` block: how long it has
+        """Follow a job that other code does, for the length of a `with` block: how long it has
         taken, and what is being done.
 
         Args:
@@ -313,7 +313,7 @@ class ModelPages(Protocol):
         """
 
     def serve(self, page: str, port: int, announce: Callable[[str], Any]) -> None:
-        """Show a page to browsers on this machine, and to nobody else, until the user interrupts.
+        """Show a page to browsers on this machine, and to no other, until the user interrupts.
 
         Args:
             page: the page.

@@ -204,7 +204,7 @@ class RunningCommand(Protocol):
         """Wait for its end; it is stopped when its time is over."""
 
     def stop(self) -> None:
-        """End it, with what it has started: nobody needs its answer any more."""
+        """End it, with what it has started: its answer is not needed any more."""
 
 
 class Commands(Protocol):
@@ -243,7 +243,7 @@ class Questions(Protocol):
     """Asks a person."""
 
     def can_ask(self) -> bool:
-        """Return whether somebody is there."""
+        """Return whether a user is there."""
 
     def ask(self, question: str) -> str:
         """Return the line that answers a question.

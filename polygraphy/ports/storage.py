@@ -86,8 +86,8 @@ class ResultStore(Protocol):
         """
 
     def iterate(self, source: str | Path, kind: type[T]) -> Iterator[T]:
-        """Yield the items of a file or folder, one per iteration, lazily; what is missing is told
-        at the call.
+        """Yield the items of a file or folder, one per iteration, lazily. A missing source is an
+        error at the call.
         """
 
     def look_into(self, source: str | Path) -> Stored:
@@ -174,14 +174,14 @@ class WorkFiles(Protocol):
         """
 
     def write(self, path: str, text: str) -> None:
-        """Write a text that nobody needs after a crash.
+        """Write a text that is not needed after a crash.
 
         Raises:
             FileError: it cannot be written.
         """
 
     def temporary(self) -> str:
-        """Return the path of a new empty file, which nobody else uses."""
+        """Return the path of a new empty file, which nothing else uses."""
 
     def mirror(self, folder: str, besides: Collection[str]) -> None:
         """Make a folder in which everything is that the current folder holds, by links: commands

@@ -185,17 +185,17 @@ def all(obj: Any) -> bool:
 
 
 def isfinite(obj: Any) -> Any:
-    """Tell of each element whether it is neither NaN nor infinite."""
+    """Return of each element of each element whether it is neither NaN nor infinite."""
     return like(obj, np.isfinite(_floats(obj)))
 
 
 def isinf(obj: Any) -> Any:
-    """Tell of each element whether it is infinite."""
+    """Return of each element of each element whether it is infinite."""
     return like(obj, np.isinf(_floats(obj)))
 
 
 def isnan(obj: Any) -> Any:
-    """Tell of each element whether it is NaN."""
+    """Return of each element of each element whether it is NaN."""
     return like(obj, np.isnan(_floats(obj)))
 
 
@@ -215,7 +215,7 @@ def argmax(obj: Any) -> int:
 
 
 def argmin(obj: Any) -> int:
-    """Return the position of the smallest element, likewise."""
+    """Return the position of the smallest element, counted through all dimensions."""
     return int(to_numpy(obj).argmin())
 
 

@@ -75,7 +75,7 @@ class LockFile:
         self._lock = FileLock(f"{ensure_parent(path)}.lock")
 
     def __enter__(self) -> None:
-        """Wait until nobody else holds the lock, and hold it."""
+        """Wait until no other process holds the lock, and hold it."""
         self._lock.acquire()
 
     def __exit__(

@@ -310,7 +310,7 @@ def test_saved_outputs_also_hold_plain_values_and_the_comparison(
     assert polygraphy("polygraphy inspect data r.json").code == 0
 
 
-def test_a_quantile_that_is_not_checked_is_told(rounded: Path, polygraphy: Run) -> None:
+def test_a_quantile_that_is_not_checked_is_reported(rounded: Path, polygraphy: Run) -> None:
     done = polygraphy(f"{RUN} --rtol 1 --error-quantile 0.5")
     assert "--error-quantile: not used" in done.err
     used = polygraphy(f"{RUN} --rtol 1 --check-error-stat quantile --error-quantile 0.5")

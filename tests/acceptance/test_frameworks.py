@@ -45,11 +45,11 @@ def polygraphy(
             monkeypatch.chdir(cwd)
         with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
             sys.exit(main())
-        told = capsys.readouterr()
+        reported = capsys.readouterr()
         code = left.value.code or 0
         assert isinstance(code, int)
-        assert "Traceback" not in told.out + told.err
-        return Done(code, told.out, told.err)
+        assert "Traceback" not in reported.out + reported.err
+        return Done(code, reported.out, reported.err)
 
     return run
 
@@ -238,13 +238,13 @@ def test_golden_programs_run_in_tensorflow(
     with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
         runpy.run_path(str(program), run_name="__main__")
         sys.exit(0)
-    told = capsys.readouterr()
-    assert "Traceback" not in told.err
+    reported = capsys.readouterr()
+    assert "Traceback" not in reported.err
     if "UseTfTrt" in program.read_text() and not has_tensorrt(tf):
         assert left.value.code == 3
-        assert "was built without TensorRT" in told.err
+        assert "was built without TensorRT" in reported.err
         return
-    assert not left.value.code, told.err
+    assert not left.value.code, reported.err
     for written in GOLDEN_TF[name]:
         assert (golden_tf_models / written).exists()
 

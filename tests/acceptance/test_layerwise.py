@@ -149,7 +149,7 @@ def test_finding_33_layers_do_not_pass_where_the_outputs_fail(budget: int | None
     run = partial(Comparator.run_layerwise, makers, model, data, memory_budget=budget)
     with bind(Console, RecordingConsole()) as console:
         assert not Comparator.compare_accuracy(run())
-    assert ["Marking" in text for (text,) in console.told("note")] == [True]
+    assert ["Marking" in text for (text,) in console.arguments_of("note")] == [True]
     assert Comparator.compare_accuracy(run(unmarked=False))
 
 

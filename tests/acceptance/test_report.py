@@ -195,7 +195,7 @@ def test_a_saved_program_writes_the_same_report(
         ("check accuracy empty.json", 3, "FileError"),
     ],
 )
-def test_errors_are_told(words: str, code: int, kind: str, two: Path, polygraphy: Run) -> None:
+def test_errors_are_reported(words: str, code: int, kind: str, two: Path, polygraphy: Run) -> None:
     Path("damaged.onnx").write_bytes(Path("good.onnx").read_bytes()[:100])
     Path("empty.json").write_text("")
     done = polygraphy(f"polygraphy {words} --format json --report r.xml")

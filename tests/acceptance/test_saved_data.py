@@ -252,7 +252,7 @@ def test_what_cannot_be_judged_anew(polygraphy: Run) -> None:
     path = f"{NVIDIA}/accuracy_fail.json"
     done = polygraphy(f"polygraphy check accuracy {path} --rtol 1")
     assert done.code == 2
-    assert "was judged element by element, which cannot be done anew" in critical(done)
+    assert "was judged element by element, which cannot be done again" in critical(done)
     other = polygraphy(f"polygraphy check accuracy {path} --rtol 1 --check-error-stat max")
     assert other.code == 1  # The other functions' verdicts stay, and some said no.
     assert "The results of the comparison function l2 keep the verdicts" in other.out
@@ -293,7 +293,7 @@ def test_thresholds_that_nothing_is_for(polygraphy: Run) -> None:
     assert "holds no metrics of the comparison function l2" in critical(done)
     indices = polygraphy(f"polygraphy check accuracy {path} --index-tolerance 1")
     assert indices.code == 2
-    assert "lists of indices cannot be judged anew" in indices.err
+    assert "lists of indices cannot be judged again" in indices.err
 
 
 def test_nothing_is_no_pass(polygraphy: Run) -> None:
@@ -345,7 +345,7 @@ def test_what_cannot_be_joined(polygraphy: Run) -> None:
     assert Path("out.json").read_text() == "precious"
 
 
-def test_different_tensors_are_told_about_once(polygraphy: Run) -> None:
+def test_different_tensors_are_reported_about_once(polygraphy: Run) -> None:
     save_json([{"x": X}], "a.json")
     save_json([{"z": X}, {"z": X}], "b.json")
     done = polygraphy("polygraphy data concat a.json b.json -o joined.json")

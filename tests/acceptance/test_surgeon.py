@@ -150,7 +150,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
-def test_mistakes_are_told_in_a_line_and_harm_nothing(folder: Path, polygraphy: Run) -> None:
+def test_mistakes_are_reported_in_a_line_and_harm_nothing(folder: Path, polygraphy: Run) -> None:
     Path("old.onnx").write_text("old")
     Path("folder").mkdir()
     Path("truncated.onnx").write_bytes(Path("model.onnx").read_bytes()[:5000])

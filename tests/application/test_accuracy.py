@@ -240,7 +240,7 @@ def test_a_function_that_answers_nothing_is_explained() -> None:
 # Stopping early.
 
 
-def test_comparing_goes_on_after_a_failure_unless_told() -> None:
+def test_comparing_goes_on_after_a_failure_by_default() -> None:
     runs = results(a=[[1.0], [2.0], [3.0]], b=[[1.0], [9.0], [9.0]], c=[[1.0], [9.0], [9.0]])
     assert [len(iterations) for iterations in compared(runs).values()] == [3, 3]
     assert verdicts(compared(runs, fail_fast=True)) == {
@@ -353,20 +353,20 @@ def test_no_common_output_is_no_success() -> None:
         compared(RunResults([("a", [iteration()]), ("b", [iteration()])]))
 
 
-# What is told.
+# What is reported.
 
 
-def test_a_comparison_is_told_in_order(console: RecordingConsole) -> None:
+def test_a_comparison_is_reported_in_order(console: RecordingConsole) -> None:
     compare_accuracy(
         results(a=[1.0, 2.0], b=[1.0, 2.0], c=[1.0, 2.0]),
         compare_func=[SimpleCompareFunc(), lambda a, b: {"y": True}],
     )
-    told = [
+    reported = [
         (event, arguments if event == "comparison_starting" else _described(arguments[0]))
         for event, arguments in console.events
     ]
     both = ["simple", "<lambda>"]
-    assert told == [
+    assert reported == [
         ("comparison_starting", AB),
         *(("iteration_compared", (AB, 0, label)) for label in both),
         ("comparison_starting", BC),
@@ -376,25 +376,25 @@ def test_a_comparison_is_told_in_order(console: RecordingConsole) -> None:
     ]
 
 
-def _described(told: Any) -> Any:
+def _described(reported: Any) -> Any:
     return (
-        told.label
-        if isinstance(told, AccuracyResult)
-        else (told.runners, told.iteration, told.label)
+        reported.label
+        if isinstance(reported, AccuracyResult)
+        else (reported.runners, reported.iteration, reported.label)
     )
 
 
-def test_the_outputs_are_told_with_the_verdict(console: RecordingConsole) -> None:
+def test_the_outputs_are_reported_with_the_verdict(console: RecordingConsole) -> None:
     runs = results(a=[1.0], b=[2.0])
     compare_accuracy(runs)
-    ((pair,),) = console.told("iteration_compared")
+    ((pair,),) = console.arguments_of("iteration_compared")
     assert pair.outputs == (runs["a"][0], runs["b"][0])
     assert pair.mismatched == ["y"]
 
 
-def test_an_iteration_that_one_run_lacks_is_told(console: RecordingConsole) -> None:
+def test_an_iteration_that_one_run_lacks_is_reported(console: RecordingConsole) -> None:
     compare_accuracy(results(a=[1.0, 2.0], b=[1.0]))
-    pair = console.told("iteration_compared")[-1][0]
+    pair = console.arguments_of("iteration_compared")[-1][0]
     assert (pair.iteration, pair.mismatched) == (1, ["y"])
     assert pair.outputs[1] == IterationResult()
 

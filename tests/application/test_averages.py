@@ -36,7 +36,7 @@ def test_the_average_is_judged_rather_than_each_iteration() -> None:
         assert bool(average.average_results(AB)["y"]) is passes
 
 
-def test_the_worst_average_is_told() -> None:
+def test_the_worst_average_is_reported() -> None:
     outputs = [({"x": [0.0], "y": [3.0]}, {"x": [0.0], "y": [1.0]})]
     runs = RunResults(
         (name, [iteration(name, **pair[side]) for pair in outputs])
@@ -48,10 +48,13 @@ def test_the_worst_average_is_told() -> None:
     assert (worst.name, worst.iteration) == ("y", None)
 
 
-def test_every_iteration_is_told_without_a_verdict(console: RecordingConsole) -> None:
+def test_every_iteration_is_reported_without_a_verdict(console: RecordingConsole) -> None:
     runs = results(a=[[1.0], [2.0]], b=[[1.0], [2.0]])
     compare_accuracy(runs, compare_func=L2CompareFunc(), check_average=True)
-    assert [pair.is_judged for (pair,) in console.told("iteration_compared")] == [False, False]
+    assert [pair.is_judged for (pair,) in console.arguments_of("iteration_compared")] == [
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,9 +101,9 @@ def test_what_is_left_out_is_noted_once(console: RecordingConsole) -> None:
     )
     functions = [SimpleCompareFunc(), L2CompareFunc()]
     assert not compare_accuracy(runs, compare_func=functions)
-    assert console.told("note") == []
+    assert console.arguments_of("note") == []
     assert compare_accuracy(runs, compare_func=functions, allow_missing_outputs=True)
-    [(note,)] = console.told("note")
+    [(note,)] = console.arguments_of("note")
     assert note == "Not compared, because only one of a and b has it: x."
 
 

@@ -122,7 +122,7 @@ def test_the_others_go_on_when_an_isolated_runner_fails(store: MemoryResultStore
             save_outputs_path="o.json",
         )
     assert isolation.calls == [("a", 5), ("b", 5)]
-    assert console.told("runner_failed") == [("a", "a crashed")]
+    assert console.arguments_of("runner_failed") == [("a", "a crashed")]
     assert [(name, len(made)) for name, made in RunResults.load("o.json")] == [("b", 2)]
 
 
@@ -140,7 +140,7 @@ def test_a_defect_of_an_isolated_runner_is_its_own(store: MemoryResultStore) -> 
             use_subprocess=True,
             save_outputs_path="o.json",
         )
-    assert console.told("runner_failed") == [("a", "ZeroDivisionError: division by zero")]
+    assert console.arguments_of("runner_failed") == [("a", "ZeroDivisionError: division by zero")]
     assert RunResults.load("o.json").keys() == ["b"]
 
 

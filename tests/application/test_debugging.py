@@ -122,7 +122,7 @@ def test_what_was_there_before_is_not_overwritten(name: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["folder", "file.txt/result.onnx"])
-def test_a_result_that_cannot_be_written_is_told_before(folder: Path, place: str) -> None:
+def test_a_result_that_cannot_be_written_is_reported_before(folder: Path, place: str) -> None:
     (folder / "folder").mkdir()
     (folder / "file.txt").touch()
     iterations = Iterations(answers(), "a.onnx", results=["new/good.onnx", place])
@@ -243,7 +243,7 @@ def test_what_is_no_replay_is_named(text: str) -> None:
         Iterations(answers(), load_replay="replay.json").run()
 
 
-def test_a_command_is_judged_and_told_its_limit() -> None:
+def test_a_command_is_judged_and_reported_its_limit() -> None:
     commands = FunctionCommands(lambda words: 1 if "fail" in words else "fine")
     with bind(Commands, commands):
         assert CheckCommand(["a", "fail"])() is BAD
@@ -267,8 +267,8 @@ def test_a_failure_with_another_exit_code_is_pointed_out_once(
         check = CheckCommand(["check"], **how)
         for _ in range(6):
             check()
-    told = [line for line in capsys.readouterr().out.splitlines() if "first one with 1" in line]
-    assert [code for code in (1, 3, 124) for line in told if f"code {code}," in line] == said
+    reported = [line for line in capsys.readouterr().out.splitlines() if "first one with 1" in line]
+    assert [code for code in (1, 3, 124) for line in reported if f"code {code}," in line] == said
 
 
 def test_a_person_is_asked_until_the_answer_is_understood() -> None:
@@ -520,6 +520,6 @@ def test_a_replay_knows_the_failure_to_which_others_are_held() -> None:
     assert search("replay.json", ends[1:]) == [BAD, NEITHER]
 
 
-def test_of_several_jobs_none_is_told_its_number() -> None:
+def test_of_several_jobs_none_is_reported_its_number() -> None:
     with pytest.raises(UsageError, match="side by side"):
         Iterations(lambda: GOOD, jobs=2, iter_info="info.json")

@@ -36,7 +36,7 @@ def test_data_that_fit_are_passed_on_as_they_are(fit: Any, console: RecordingCon
     assert console.events == []
 
 
-def test_data_that_do_not_fit_are_fitted_and_that_is_told_once(
+def test_data_that_do_not_fit_are_fitted_and_that_is_reported_once(
     fit: Any, console: RecordingConsole
 ) -> None:
     for number in (1.0, 2.0):
@@ -44,7 +44,7 @@ def test_data_that_do_not_fit_are_fitted_and_that_is_told_once(
         assert list(fitted) == ["x"]
         assert fitted["x"].dtype == np.float32
         assert fitted["x"].tolist() == [number]
-    notes = [text for (text,) in console.told("note")]
+    notes = [text for (text,) in console.arguments_of("note")]
     assert notes == [
         "a | Input 'x' is fed with the data called 'data'.",
         "a | Input 'x' was cast from float64 to float32.",
@@ -98,7 +98,7 @@ class Loader(SimpleNamespace):
         return iter([feed(1), feed(2)])
 
 
-def test_a_loader_that_wants_to_know_is_told_about_the_first_runner(
+def test_a_loader_that_wants_to_know_is_reported_about_the_first_runner(
     console: RecordingConsole,
 ) -> None:
     other = FakeRunner({}, TensorMetadata().add("other", np.int8, ()))
@@ -129,12 +129,12 @@ def test_a_loader_that_does_not_want_to_know_is_left_alone(
         assert not hasattr(loader, "input_metadata")
 
 
-def test_a_loader_without_data_is_told_when_they_are_needed(console: RecordingConsole) -> None:
+def test_a_loader_without_data_is_reported_when_they_are_needed(console: RecordingConsole) -> None:
     with doubler("a") as runner, pytest.raises(UsageError, match="the data loader is empty"):
         Feeds([], console).describe_model_inputs([runner])
 
 
-def test_a_loader_that_is_none_is_told(console: RecordingConsole) -> None:
+def test_a_loader_that_is_none_is_reported(console: RecordingConsole) -> None:
     with pytest.raises(UsageError, match="The data loader is no iterable, but a NoneType"):
         Feeds(None, console)
 
@@ -143,16 +143,16 @@ def test_a_loader_that_is_none_is_told(console: RecordingConsole) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_that_only_the_first_data_are_used_is_told_once(
+def test_that_only_the_first_data_are_used_is_reported_once(
     console: RecordingConsole, count: int
 ) -> None:
-    told: set[str] = set()
+    reported: set[str] = set()
     for _ in range(2):
-        feeds = Feeds([feed(1)] * count, console, told)
+        feeds = Feeds([feed(1)] * count, console, reported)
         feeds.describe_model_inputs([])
         feeds.tell_if_more()
         assert feeds.current["x"].tolist() == feed(1)["x"].tolist()
-    assert console.told("note") == ([(ONLY_FIRST,)] if count > 1 else [])
+    assert console.arguments_of("note") == ([(ONLY_FIRST,)] if count > 1 else [])
 
 
 def test_data_are_taken_one_by_one(console: RecordingConsole) -> None:
@@ -187,14 +187,14 @@ def test_an_error_of_the_loader_passes(console: RecordingConsole) -> None:
         Feeds(broken(), console).advance()
 
 
-def test_what_the_loader_assumed_is_told_once(console: RecordingConsole) -> None:
+def test_what_the_loader_assumed_is_reported_once(console: RecordingConsole) -> None:
     loader = DataLoader(iterations=3)
     loader.input_metadata = INPUTS
     feeds = Feeds(loader, console)
     while feeds.advance():
         pass
-    assert len(console.told("note")) == 1
-    assert "Will use shape: [1]" in console.told("note")[0][0]
+    assert len(console.arguments_of("note")) == 1
+    assert "Will use shape: [1]" in console.arguments_of("note")[0][0]
 
 
 def test_all_data_are_copied(console: RecordingConsole) -> None:
@@ -219,7 +219,7 @@ def test_tensors_of_other_libraries_reach_a_runner_as_arrays(fit: Any) -> None:
         fit({"x": made})
 
 
-def test_a_loader_that_wants_to_know_is_told_what_is_known_of_the_model(
+def test_a_loader_that_wants_to_know_is_reported_what_is_known_of_the_model(
     console: RecordingConsole,
 ) -> None:
     facts = ModelFacts({"": "float16"})

@@ -117,7 +117,7 @@ def test_data_are_fitted_to_every_model(run: Run, console: RecordingConsole) -> 
     double = FakeRunner(lambda given: {"y": given["X"] * 2}, other, name="half")
     made = run([doubler("full"), double], [feed(1, 2), feed(3, 4)])
     assert values(made)["half"] == values(made)["full"] == [[2, 4], [6, 8]]
-    notes = [text for (text,) in console.told("note")]
+    notes = [text for (text,) in console.arguments_of("note")]
     assert notes == [
         "half | Input 'X' is fed with the data called 'x'.",
         "half | Input 'X' was cast from float32 to float16.",
@@ -133,22 +133,22 @@ def test_runners_may_have_one_name(run: Run) -> None:
 def test_a_runner_that_does_not_measure(run: Run, console: RecordingConsole) -> None:
     made = run([doubler("a", runtime=None)], counting_up(2))
     assert [it.runtime for it in made["a"]] == [None, None]
-    assert console.told("runner_completed") == [("a", [])]
+    assert console.arguments_of("runner_completed") == [("a", [])]
 
 
-def test_runtimes_are_told(run: Run, console: RecordingConsole) -> None:
+def test_runtimes_are_reported(run: Run, console: RecordingConsole) -> None:
     run([doubler("a", runtime=0.5), doubler("b", runtime=0.25)], counting_up(3))
-    assert console.told("runner_completed") == [("a", [0.5] * 3), ("b", [0.25] * 3)]
+    assert console.arguments_of("runner_completed") == [("a", [0.5] * 3), ("b", [0.25] * 3)]
 
 
 def test_inputs_and_outputs_are_described_in_the_first_iteration_only(
     run: Run, console: RecordingConsole
 ) -> None:
     run([doubler("a")], [{"x": np.array([1.0, 2.0])}, feed(3)])
-    ((runner, inputs),) = console.told("inputs_described")
+    ((runner, inputs),) = console.arguments_of("inputs_described")
     assert runner == "a"
     assert str(inputs) == "{x [dtype=float32, shape=(2,)]}"
-    ((_, outputs),) = console.told("outputs_described")
+    ((_, outputs),) = console.arguments_of("outputs_described")
     assert str(outputs) == "{y [dtype=float32, shape=(2,)]}"
 
 
@@ -284,10 +284,10 @@ def test_streaming_takes_turns() -> None:
     ]  # fmt: skip
 
 
-def test_streaming_is_told_in_order(console: RecordingConsole) -> None:
+def test_streaming_is_reported_in_order(console: RecordingConsole) -> None:
     list(stream([doubler("a"), doubler("b")], counting_up(2)))
-    told = [(name, arguments[0]) for name, arguments in console.events]
-    assert told == [
+    reported = [(name, arguments[0]) for name, arguments in console.events]
+    assert reported == [
         ("data_chosen", "generator"),
         ("runner_activating", "a"), ("runner_activating", "b"),
         ("iteration_starting", 0),
@@ -433,11 +433,11 @@ def test_runners_follow_each_other() -> None:
     ]
 
 
-def test_a_sequence_is_told_in_order(console: RecordingConsole) -> None:
+def test_a_sequence_is_reported_in_order(console: RecordingConsole) -> None:
     run_sequentially([doubler("a"), doubler("b")], counting_up(2))
-    told = [(name, arguments[0]) for name, arguments in console.events]
-    assert told.pop(0) == ("data_chosen", "generator")
-    assert told == [
+    reported = [(name, arguments[0]) for name, arguments in console.events]
+    assert reported.pop(0) == ("data_chosen", "generator")
+    assert reported == [
         (event, name)
         for name in "ab"
         for event in (
@@ -452,7 +452,7 @@ def test_warming_up_runs_the_first_iteration_beforehand_untimed(console: Recordi
     for runner in (first, second):
         assert [data["x"].tolist() for data in runner.feeds] == [[0]] * 4 + [[1]]
     assert values(made)["b"] == [[0], [2]]
-    assert console.told("runner_completed") == [("a", [0.5] * 2), ("b", [0.5] * 2)]
+    assert console.arguments_of("runner_completed") == [("a", [0.5] * 2), ("b", [0.5] * 2)]
 
 
 class _Measured(FakeRunner):
@@ -465,15 +465,17 @@ class _Measured(FakeRunner):
         return DeviceTimes(0.25, float(self.count), 0.5)
 
 
-def test_what_the_device_measured_is_told_when_a_runner_is_done(console: RecordingConsole) -> None:
+def test_what_the_device_measured_is_reported_when_a_runner_is_done(
+    console: RecordingConsole,
+) -> None:
     outputs = feed(1)
     list(stream([_Measured({"y": outputs["x"]}, INPUTS, name="a"), doubler("b")], counting_up(2)))
-    [(name, times)] = console.told("device_times_measured")
+    [(name, times)] = console.arguments_of("device_times_measured")
     assert (name, [each.compute for each in times]) == ("a", [1.0, 2.0])
     assert times[1].total == 2.75
     console.events.clear()
     run_sequentially([_Measured({"y": outputs["x"]}, INPUTS, name="a")], counting_up(2), warm_up=3)
-    [(_, times)] = console.told("device_times_measured")
+    [(_, times)] = console.arguments_of("device_times_measured")
     assert [each.compute for each in times] == [4.0, 5.0]  # Without those of warming up.
 
 
@@ -492,7 +494,7 @@ def test_data_are_asked_for_once() -> None:
 # Who watches sees how far a run is.
 
 
-def test_progress_is_told_with_the_number_of_iterations_where_that_is_known() -> None:
+def test_progress_is_reported_with_the_number_of_iterations_where_that_is_known() -> None:
     with bind(Progress, RecordingProgress()) as progress:
         streamed([doubler("a"), doubler("b")], list(counting_up(3)))
         streamed([doubler("a")], iter(list(counting_up(2))))

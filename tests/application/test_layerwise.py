@@ -170,12 +170,12 @@ def test_differences_are_carried_along(console: RecordingConsole) -> None:
     verdicts = Comparator.compare_accuracy(run(Workshop("a", 1.5), Workshop("b"), budget=0))
     [(_, [answers])] = verdicts[0].items()
     assert [answers[name].max_absdiff for name in NAMES] == [0.5, 1.0, 1.5, 2.0]
-    [(stretches, tensors, budget)] = console.told("stretches_planned")
+    [(stretches, tensors, budget)] = console.arguments_of("stretches_planned")
     assert (stretches, tensors, budget) == (4, 4, 0)
     assert [name for name in console.names() if name == "comparison_starting"] != []
     assert console.names().count("comparison_starting") == 1
-    assert [pair.iteration for (pair,) in console.told("iteration_compared")] == [0] * 4
-    assert [len(times) for _, times in console.told("runner_completed")] == [1, 1]
+    assert [pair.iteration for (pair,) in console.arguments_of("iteration_compared")] == [0] * 4
+    assert [len(times) for _, times in console.arguments_of("runner_completed")] == [1, 1]
 
 
 def test_a_quarter_of_the_free_memory_is_taken(machine: SmallMachine) -> None:

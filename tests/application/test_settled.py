@@ -102,7 +102,7 @@ def test_finding_7_answers_are_settled_when_they_are_returned(
 def test_finding_7_so_are_those_of_results_in_memory(
     monkeypatch: pytest.MonkeyPatch, own_function: bool, kept: int
 ) -> None:
-    """Arrays of results are kept for whoever looks closer, but only so many."""
+    """Arrays of results are kept for a closer look, but only so many."""
     monkeypatch.setattr(accuracy, "_MOST_KEPT", kept)
     simple = SimpleCompareFunc(check_error_stat="median", atol=0.5)
     function = partial(simple) if own_function else simple

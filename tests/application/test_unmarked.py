@@ -58,7 +58,7 @@ def run(*makers: Workshop, iterations: int = 1, budget: int = SIZE * 8, **how: A
 
 
 def marking_notes(console: RecordingConsole) -> list[str]:
-    return [text for (text,) in console.told("note") if "Marking" in text]
+    return [text for (text,) in console.arguments_of("note") if "Marking" in text]
 
 
 @pytest.mark.parametrize("budget", [0, SIZE * 4, SIZE * 8])

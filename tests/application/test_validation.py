@@ -44,14 +44,14 @@ def test_no_results_hold_no_nan() -> None:
     assert validate(RunResults())
 
 
-def test_everything_is_told_in_order(console: RecordingConsole) -> None:
+def test_everything_is_reported_in_order(console: RecordingConsole) -> None:
     runs = RunResults([("a", [iteration("a", y=[NAN], z=[1.0])]), ("b", [iteration("b", y=[INF])])])
     assert not validate(runs)
-    told = [
+    reported = [
         (event, (arguments[0], arguments[1].name) if event == "output_validated" else arguments)
         for event, arguments in console.events
     ]
-    assert told == [
+    assert reported == [
         ("validation_starting", (["a", "b"],)),
         ("output_validated", ("a", "y")),
         ("output_validated", ("a", "z")),
@@ -62,15 +62,15 @@ def test_everything_is_told_in_order(console: RecordingConsole) -> None:
 
 def test_the_first_failure_may_be_the_last_check(console: RecordingConsole) -> None:
     assert not validate(results(a=[[1.0], [NAN], [1.0]], b=[[1.0]]), fail_fast=True)
-    assert len(console.told("output_validated")) == 2
-    assert console.told("validation_finished") == [(False,)]
+    assert len(console.arguments_of("output_validated")) == 2
+    assert console.arguments_of("validation_finished") == [(False,)]
 
 
 def test_a_stream_passes_through(console: RecordingConsole) -> None:
     runs = results(a=[[1.0], [2.0]])
     passed = list(validated_stream(runs.split()))
     assert RunResults.concat(passed) == runs
-    assert console.told("validation_finished") == [(True,), (True,)]
+    assert console.arguments_of("validation_finished") == [(True,), (True,)]
 
 
 def test_a_stream_is_checked_one_iteration_at_a_time() -> None:

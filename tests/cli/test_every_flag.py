@@ -1,8 +1,8 @@
 """Every flag of every command reaches the program that the command stands for.
 
 `tests/cli/flags/words.py` uses each flag once; what the program then says and otherwise does not is
-kept in `tests/data/flag_facts.json`, to be read by whoever changes it. POLYGRAPHY_UPDATE_GOLDEN=1
-writes that file anew.
+kept in `tests/data/flag_facts.json`, to be read by people who change it. POLYGRAPHY_UPDATE_GOLDEN=1
+writes that file again.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ EVERYWHERE = [
         *EVERYWHERE,
     ],
 )
-def test_finding_32_what_is_not_there_is_told_before_anything_is_built(
+def test_finding_32_what_is_not_there_is_reported_before_anything_is_built(
     words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -105,8 +105,8 @@ def test_finding_32_what_is_not_there_is_told_before_anything_is_built(
     with pytest.raises(SystemExit) as end:
         main([*words.split(), *(more if "--check" not in words else [])])
     assert end.value.code == 2
-    [told] = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[!]")]
-    assert "nothere" in told and "does not exist" in told
+    [reported] = [line for line in capfd.readouterr().err.splitlines() if line.startswith("[!]")]
+    assert "nothere" in reported and "does not exist" in reported
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -146,7 +146,7 @@ def test_its_options_ask_for_its_flag(mine: Install, capsys: pytest.CaptureFixtu
     assert "--mine-level=3 is about --mine, which is not given." in capsys.readouterr().err
 
 
-def test_a_wrong_value_is_told_as_for_any_option(
+def test_a_wrong_value_is_reported_as_for_any_option(
     mine: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine()
@@ -248,7 +248,7 @@ def test_a_name_that_is_no_flag_of_its_own_is_refused(
         "",
     ],
 )
-def test_a_broken_partial_is_told_in_a_line(
+def test_a_broken_partial_is_reported_in_a_line(
     partial: str, mine: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine(partial=partial)

@@ -326,7 +326,7 @@ def test_what_cannot_be_meant_is_refused(words: str, message: str) -> None:
         ("convert m.onnx -o n.plan --pooled-outputs", "the engine is the same with it"),
     ],
 )
-def test_what_has_no_effect_is_told_in_one_line(
+def test_what_has_no_effect_is_reported_in_one_line(
     words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rendered(words)

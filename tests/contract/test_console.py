@@ -79,7 +79,7 @@ def test_takes_the_arguments_of_the_port(adapter: type, name: str) -> None:
 def test_no_event_is_invented(adapter: type) -> None:
     own: set[str] = set()
     if adapter is RecordingConsole:
-        own = {"names", "told"}
+        own = {"names", "arguments_of"}
     elif adapter is Recorder:
         own = {"parties", "validation", "found", "conclude"}
     public = {name for name in vars(adapter) if not name.startswith("_")}
@@ -138,7 +138,7 @@ STATISTICS = ["elemwise", "max", "mean", "median", "quantile", ["max", "mean"]]
 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=str)
 @pytest.mark.parametrize("arrays", ARRAYS)
-def test_any_verdict_can_be_told(console: Console, arrays: str, statistic: Any) -> None:
+def test_any_verdict_can_be_reported(console: Console, arrays: str, statistic: Any) -> None:
     for iteration in (0, 1):
         pair = compared({"y": ARRAYS[arrays]}, iteration, check_error_stat=statistic)
         console.comparison_starting("first", "second")
@@ -156,14 +156,14 @@ def test_any_verdict_can_be_told(console: Console, arrays: str, statistic: Any) 
     ],
     ids=["renamed", "missing", "only second", "none"],
 )
-def test_outputs_without_partner_can_be_told(console: Console, outputs: Any) -> None:
+def test_outputs_without_partner_can_be_reported(console: Console, outputs: Any) -> None:
     pair = compared(outputs)
     console.iteration_compared(pair)
     console.comparison_finished(finished(pair))
 
 
 @pytest.mark.parametrize("answer", [True, False, np.True_, 0, "reason", None])
-def test_plain_answers_can_be_told(console: Console, answer: Any) -> None:
+def test_plain_answers_can_be_reported(console: Console, answer: Any) -> None:
     empty = IterationResult()
     pair = PairResult(("first", "second"), 0, "mine", {"y": answer}, (empty, empty))
     console.iteration_compared(pair)
@@ -183,19 +183,19 @@ FUNCTIONS = [
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("arrays", ARRAYS)
-def test_any_function_can_be_told(console: Console, arrays: str, function: Any) -> None:
+def test_any_function_can_be_reported(console: Console, arrays: str, function: Any) -> None:
     one, other = (IterationResult({"y": array}) for array in ARRAYS[arrays])
     for is_judged in (True, False):
         results = function()(one, other)
         pair = PairResult(("first", "second"), 0, "mine", results, (one, other), is_judged)
         console.iteration_compared(pair)
-        told = finished(pair)
+        reported = finished(pair)
         if not is_judged and function is not IndicesCompareFunc:
-            told.aggregation = "average"
-        console.comparison_finished(told)
+            reported.aggregation = "average"
+        console.comparison_finished(reported)
 
 
-def test_metrics_without_thresholds_can_be_told(console: Console) -> None:
+def test_metrics_without_thresholds_can_be_reported(console: Console) -> None:
     empty = IterationResult()
     for result in (L2Result(), L2Result(1.0), L2Result(None, L2Threshold(1.0))):
         pair = PairResult(("first", "second"), 0, "l2", {"y": result}, (empty, empty))
@@ -256,7 +256,7 @@ def test_tensors_can_be_described(console: Console, metadata: TensorMetadata) ->
 
 
 @pytest.mark.parametrize("runtimes", [[], [0.0], [0.25, 1e-9, 3600.0]], ids=len)
-def test_the_life_of_a_run_can_be_told(console: Console, runtimes: list[float]) -> None:
+def test_the_life_of_a_run_can_be_reported(console: Console, runtimes: list[float]) -> None:
     console.note("text with {braces}, %s and a line\nbreak \N{SNOWMAN}")
     console.runner_activating("runner " * 20)
     console.iteration_starting(0)
@@ -265,7 +265,7 @@ def test_the_life_of_a_run_can_be_told(console: Console, runtimes: list[float]) 
 
 
 @pytest.mark.parametrize("array", [pair[0] for pair in ARRAYS.values()], ids=ARRAYS)
-def test_a_validation_can_be_told(console: Console, array: Any) -> None:
+def test_a_validation_can_be_reported(console: Console, array: Any) -> None:
     console.validation_starting(["first"])
     for validity in validate_outputs(IterationResult({"y": array})):
         console.output_validated("first", validity)
@@ -283,7 +283,7 @@ def test_the_recording_console_remembers_everything_in_order() -> None:
         arguments[name] = given
     assert console.names() == list(METHODS)
     for name in METHODS:
-        assert console.told(name) == [arguments[name]]
+        assert console.arguments_of(name) == [arguments[name]]
 
 
 def test_the_recording_console_may_leave_arguments_out() -> None:

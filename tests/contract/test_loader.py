@@ -127,7 +127,7 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in NEEDS_A_FILE if n != "InvokeFromScript"])
-def test_an_empty_file_is_told(name: str, tmp_path: Path) -> None:
+def test_an_empty_file_is_reported(name: str, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").touch()
     with pytest.raises(FileError, match="is empty"):
         SUBJECTS[name].make(tmp_path)()
@@ -223,7 +223,7 @@ def test_an_execution_provider_may_be_abbreviated(wanted: Any) -> None:
     assert session.get_providers() == ["CPUExecutionProvider"]
 
 
-def test_an_unknown_optimization_level_is_told() -> None:
+def test_an_unknown_optimization_level_is_reported() -> None:
     with pytest.raises(UnknownNameError, match="ENABLE_ALL"):
         SessionFromOnnx(SERIALIZED, graph_optimization_level="ENABLE_ALLL")()
 

@@ -29,7 +29,7 @@ def _on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Progress:
 
 @pytest.fixture(params=["fake", "piped", "terminal"])
 def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Progress]:
-    """Return what makes the adapter, within a test: streams are captured anew before each."""
+    """Return what makes the adapter, within a test: streams are captured again before each."""
     made: dict[str, Callable[[], Progress]] = {
         "fake": RecordingProgress,
         "piped": TerminalProgress,

@@ -157,19 +157,19 @@ def test_saving_replaces(store: ResultStore) -> None:
     assert store.load("results.json", RunResults) == results(4)
 
 
-def test_what_is_missing_is_told(store: ResultStore) -> None:
+def test_what_is_missing_is_reported(store: ResultStore) -> None:
     with pytest.raises(FileError, match=r"nowhere\.json does not exist") as caught:
         store.load("nowhere.json", RunResults)
     assert str(caught.value.path) == "nowhere.json"
 
 
-def test_text_of_something_else_is_told(store: ResultStore) -> None:
+def test_text_of_something_else_is_reported(store: ResultStore) -> None:
     with pytest.raises(FileError, match="Could not read"):
         store.loads("no such text", RunResults)
 
 
 @pytest.mark.parametrize("kind", [AccuracyResults, TacticReplay, list, dict])
-def test_another_kind_is_told(store: ResultStore, kind: type) -> None:
+def test_another_kind_is_reported(store: ResultStore, kind: type) -> None:
     store.save(results(1), "results.json")
     with pytest.raises(FileError, match=r"results\.json"):
         store.load("results.json", kind)
@@ -339,19 +339,21 @@ def test_only_inputs_and_results_have_iterations(store: ResultStore, kind: type)
         store.iterate("file.json", kind)
 
 
-# What cannot be iterated is told at the call, not when the first item is asked for.
+# What cannot be iterated fails at the call, not when the first item is asked for.
 
 
 @pytest.mark.parametrize("source", ["nowhere.json", "nowhere"])
 @pytest.mark.parametrize("kind", [dict, RunResults])
-def test_a_missing_source_is_told_at_the_call(store: ResultStore, source: str, kind: type) -> None:
+def test_a_missing_source_is_reported_at_the_call(
+    store: ResultStore, source: str, kind: type
+) -> None:
     with pytest.raises(FileError, match="nowhere"):
         store.iterate(source, kind)
 
 
 @pytest.mark.parametrize("dest", ["empty.json", "empty"])
 @pytest.mark.parametrize("kind", [dict, RunResults])
-def test_an_empty_source_is_told_at_the_call(store: ResultStore, dest: str, kind: type) -> None:
+def test_an_empty_source_is_reported_at_the_call(store: ResultStore, dest: str, kind: type) -> None:
     with store.writer(dest, kind):
         pass
     with pytest.raises(FileError, match="empty"):
@@ -359,7 +361,7 @@ def test_an_empty_source_is_told_at_the_call(store: ResultStore, dest: str, kind
 
 
 @pytest.mark.parametrize("dest", ["file.json", "folder"])
-def test_the_wrong_kind_is_told_at_the_call(store: ResultStore, dest: str) -> None:
+def test_the_wrong_kind_is_reported_at_the_call(store: ResultStore, dest: str) -> None:
     with store.writer(dest, dict) as writer:
         writer.add(feed(1))
     with pytest.raises(FileError, match=dest):
@@ -367,7 +369,7 @@ def test_the_wrong_kind_is_told_at_the_call(store: ResultStore, dest: str) -> No
 
 
 @pytest.mark.parametrize("dest", ["file.json", "folder"])
-def test_the_wrong_kind_is_told_the_other_way_round(store: ResultStore, dest: str) -> None:
+def test_the_wrong_kind_is_reported_the_other_way_round(store: ResultStore, dest: str) -> None:
     with store.writer(dest, RunResults) as writer:
         writer.add(results(1))
     with pytest.raises(FileError, match=dest):
@@ -381,7 +383,7 @@ def test_verdicts_have_no_iterations(store: ResultStore, kind: type) -> None:
         store.iterate("verdicts.json", kind)
 
 
-def test_runners_with_different_numbers_of_iterations_are_told(store: ResultStore) -> None:
+def test_runners_with_different_numbers_of_iterations_are_reported(store: ResultStore) -> None:
     uneven = results(1, 2)
     uneven["second"].pop()
     store.save(uneven, "uneven.json")

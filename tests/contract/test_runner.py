@@ -52,9 +52,9 @@ def identity(make: MakeRunner) -> Iterator[BaseRunner]:
 
 @pytest.fixture
 def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    told: list[str] = []
-    monkeypatch.setattr(G_LOGGER, "warning", told.append)
-    return told
+    reported: list[str] = []
+    monkeypatch.setattr(G_LOGGER, "warning", reported.append)
+    return reported
 
 
 # Names and life cycle.
@@ -205,7 +205,7 @@ def test_outputs_come_as_arrays_in_the_order_of_the_model(make: MakeRunner) -> N
 
 
 def test_finding_1_data_and_outputs_are_not_shared(make: MakeRunner) -> None:
-    """So whoever runs several runners need not copy."""
+    """So callers that run several runners need not copy."""
     runner = make("identity")
     assert promises(runner, "leaves_inputs_alone")
     assert promises(runner, "outputs_are_fresh")
@@ -346,8 +346,8 @@ def test_data_that_do_not_fit_are_explained(kind: str, identity: BaseRunner, cas
     with pytest.raises(InputError) as caught:
         identity.infer(feed)
     for fact in facts:
-        told = fact if isinstance(fact, str) else str(tuple(as_described(kind, fact)))
-        assert told in str(caught.value)
+        reported = fact if isinstance(fact, str) else str(tuple(as_described(kind, fact)))
+        assert reported in str(caught.value)
 
 
 @pytest.mark.parametrize("case", WRONG)

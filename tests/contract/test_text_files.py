@@ -193,7 +193,7 @@ def test_a_new_file_gets_the_usual_permissions(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "file.txt").stat().st_mode) == 0o640
 
 
-def test_memory_refuses_what_it_is_told_to(tmp_path: Path) -> None:
+def test_memory_refuses_what_it_is_reported_to(tmp_path: Path) -> None:
     files = MemoryTextFiles(unwritable=["./secret.txt"])
     with pytest.raises(FileError) as caught:
         files.write("secret.txt", "text")

@@ -119,7 +119,7 @@ def test_memory_holds_few_until_somebody_looks() -> None:
     kept = len(spool.kept)
     for _ in range(10):
         result[AB].append({"y": True})
-        log.add({"y": True})  # Whoever looked may hold on to what would be packed.
+        log.add({"y": True})  # A caller may hold on to what would be packed.
     assert (len(result[AB]), len(spool.kept)) == (120, kept)
 
 

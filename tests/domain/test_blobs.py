@@ -19,8 +19,8 @@ TYPES = [np.dtype(t) for t in ("f4", "f2", "i8", "u1", "?", ml_dtypes.bfloat16)]
 @given(st.sampled_from(TYPES), st.lists(st.integers(1, 4), max_size=4), st.integers(-1, 3))
 def test_what_was_written_is_read(dtype: np.dtype[Any], shape: list[int], open_at: int) -> None:
     array = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
-    told: list[Any] = ["n" if at == open_at else dim for at, dim in enumerate(shape)]
-    metadata = TensorMetadata().add("x", DataType.from_dtype(dtype), told)
+    reported: list[Any] = ["n" if at == open_at else dim for at, dim in enumerate(shape)]
+    metadata = TensorMetadata().add("x", DataType.from_dtype(dtype), reported)
     found = arrays_of({"x": array.tobytes()}, metadata)["x"]
     assert found.dtype == dtype
     assert found.shape == array.shape
@@ -36,7 +36,7 @@ def test_what_was_written_is_read(dtype: np.dtype[Any], shape: list[int], open_a
         (b"12345678", ["n", "m"], "do not tell its 2 open dimensions"),
     ],
 )
-def test_what_does_not_fit_is_told(data: bytes, shape: Any, word: str) -> None:
+def test_what_does_not_fit_is_reported(data: bytes, shape: Any, word: str) -> None:
     with pytest.raises(InputError, match=word):
         arrays_of({"x": data}, TensorMetadata().add("x", DataType.FLOAT32, shape))
 

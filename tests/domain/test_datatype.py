@@ -97,7 +97,7 @@ def test_nothing_and_ours_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("unknown", [np.dtype("M8[s]"), "nonsense", np.dtype([("a", "i4")])])
-def test_what_has_no_counterpart_is_told(unknown: Any) -> None:
+def test_what_has_no_counterpart_is_reported(unknown: Any) -> None:
     with pytest.raises(DataTypeConversionException, match="numpy data type"):
         DataType.from_dtype(unknown)
 
@@ -127,7 +127,7 @@ def test_torch_and_tensorrt_are_known_by_their_types() -> None:
                 getattr(DataType.BOOL, library)()
 
 
-def test_an_unknown_library_is_told() -> None:
+def test_an_unknown_library_is_reported() -> None:
     with pytest.raises(DataTypeConversionException, match=r"'nonsense'.*numpy, onnx"):
         DataType.from_dtype(1, source_module="nonsense")
     with pytest.raises(DataTypeConversionException, match="'nonsense'"):

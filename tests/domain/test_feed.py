@@ -82,7 +82,7 @@ def test_an_unknown_type_takes_anything() -> None:
 
 
 @pytest.mark.parametrize("array", [[1.0, 2.0], None, "text", 1.5, (1,)], ids=str)
-def test_what_is_no_array_is_told(array: Any) -> None:
+def test_what_is_no_array_is_reported(array: Any) -> None:
     with pytest.raises(InputError, match="'x'"):
         check_feed({"x": array}, one(DataType.FLOAT32, None))
     with pytest.raises(InputError, match="'x'"):
@@ -116,7 +116,7 @@ def test_what_nobody_asks_for_is_dropped() -> None:
     assert notes == []
 
 
-def test_what_is_missing_is_told() -> None:
+def test_what_is_missing_is_reported() -> None:
     with pytest.raises(InputError, match="no data for 'mask'"):
         fit_feed({"x": FITTING["x"]}, WANTED)
     with pytest.raises(InputError, match="no data for 'x', 'mask'"):

@@ -62,7 +62,7 @@ def test_duplicate_nodes_and_tensors() -> None:
     )  # fmt: skip
 
 
-def test_a_cycle_is_told_apart_from_what_waits_for_it() -> None:
+def test_a_cycle_is_distinguished_from_what_waits_for_it() -> None:
     made = model(
         node("a", "x c", "b"), node("b", "b", "c"), node("after", "c", "y"), node("before", "x", "z"),
         outputs="y z",

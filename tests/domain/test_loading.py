@@ -51,12 +51,14 @@ def test_making_one_opens_nothing(store: MemoryResultStore) -> None:
     assert values(loader) == [5]
 
 
-def test_a_missing_first_file_is_told_before_the_first_iteration(store: MemoryResultStore) -> None:
+def test_a_missing_first_file_is_reported_before_the_first_iteration(
+    store: MemoryResultStore,
+) -> None:
     with pytest.raises(FileError, match=r"nothing\.json"):
         iter(StreamingDataLoader(["nothing.json"]))
 
 
-def test_a_missing_later_file_is_told_when_its_turn_comes(store: MemoryResultStore) -> None:
+def test_a_missing_later_file_is_reported_when_its_turn_comes(store: MemoryResultStore) -> None:
     save(store, "a.json", 1)
     feeds = iter(StreamingDataLoader(["a.json", "nothing.json"]))
     assert int(next(feeds)["x"][0]) == 1
@@ -64,7 +66,7 @@ def test_a_missing_later_file_is_told_when_its_turn_comes(store: MemoryResultSto
         next(feeds)
 
 
-def test_a_file_without_iterations_is_told(store: MemoryResultStore) -> None:
+def test_a_file_without_iterations_is_reported(store: MemoryResultStore) -> None:
     store.save([], "empty.json")
     with pytest.raises(FileError, match=r"empty\.json"):
         iter(StreamingDataLoader("empty.json"))

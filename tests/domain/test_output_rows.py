@@ -89,7 +89,7 @@ def test_nan_and_infinity_are_counted_on_each_side() -> None:
     assert row.worst.non_finite == ((1, 1), (0, 0))
 
 
-def test_of_other_metrics_the_worst_value_is_told() -> None:
+def test_of_other_metrics_the_worst_value_is_reported() -> None:
     steps = [(outputs(y=[0.0, size]), outputs(y=[0.0, 0.0])) for size in (1.0, 3.0, 2.0)]
     [row] = folded(L2CompareFunc(0.5), *steps).rows()
     assert (row.value, row.metric, row.matched, row.total) == (3.0, "L2 Norm", 0, 3)

@@ -76,12 +76,12 @@ def test_numbers_are_checked_at_once(bad: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [np.array(3.0), np.array(["a"]), np.array([1j])])
-def test_what_has_no_order_is_told(value: Any) -> None:
+def test_what_has_no_order_is_reported(value: Any) -> None:
     with pytest.raises(UsageError, match="largest elements of output 'y' cannot be taken"):
         taken(1, y=value)
 
 
-def test_an_axis_that_there_is_not_is_told() -> None:
+def test_an_axis_that_there_is_not_is_reported() -> None:
     with pytest.raises(UsageError, match="axis 1 is out of bounds"):
         taken((1, 1), y=[1.0])
 

@@ -55,7 +55,7 @@ def test_overriding_fills_in_what_is_unknown(shape: list[Any], default: int) -> 
         assert dim == (default if is_dynamic_dim(was) else was)
 
 
-def test_unknown_dimensions_become_one_unless_told() -> None:
+def test_unknown_dimensions_become_one_by_default() -> None:
     assert override_dynamic_shape(("n", 0, -1, None, 3)) == (1, 0, 1, 1, 3)
 
 

@@ -464,7 +464,7 @@ def test_shapes_are_taken_in_turn() -> None:
     assert [feed["x"].shape[0] for feed in loader] == [2, 6, 2, 6, 2]
 
 
-def test_there_is_one_iteration_per_shape_unless_told() -> None:
+def test_there_is_one_iteration_per_shape_by_default() -> None:
     turns = [TensorMetadata().add("x", np.float32, (size,)) for size in (1, 2, 3)]
     assert [feed["x"].size for feed in DataLoader(input_metadata=turns)] == [1, 2, 3]
 

@@ -87,7 +87,7 @@ def test_metrics_cannot_answer_for_every_element() -> None:
 
 
 @pytest.mark.parametrize("found", [{}, metrics("max", None, 0.0), metrics("max", 0.0, None)])
-def test_a_metric_that_is_missing_is_told(found: dict[str, Any]) -> None:
+def test_a_metric_that_is_missing_is_reported(found: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="do not hold the max difference"):
         Tolerance("max").passed(found)
 

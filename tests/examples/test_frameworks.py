@@ -42,11 +42,11 @@ def test_every_backend_agrees_with_every_other(capsys: pytest.CaptureFixture[str
     # In this process, into which frameworks may be loaded already.
     with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
         runpy.run_path(str(FOLDER / "compare.py"), run_name="__main__")
-    told = capsys.readouterr()
-    assert not left.value.code, told.out + told.err
+    reported = capsys.readouterr()
+    assert not left.value.code, reported.out + reported.err
     installed = [name for name in ("onnxruntime", "tensorflow", "torch") if mod.has_mod(name)]
     backends = 2 + len(installed)
-    tables = [line for line in told.out.splitlines() if " vs. " in line and "max abs" in line]
+    tables = [line for line in reported.out.splitlines() if " vs. " in line and "max abs" in line]
     assert len(tables) == backends * (backends - 1) // 2
 
 
@@ -65,9 +65,9 @@ def test_the_command_lines_of_the_readme(
         monkeypatch.setattr(sys, "argv", shlex.split(command))
         with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
             sys.exit(main())
-        told = capsys.readouterr()
-        assert not left.value.code, told.out + told.err
-        assert "\nPASSED  " in told.out
+        reported = capsys.readouterr()
+        assert not left.value.code, reported.out + reported.err
+        assert "\nPASSED  " in reported.out
 
 
 def test_the_model_reads_held_out_digits(torch_model: ModuleType) -> None:

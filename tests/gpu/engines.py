@@ -39,7 +39,7 @@ def identity(network: Any, profile: Any) -> None:
 
 
 def shared(network: Any, profile: Any) -> None:
-    """As `identity`, for several contexts per profile: TensorRT 8.6 has to be told."""
+    """As `identity`, for several contexts per profile: TensorRT 8.6 needs a flag."""
     identity(network, profile)
 
 

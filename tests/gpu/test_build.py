@@ -147,7 +147,7 @@ def test_timing_caches_are_filled_reused_and_merged(mlp: str, tmp_path: Path) ->
     first = cache.stat().st_size
     assert first > 0
     build()
-    assert cache.stat().st_size == first  # Nothing had to be measured anew.
+    assert cache.stat().st_size == first  # Nothing had to be measured again.
     other = NetworkFromOnnxBytes(models.conv_net().SerializeToString())
     EngineBytesFromNetwork(other, save_timing_cache=str(cache))()
     assert cache.stat().st_size > first

@@ -131,7 +131,7 @@ def test_data_on_the_gpu_are_taken_from_there(mlp: str) -> None:
 
 @pytest.mark.usefixtures("needs_calibrators")
 @pytest.mark.parametrize("kind", ["empty", "broken", "shape"])
-def test_what_goes_wrong_while_calibrating_is_told(mlp: str, kind: str) -> None:
+def test_what_goes_wrong_while_calibrating_is_reported(mlp: str, kind: str) -> None:
     class MineError(Exception):
         pass
 

@@ -442,7 +442,7 @@ def test_times_of_the_device_are_within_those_of_the_clock() -> None:
             assert 0 < times.compute < times.total < (runner.last_inference_time() or 0)
 
 
-def test_out_of_memory_is_told_in_bytes() -> None:
+def test_out_of_memory_is_reported_in_bytes() -> None:
     with pytest.raises(BackendError, match=r"allocate \d+ bytes.*are free"):
         wrapper().malloc(1 << 46)
     with TrtRunner(engine(engines.identity)) as runner:  # And everything goes on.

@@ -49,7 +49,7 @@ def on_cpu() -> dict[str, Any]:
         return dict(runner.infer({"x": X}))
 
 
-def test_a_model_runs_where_it_is_told_to() -> None:
+def test_a_model_runs_where_it_is_reported_to() -> None:
     net, wanted = Net(), on_cpu()
     with PytRunner(net, metadata(), device="cuda") as runner:
         assert next(net.parameters()).is_cuda

@@ -60,7 +60,7 @@ class TestConsole:
         log.info("plain")
         assert stream.getvalue() == "\x1b[31m[E] a\n    b\x1b[0m\n[I] plain\n"
 
-    def test_no_colours_if_told_so(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_colours_if_asked(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
         stream = terminal(monkeypatch)
         log.colors = False
         log.error("a")

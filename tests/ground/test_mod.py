@@ -453,7 +453,7 @@ class TestAutomaticInstallation:
         ("answer", "agrees"),
         [("\n", True), ("y\n", True), (" YES \n", True), ("n\n", False), ("", False)],
     )
-    def test_asks_if_told_to(
+    def test_asks_if_configured_so(
         self,
         installed: Path,
         monkeypatch: pytest.MonkeyPatch,

@@ -20,7 +20,7 @@ from polygraphy.mod.scripts import run_script
 
 @pytest.fixture(autouse=True)
 def _no_trace() -> Iterator[None]:
-    """Check that nothing but the scripts themselves can be told from before."""
+    """Check that nothing but the scripts themselves differs from before."""
     path, finders, modules = list(sys.path), list(sys.meta_path), set(sys.modules)
     yield
     assert sys.path == path

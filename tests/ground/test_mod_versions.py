@@ -137,7 +137,7 @@ class TestRequirement:
         assert [requirement.accepts(found) for found in good] == [True] * len(good)
         assert [requirement.accepts(found) for found in bad] == [False] * len(bad)
 
-    def test_what_the_installer_is_told(self) -> None:
+    def test_what_the_installer_is_reported(self) -> None:
         assert Requirement("numpy >= 1.20, < 2").package() == "numpy>=1.20,<2"
         assert Requirement("onnx.helper>=1.14").package() == "onnx>=1.14"
         assert Requirement("cv2>=4").package("opencv-python") == "opencv-python>=4"

@@ -1,4 +1,4 @@
-"""polygraphy.comparator.util and util.array: what is expected was told by NVIDIA's Polygraphy 0.53.6."""
+"""polygraphy.comparator.util and util.array: what is expected was printed by NVIDIA's 0.53.6."""
 
 from __future__ import annotations
 

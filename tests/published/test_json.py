@@ -131,12 +131,12 @@ def test_the_last_registration_counts() -> None:
     assert list(json.loads(to_json(Twice()))) == ["second", "polygraphy_class"]
 
 
-def test_an_unknown_marker_is_told() -> None:
+def test_an_unknown_marker_is_reported() -> None:
     with pytest.raises(FileError, match="type 'Nobody', which is not known here"):
         from_json('{"polygraphy_class": "Nobody"}')
 
 
-def test_fields_that_do_not_fit_are_told() -> None:
+def test_fields_that_do_not_fit_are_reported() -> None:
     with pytest.raises(FileError, match=r"an object of type 'Point' in it is damaged.*'y'"):
         from_json('{"x": 1, "polygraphy_class": "Point"}')
 
@@ -152,7 +152,7 @@ def test_a_field_called_array_stays_text() -> None:
     assert load_json("named.json") == fields
 
 
-def test_types_without_an_encoder_are_told() -> None:
+def test_types_without_an_encoder_are_reported() -> None:
     with pytest.raises(FileError, match=r"type 'object' has no form in JSON \(at \['a'\]\)"):
         to_json({"a": object()})
 
@@ -191,7 +191,7 @@ def test_files_in_memory(make_file: Any) -> None:
     np.testing.assert_array_equal(load_json(file)["x"], np.arange(2000.0))
 
 
-def test_a_file_in_memory_that_is_not_json_is_told() -> None:
+def test_a_file_in_memory_that_is_not_json_is_reported() -> None:
     with pytest.raises(FileError, match="Could not load an open file: it is truncated"):
         load_json(io.StringIO('{"a": '))
     with pytest.raises(FileError, match="not JSON text"):

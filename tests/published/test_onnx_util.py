@@ -1,4 +1,4 @@
-"""polygraphy.backend.onnx.util: what is expected was told by NVIDIA's Polygraphy 0.53.6 for the same
+"""polygraphy.backend.onnx.util: what is expected was printed by NVIDIA's Polygraphy 0.53.6 for the same
 model, but for tensors of unknown rank, which it takes for scalars.
 """
 

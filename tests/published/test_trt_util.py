@@ -1,4 +1,4 @@
-"""polygraphy.backend.trt.util over a module that stands for TensorRT. What is expected was told by
+"""polygraphy.backend.trt.util over a module that stands for TensorRT. What is expected was printed by
 NVIDIA's Polygraphy 0.53.6 over the same one.
 """
 
@@ -210,11 +210,11 @@ def test_metadata_of_a_profile(make_profile: Any) -> None:
         int8_calibrator=SimpleNamespace(), get_calibration_profile=make_profile
     )
     util.try_setup_polygraphy_calibrator(config, Network())  # Somebody else's.
-    told: list[Any] = []
-    config.int8_calibrator.set_input_metadata = told.append
+    reported: list[Any] = []
+    config.int8_calibrator.set_input_metadata = reported.append
     util.try_setup_polygraphy_calibrator(config, Network())
     util.try_setup_polygraphy_calibrator(SimpleNamespace(int8_calibrator=None), Network())
-    assert told == [usual]
+    assert reported == [usual]
 
 
 def test_layers() -> None:

@@ -76,9 +76,9 @@ def test_what_a_sequence_lacks_is_named() -> None:
         PolygraphyException, match=r"These inputs were not found in the data: \[3\]"
     ):
         util.check_sequence_contains([1, 2], [1, 3], "the data", "inputs")
-    told: list[str] = []
-    util.check_sequence_contains([1, 2], [1, 3], log_func=told.append)
-    assert [text.split(" in ")[0] for text in told] == [
+    reported: list[str] = []
+    util.check_sequence_contains([1, 2], [1, 3], log_func=reported.append)
+    assert [text.split(" in ")[0] for text in reported] == [
         "These items were not found", "These items were not expected"
     ]  # fmt: skip
     util.check_sequence_contains([1, 2], [1], check_extra=False)

@@ -23,7 +23,7 @@ Feed = Mapping[str, Any]
 
 @contextmanager
 def fake_machine(generation: int = 10, memory: int = 1 << 30) -> Iterator[FakeTensorRT]:
-    """Put fakes in the place of CUDA and TensorRT, of an older (8) or newer (10) generation."""
+    """Put fakes in place of CUDA and TensorRT, of an older (8) or newer (10) generation."""
     from polygraphy.adapters.tensorrt.library.logger import get_trt_logger
 
     cuda = FakeCudart(memory)

@@ -53,7 +53,7 @@ def _function(node: ast.expr) -> ast.expr:
 
 
 class _Masked(ast.NodeTransformer):
-    """Puts ``_`` in the place of calls and variables."""
+    """Puts ``_`` in place of calls and variables."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         return ast.Name("_")

@@ -52,5 +52,5 @@ def test_a_test_that_nobody_would_run_is_found(marker: Any) -> None:
 
 
 def test_what_is_installed_is_described() -> None:
-    told = extra_packages.installed()
-    assert all(name in told for name in ("tensorflow", "torch", "playwright", "tensorrt_rtx"))
+    reported = extra_packages.installed()
+    assert all(name in reported for name in ("tensorflow", "torch", "playwright", "tensorrt_rtx"))

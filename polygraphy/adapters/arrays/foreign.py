@@ -245,5 +245,5 @@ def _of_dlpack(array: Any, stream: DeviceStream) -> Place | None:
             f"The elements of a {type(array).__name__} on the GPU do not lie side by side.",
             hint="Make the array contiguous first.",
         )
-    # The capsule, which nobody consumes, keeps the memory and releases it when it goes.
+    # The capsule, which is not consumed, keeps the memory and releases it when it goes.
     return int(tensor.data or 0) + int(tensor.byte_offset), shape, capsule

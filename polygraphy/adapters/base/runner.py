@@ -30,9 +30,9 @@ class BaseRunner:
         inference_time: seconds of the last inference; set by `infer_impl`.
         is_active: whether the runner is between `activate` and `deactivate`.
         outputs_are_fresh: whether each inference returns arrays that no later one overwrites, so
-            that whoever keeps them need not copy them.
+            that callers that keep them need not copy them.
         leaves_inputs_alone: whether an inference never writes to the arrays that it is given, nor
-            keeps them, so that whoever feeds several runners need not copy them. A class derived
+            keeps them, so that data for several runners need not be copied. A class derived
             from one that says so has to say so itself where it infers in another way.
         rewrites_nothing: whether an output does not depend on which other tensors are outputs, as
             it may where a backend rewrites graphs.

@@ -75,7 +75,7 @@ def _shown(progress: Progress) -> Iterator[Progress]:
 
 @contextmanager
 def _line(what: str) -> Iterator[Callable[[str], None]]:
-    """Draw a line once the job takes long, even if nothing is told."""
+    """Draw a line once the job takes long, even if nothing is reported."""
     progress = _elapsed()
     task = progress.add_task(what)
     timer = Timer(_DELAY, progress.start)

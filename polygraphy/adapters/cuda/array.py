@@ -1,4 +1,4 @@
-"""Arrays in device memory: views of memory that somebody else owns, and arrays that own theirs."""
+"""Arrays in device memory: views of memory that other code owns, and arrays that own theirs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A = TypeVar("A", bound="DeviceArray")
 
 
 class DeviceView:
-    """A contiguous array in device memory that somebody else owns and keeps alive.
+    """A contiguous array in device memory that other code owns and keeps alive.
 
     Libraries that know ``__cuda_array_interface__`` (PyTorch, CuPy, Numba) take it as it is.
 

@@ -21,7 +21,7 @@ _HINTS = {
     "cudaErrorNoDevice": "No GPU is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES.",
     "cudaErrorInvalidDevice": "See nvidia-smi and CUDA_VISIBLE_DEVICES for the GPUs that exist.",
     "cudaErrorStubLibrary": "libcuda is a stub. " + _NO_DRIVER,
-    "cudaErrorSystemDriverMismatch": "Restart the machine, or install the driver anew.",
+    "cudaErrorSystemDriverMismatch": "Restart the machine, or reinstall the driver.",
     "cudaErrorNoKernelImageForDevice": "It was built for another GPU: build it for this one.",
     "cudaErrorIllegalAddress": _BROKEN_CONTEXT,
     "cudaErrorLaunchFailure": _BROKEN_CONTEXT,

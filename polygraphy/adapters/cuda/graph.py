@@ -16,8 +16,8 @@ class Graph:
     def __init__(self, work: Callable[[Stream], None], stream: Stream) -> None:
         """Capture what `work` queues on the stream it is given, without doing it.
 
-        That stream is one of its own, without order towards the default stream: otherwise, whoever
-        used the default stream meanwhile, in any thread, would be told that this is not allowed.
+        That stream is one of its own, without order towards the default stream: otherwise, any
+        thread that used the default stream meanwhile would get an error.
 
         Args:
             work: queues work; what it raises ends the capture and is raised again.

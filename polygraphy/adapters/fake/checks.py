@@ -1,4 +1,4 @@
-"""Commands that are not run, and questions that nobody is asked."""
+"""Commands that are not run, and questions that are not asked."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ class ScriptedQuestions:
     """
 
     def __init__(self, answers: Iterable[str], *, is_there: bool = True) -> None:
-        """Take the answers, and say whether somebody is there."""
+        """Take the answers, and say whether a user is there."""
         self.asked: list[str] = []
         self._answers = iter(answers)
         self._is_there = is_there
 
     def can_ask(self) -> bool:
-        """Return whether somebody is there."""
+        """Return whether a user is there."""
         return self._is_there
 
     def ask(self, question: str) -> str:

@@ -1,4 +1,4 @@
-"""A console that nobody looks at while the program runs."""
+"""A console that records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 
 
 class RecordingConsole:
-    """Remembers what it was told.
+    """Remembers what was reported to it.
 
     Attributes:
         events: the name of each method that was called, with its arguments, in order. With
@@ -21,7 +21,7 @@ class RecordingConsole:
     """
 
     def __init__(self, *, keep_arguments: bool = True) -> None:
-        """Say whether arguments are kept."""
+        """Set whether arguments are kept."""
         self.events: list[tuple[str, tuple[Any, ...]]] = []
         self._keep_arguments = keep_arguments
 
@@ -29,7 +29,7 @@ class RecordingConsole:
         """Return the names of all events, in order."""
         return [name for name, _ in self.events]
 
-    def told(self, name: str) -> list[tuple[Any, ...]]:
+    def arguments_of(self, name: str) -> list[tuple[Any, ...]]:
         """Return the arguments of every event of one name, in order."""
         return [arguments for event, arguments in self.events if event == name]
 

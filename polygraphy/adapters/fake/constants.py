@@ -20,7 +20,7 @@ class FakeConstantEvaluator:
     """
 
     def __init__(self, results: Mapping[str, Union[Array, Sequence[Array]]]) -> None:
-        """Say what each operator gives.
+        """Set what each operator gives.
 
         Args:
             results: maps operator types, such as ``Add``, to the array that every node of that

@@ -8,7 +8,7 @@ from polygraphy.domain.environment import Section
 
 
 class FixedDiagnosis:
-    """Finds what it was told."""
+    """Finds what it was made with."""
 
     def __init__(self, sections: Sequence[Section] = ()) -> None:
         """Take what is found."""

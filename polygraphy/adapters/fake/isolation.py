@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class InlineIsolation:
-    """Calls functions right here, and remembers what for; fails instead for what it is told to.
+    """Calls functions right here, and remembers what for; fails instead for what it is set to.
 
     Attributes:
         calls: what was called, with the time it was allowed.

@@ -15,7 +15,7 @@ class FakeLoader(BaseLoader):
     """
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Say what a call returns, or raises."""
+        """Set what a call returns, or raises."""
         self._calls: list[None] = []
         self._value = value
         self._error = error

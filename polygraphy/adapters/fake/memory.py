@@ -17,13 +17,13 @@ _UNWRITTEN = 0xA5
 class HostMemory:
     """Stands in for the memory of a device, and refuses what a device would only do by accident.
 
-    Addresses are made up, so that nobody can follow one by mistake, and are never used twice, so
+    Addresses are made up, so that none can be followed by mistake, and are never used twice, so
     that one that was freed is noticed. As on a device, an address may point into the middle of an
     allocation, and new memory holds garbage: the byte 0xA5 throughout.
     """
 
     def __init__(self, capacity: int | None = None) -> None:
-        """Say how many bytes there are (default: no limit)."""
+        """Set how many bytes there are (default: no limit)."""
         self._capacity = capacity
         self._next_address = _FIRST_ADDRESS
         self._buffers: dict[int, np.ndarray[Any, Any]] = {}

@@ -13,7 +13,7 @@ class MeanDistance:
     """Takes the mean absolute difference for how different images look."""
 
     def __init__(self, *, is_available: bool = True) -> None:
-        """Say whether it can be used at all."""
+        """Set whether it can be used at all."""
         self._is_available = is_available
 
     def prepare(self) -> None:

@@ -46,14 +46,14 @@ class RecordingProgress:
         return self._followed(job, job.step)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Follow a job that somebody else does; see `polygraphy.ports.reporting`."""
+        """Follow a job that other code does; see `polygraphy.ports.reporting`."""
         job = FollowedJob(what, None)
         return self._followed(job, job.tell)
 
     @contextmanager
-    def _followed(self, job: FollowedJob, told: T) -> Iterator[T]:
+    def _followed(self, job: FollowedJob, step: T) -> Iterator[T]:
         self.jobs.append(job)
         try:
-            yield told
+            yield step
         finally:
             job.has_ended = True

@@ -42,7 +42,7 @@ class FakeRunner(BaseRunner):
         keep_feeds: bool = True,
         events: Timeline | None = None,
     ) -> None:
-        """Say how the runner behaves.
+        """Set how the runner behaves.
 
         Args:
             outputs: what an inference returns: the arrays, or a function of the data that makes
@@ -107,7 +107,7 @@ class FakeRunner(BaseRunner):
     def _failure(self, what: str) -> BaseException:
         if self._error is not None:
             return self._error
-        return BackendError(f"{self.name} {what}, as it was told to.", backend="fake")
+        return BackendError(f"{self.name} {what}, as requested.", backend="fake")
 
     def _buffered(self, name: str, array: Any) -> Any:
         """Return the buffer of an output, filled; a new one when it has not the right form."""

@@ -18,7 +18,7 @@ class FakeShapeInference:
         change: Callable[[Any], None] | None = None,
         error: Exception | None = None,
     ) -> None:
-        """Say what is done to the copy, or what is raised instead."""
+        """Set what is done to the copy, or what is raised instead."""
         self.models: list[Any] = []
         self._change = change
         self._error = error

@@ -32,7 +32,7 @@ class MemoryTextFiles:
         """Keep a text; FileError for what a disk could not hold either."""
         key = _normal(path)
         if key in self._unwritable:
-            raise FileError(f"Could not write {path}, as told.", path=path)
+            raise FileError(f"Could not write {path}, as requested.", path=path)
         if any(key in _folders(other) for other in self.files):
             raise FileError(f"{path} is a folder.", path=path, hint="Name a file.")
         blocking = [folder for folder in _folders(key) if folder in self.files]

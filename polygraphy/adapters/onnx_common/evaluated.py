@@ -64,7 +64,7 @@ def translated_errors(doing: str, *, who: str, backend: str, remedy: str) -> Ite
 
 class EvaluatedRunner(BaseRunner):
     """Runs what evaluates an ONNX graph: `_evaluator` has the model (`proto_`), the names of its
-    outputs (`output_names`), and computes them (`run`). Whoever derives from this makes it when the
+    outputs (`output_names`), and computes them (`run`). A derived class makes it when the
     runner is activated.
     """
 

@@ -169,7 +169,7 @@ def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
 
 
 def _warn(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
-    """Say, once for each operator, that its results are not those of other backends."""
+    """Log, once for each operator, that its results are not those of other backends."""
     first, last, why = DEPARTING.get(node.op_type, (0, -1, ""))
     opset = opsets.get(node.domain, 0)
     is_inference = any(entry.name == "is_test" and entry.i for entry in node.attribute)

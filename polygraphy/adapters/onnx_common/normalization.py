@@ -74,7 +74,7 @@ def softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array
 
 
 def log_softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
-    """Return the logarithm of `softmax`, finite where softmax itself is too small to be told from
+    """Return the logarithm of `softmax`, finite where softmax itself is too small to differ from
     zero.
     """
     if not x.size:

@@ -122,7 +122,7 @@ DEPARTING: Mapping[str, tuple[int, int, str]] = {
     "Dropout": (1, 6, "is computed as in inference, also where is_test is not set"),
 }
 """Operators whose results are not those of other backends: the first and the last opset, and why.
-They are told when a model is loaded."""
+They are reported when a model is loaded."""
 
 
 def implementation(op: str, opset: int) -> Callable[..., Any] | None:

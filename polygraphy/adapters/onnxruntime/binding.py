@@ -64,7 +64,7 @@ class BoundRuns:
         *,
         kind: str = _GPU,
     ) -> None:
-        """Acquire a stream, on which is waited for whoever makes the data.
+        """Acquire a stream, on which the producer of the data is waited for.
 
         Args:
             session: the session.

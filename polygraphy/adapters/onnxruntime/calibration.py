@@ -52,8 +52,8 @@ def measure(
     Args:
         model: whose tensors; it stays as it is.
         tensors: names of tensors of numbers.
-        data: feed dictionaries; casts that lose nothing are made. A data loader that has not been
-            told what the inputs are (its `input_metadata` is None) is told.
+        data: feed dictionaries; casts that lose nothing are made. A data loader that does not know
+            the inputs (its `input_metadata` is None) is given their metadata.
         method: one of `METHODS`.
 
     Raises:
@@ -101,7 +101,7 @@ def _with_outputs(model: ModelProto, tensors: Sequence[str]) -> ModelProto:
 def _fitted(
     data: Iterable[Mapping[str, Any]], metadata: TensorMetadata
 ) -> Iterator[dict[str, Any]]:
-    told: set[str] = set()
+    noted: set[str] = set()
     for index, feed_dict in enumerate(data):
         missing = [name for name in metadata if name not in feed_dict]
         if missing:  # Calibrating with what has another name would be a guess.
@@ -111,8 +111,8 @@ def _fitted(
             )
         fitted, notes = fit_feed(feed_dict, metadata)
         for note in (*notes, *getattr(data, "notes", ())):
-            if note not in told:
-                told.add(note)
+            if note not in noted:
+                noted.add(note)
                 G_LOGGER.warning(f"Calibration data: {note}")
         yield fitted
 

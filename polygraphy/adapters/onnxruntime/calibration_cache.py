@@ -78,7 +78,7 @@ def _content(cache: CalibrationCache) -> bytes:
     with translated_os_errors(path, "read"):
         content = path.read_bytes()
     if not content:
-        G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating anew.")
+        G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating again.")
     return content
 
 

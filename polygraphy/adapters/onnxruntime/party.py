@@ -41,7 +41,7 @@ class OnnxrtParty:
         threads: int | None = None,
         disabled_optimizers: Sequence[str] | None = None,
     ) -> None:
-        """Say how models are run: see `SessionFromOnnx`."""
+        """Set how models are run: see `SessionFromOnnx`."""
         self._providers = ["cpu"] if providers is None else list(providers)
         self._level = graph_optimization_level
         self._threads = threads

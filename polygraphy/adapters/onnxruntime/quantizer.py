@@ -195,8 +195,8 @@ def _ranges(
             return known
         said = f"The calibration cache lacks ranges of {', '.join(map(repr, missing))}"
         if data is None:
-            raise FileError(f"{said}.", hint="Calibrate anew, with data.")
-        G_LOGGER.warning(f"{said}: calibrating anew.")
+            raise FileError(f"{said}.", hint="Calibrate again, with data.")
+        G_LOGGER.warning(f"{said}: calibrating again.")
     if data is None:
         raise InputError("There are no calibration data, and no cache that replaces them.")
     ranges = measure(model, list(measured), _data(data), method)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LONG = 0.5
-"""Seconds of an inference for which nobody who presses ctrl-C wants to wait."""
+"""Seconds of an inference that are too long to wait for after ctrl-C."""
 _now = time.perf_counter
 _ndarray = np.ndarray
 

@@ -164,7 +164,7 @@ def terminable(call: Callable[[RunOptions], T]) -> T:
 
 
 def _warn_of_unused(wanted: Sequence[Provider], used: Sequence[str]) -> None:
-    """Say which providers ONNX Runtime has left out: it does so silently when one cannot start."""
+    """Log which providers ONNX Runtime has left out: it does so silently when one cannot start."""
     names = [provider if isinstance(provider, str) else provider[0] for provider in wanted]
     unused = [name for name in names if name not in used]
     if unused:

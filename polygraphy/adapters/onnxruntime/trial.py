@@ -46,7 +46,7 @@ class OnnxrtTrial:
         providers: Sequence[Provider] | None = None,
         graph_optimization_level: str | None = None,
     ) -> None:
-        """Say how models are run: see `SessionFromOnnx`."""
+        """Set how models are run: see `SessionFromOnnx`."""
         self._providers = providers
         self._graph_optimization_level = graph_optimization_level
 
@@ -72,17 +72,17 @@ class OnnxrtTrial:
         options = session_options(self._graph_optimization_level)
         options.log_severity_level = 4  # What is wrong arrives in the exceptions.
         providers = matched_providers(self._providers or ["cpu"])
-        with _told():
+        with _foreign_errors():
             session = load_session(model, options, providers)
         taken = {value.name for value in session.get_inputs()}
         given = {name: value for name, value in feed.items() if name in taken}
         if any(map(_is_text, given.values())):  # It makes no values of its own of those.
             arrays = {name: _array(value) for name, value in given.items()}
-            with _told():
+            with _foreign_errors():
                 results = _limited(lambda options: session.run(list(outputs), arrays, options))
         else:
             values = {name: _native(value) for name, value in given.items()}
-            with _told():
+            with _foreign_errors():
                 results = _limited(
                     lambda options: session.run_with_ort_values(list(outputs), values, options)
                 )
@@ -137,7 +137,7 @@ _NOISE = (
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _foreign_errors() -> Iterator[None]:
     """Turn whatever ONNX Runtime raises into a BackendError with the point of its message."""
     try:
         yield

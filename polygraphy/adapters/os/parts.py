@@ -1,7 +1,7 @@
 """Files under way: written beside the place of a file, to take it when they are complete.
 
 A process that is killed leaves its part behind. The next one that writes the same file removes it.
-A part is locked as long as whoever writes it lives, which the lock tells across containers and
+A part is locked as long as its writer lives, which the lock tells across containers and
 after process numbers were used again.
 """
 
@@ -38,7 +38,7 @@ def make_part(target: Path) -> tuple[int, str]:
         _lock(descriptor)
         if os.fstat(descriptor).st_nlink:
             return descriptor, path
-        os.close(descriptor)  # Somebody swept before it was locked.
+        os.close(descriptor)  # Another process swept before it was locked.
 
 
 def make_part_folder(target: Path) -> tuple[int | None, Path]:
@@ -55,7 +55,7 @@ def make_part_folder(target: Path) -> tuple[int | None, Path]:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Return whether nobody who lives writes a file or folder; False where that is not known."""
+    """Return whether no living process writes a file or folder; False where that is not known."""
     if fcntl is None:
         return False
     try:

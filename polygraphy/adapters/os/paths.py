@@ -129,7 +129,7 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 @contextmanager
 def scratch_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file that nobody needs after a crash, so that it is not synced to disk.
+    """Open a file that is not needed after a crash, so that it is not synced to disk.
 
     Raises:
         FileError: the file cannot be written.
@@ -174,7 +174,7 @@ class StagedFile:
 
 @contextmanager
 def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
-    """Open a file that takes its place when it is told to; otherwise nothing is left of it.
+    """Open a file that takes its place when it is committed; otherwise nothing is left of it.
 
     Raises:
         FileError: the file cannot be written.

@@ -78,16 +78,16 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
         try:
             pickle.dump(answer, exchange, protocol=pickle.HIGHEST_PROTOCOL)
             exchange.flush()
-        except Exception as error:  # Whatever cannot be pickled is told as text.
+        except Exception as error:  # Whatever cannot be pickled is sent as text.
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 os._exit(_NO_ROOM)
             raised = None if answer[0] else _described(answer[1])
-            told = (
+            text = (
                 raised or f"The result cannot be handed over by its process: {_described(error)}."
             )
             exchange.seek(0)
             exchange.truncate()
-            pickle.dump((False, BackendError(told)), exchange)
+            pickle.dump((False, BackendError(text)), exchange)
             exchange.flush()
         sys.stdout.flush()
         sys.stderr.flush()

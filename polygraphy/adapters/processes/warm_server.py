@@ -119,7 +119,7 @@ def _begin(request: dict[str, Any], preload: str) -> None:
     if pid == 0:
         os.close(reading)
         _run(request, writing)
-    with suppress(OSError):  # It does so itself, too; whoever is first.
+    with suppress(OSError):  # It does so itself, too; the first one wins.
         os.setpgid(pid, pid)
     os.close(writing)
     limit = request["timeout"]

@@ -50,7 +50,7 @@ class Recorder:
     """
 
     def __init__(self, detail: Detail | None = None) -> None:
-        """Say what is kept about outputs that fail, besides their rows."""
+        """Set what is kept about outputs that fail, besides their rows."""
         self.notes: list[str] = []
         self.data: list[DataFacts] = []
         self.comparisons: list[Comparison] = []
@@ -97,7 +97,7 @@ class Recorder:
         culprits: Sequence[Mapping[str, Any]] = (),
         summary: str = "",
     ) -> None:
-        """Say what all of it comes to."""
+        """Report what all of it comes to."""
         self.verdict = verdict
         self.culprits = [plain(culprit) for culprit in culprits]
         self.summary = summary

@@ -29,7 +29,7 @@ class ReportsRecorder:
     """Turns every report into a finding."""
 
     def __init__(self, findings: Findings) -> None:
-        """Say who takes them."""
+        """Set who takes them."""
         self._findings = findings
         self._path: str | None = None
 

@@ -31,8 +31,8 @@ class GraphFromCkpt(BaseLoader):
 
         Args:
             dir: the folder of the checkpoint.
-            name: the checkpoint's name, without extension; the latest that the file ``checkpoint``
-                in the folder tells, unless given.
+            name: the checkpoint's name, without extension (default: the latest, by the file
+                ``checkpoint`` in the folder).
         """
         self._dir = dir
         self._name = name

@@ -59,7 +59,7 @@ class OnnxFromTfGraph(BaseLoader):
         """
         graph, outputs = evaluate(self._graph)
         tensorflow_module()
-        # Where it is talkative, so is every module of it, whatever TensorFlow was told.
+        # Where it is talkative, so is every module of it, whatever TensorFlow's level is.
         level = logging.INFO if G_LOGGER.is_enabled_for(G_LOGGER.VERBOSE) else logging.ERROR
         logging.getLogger("tf2onnx").setLevel(level)
         inputs = [tensor.name for tensor in input_tensors(graph)]

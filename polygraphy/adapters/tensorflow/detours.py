@@ -9,7 +9,7 @@ _HANDING_ON = {"CheckNumerics", "Identity", "PreventGradient", "StopGradient"}
 
 
 def without_detours(definition: Any, kept: Collection[str]) -> Any:
-    """Return a copy of a `GraphDef` in which whoever reads an operation that hands on its input
+    """Return a copy of a `GraphDef` in which a consumer of an operation that hands on its input
     reads that input.
 
     An operation stays if its name is among the `kept`, or if it, or another because of it, waits

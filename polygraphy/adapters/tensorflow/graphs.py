@@ -26,7 +26,7 @@ _NOT_COMPUTED = {
     "Variable",
     "VariableV2",
 }
-# What stands at the end of graphs for training, and is nobody's result.
+# What stands at the end of graphs for training, and is no result.
 _SIDE_EFFECTS = {
     "Assert",
     "Assign",

@@ -40,7 +40,7 @@ class GraphFromKeras(BaseLoader):
         """Return the graph of the model's inference, its weights turned into constants, and the
         names of its outputs: those of the model's inputs, and of the layers that end it.
 
-        Layers that hold Python code (`Lambda`) are refused, as Keras does unless told otherwise.
+        Layers that hold Python code (`Lambda`) are refused, as Keras does by default.
 
         Raises:
             FileError: the file is missing or empty.
@@ -55,7 +55,7 @@ class GraphFromKeras(BaseLoader):
             raise ModelError(
                 f"{path} is no Keras file, or not all of one: those are zip archives.", path=path
             )
-        with _version_told(path), translated_errors("load", path):
+        with _version_named(path), translated_errors("load", path):
             model = tf.keras.models.load_model(str(path), compile=False)
         if not getattr(model, "inputs", None):
             raise ModelError(
@@ -68,7 +68,7 @@ class GraphFromKeras(BaseLoader):
 
 
 @contextmanager
-def _version_told(path: Path) -> Iterator[None]:
+def _version_named(path: Path) -> Iterator[None]:
     """Add to an error which release of Keras wrote the file, if it is another."""
     try:
         yield

@@ -23,7 +23,7 @@ _tensorflow = mod.lazy_import("tensorflow>=2.16")
 def tensorflow_module() -> Any:
     """Return the module `tensorflow`.
 
-    Unless the log is verbose, it is told to report errors only: its C++ part by
+    Unless the log is verbose, it reports errors only: its C++ part by
     ``TF_CPP_MIN_LOG_LEVEL``, which counts when it is imported and is left alone where it is set.
 
     Raises:

@@ -26,14 +26,13 @@ class ModifyGraphOutputs(BaseLoader):
     def __init__(
         self, graph: Deferred[GraphAndOutputs], outputs: Sequence[str] | str | None = None
     ) -> None:
-        """Say which tensors become outputs.
+        """Set which tensors become outputs.
 
         Args:
             graph: a graph and the names of its outputs, or a loader that makes them.
             outputs: names of tensors, such as ``relu:0``, of operations, which stand for their
                 first tensor, or patterns, as of `fnmatch`; `constants.MARK_ALL` for every tensor
-                that can be fetched, but for inputs and constants. The outputs stay what they are
-                unless given.
+                that can be fetched, but for inputs and constants (default: its own outputs).
         """
         self._graph = graph
         self._outputs = outputs

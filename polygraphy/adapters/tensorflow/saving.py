@@ -34,7 +34,7 @@ class SaveGraph(BaseLoader):
         tensorboard_dir: str | None = None,
         engine_dir: str | None = None,
     ) -> None:
-        """Say what is saved, and where.
+        """Set what is saved, and where.
 
         Args:
             graph: a graph and the names of its outputs, or a loader that makes them.

@@ -41,8 +41,8 @@ class CreateConfig(BaseLoader):
         """Describe the session.
 
         Args:
-            gpu_memory_fraction: the share of the GPU's memory that the process may take; 0.9 unless
-                given.
+            gpu_memory_fraction: the share of the GPU's memory that the process may take
+                (default: 0.9).
             allow_growth: whether memory of the GPU is taken as it is needed.
             use_xla: whether the graph is compiled with XLA, on the CPU too.
         """

@@ -297,7 +297,7 @@ def check_onnx_parser_errors(parser: Any, success: bool) -> None:
 
 
 def try_setup_polygraphy_calibrator(config: Any, network: Any, calib_profile: Any = None) -> None:
-    """Tell a calibrator of this package what the network takes; nothing happens to any other.
+    """Set what the network takes, of a calibrator of this package; nothing happens to any other.
 
     Args:
         config: the `tensorrt.IBuilderConfig` that has the calibrator.

@@ -45,7 +45,7 @@ class TrtParty:
         memory_pool_limits: Mapping[str, int] | None = None,
         builder_optimization_level: int | None = None,
     ) -> None:
-        """Say how engines are built: see `CreateConfig`."""
+        """Set how engines are built: see `CreateConfig`."""
         self.lowers_to = "fp16" if fp16 else "bf16" if bf16 else None
         self._settings: dict[str, Any] = {
             "tf32": tf32,
@@ -58,7 +58,7 @@ class TrtParty:
         return _Built(model, {} if plain else self._lowered(), self._settings, ())
 
     def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
-        """Return likewise what builds an engine in which some nodes compute in float32."""
+        """Return what builds an engine in which some nodes compute in float32."""
         return _Built(model, self._lowered(), self._settings, _layer_names(model, keep))
 
     def executed(self, model: Any, *, without: Collection[str] = ()) -> None:

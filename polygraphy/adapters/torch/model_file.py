@@ -50,7 +50,7 @@ class TorchFromPath(BaseLoader):
 
 
 def _kind(path: Path) -> str:
-    """Tell what an archive holds by the names in it: programs are described in JSON, the code of
+    """Return what an archive holds by the names in it: programs are described in JSON, the code of
     TorchScript lies in a folder.
     """
     try:

@@ -49,8 +49,8 @@ class PytRunner(BaseRunner):
                 next argument, or the next two.
             input_metadata: the inputs, in the order in which the model takes them. Programs tell
                 them (default: of modules they are the parameters of `forward`, float32).
-            output_names: names of the outputs, in order. Programs tell them, and dictionaries that
-                a model returns do; else they are ``output_0``, ``output_1``, ... unless given.
+            output_names: names of the outputs, in order (default: those of the program or of the
+                dictionary that a model returns, else ``output_0``, ``output_1``, ...).
                 `constants.MARK_ALL` for every tensor that a program computes.
             name: see `BaseRunner`.
             compiled: whether `torch.compile` compiles the model, in the first inference of each

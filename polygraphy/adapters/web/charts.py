@@ -1,5 +1,5 @@
 """Pictures of a report as SVG. Colours are classes, so that they follow the page's style: dark,
-printed, and told apart by shape as well as by colour.
+printed, and distinguished by shape as well as by colour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WIDTH, _HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
 _MOST_POINTS = 1500
 _STRETCHES = 480
-"""Of a model with more tensors than points can be told apart; the worst of each is drawn."""
+"""Of a model with more tensors than points can be distinguished; the worst of each is drawn."""
 _ROOM = 46
 """Letters of a label; what is longer is cut off in the middle."""
 

@@ -1,4 +1,4 @@
-"""Serves one page to browsers on this machine, and to nobody else.
+"""Serves one page to browsers on this machine, and to no other.
 
 It listens on the loopback address only. A page of another site that the user has open could still
 have the browser ask for it, under a host name that leads here (DNS rebinding) or from a script; so
@@ -59,7 +59,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that is gone: browsers close connections as they like."""
+        """Log nothing of a client that is gone: browsers close connections as they like."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
@@ -115,4 +115,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing about requests."""
+        """Log nothing about requests."""

@@ -35,7 +35,7 @@ __all__ = ["Runs", "compare_accuracy", "default_comparisons", "iterations_of"]
 
 
 _MOST_KEPT = 256 << 20
-"""Bytes of arrays that are kept of results in memory, for whoever looks closer at the verdicts."""
+"""Bytes of arrays that are kept of results in memory, for a closer look at the verdicts."""
 
 
 def default_comparisons(run_count: int) -> list[tuple[int, int]]:

@@ -72,7 +72,7 @@ class Comparator:
             subprocess_polling_interval: taken for compatibility: nothing is polled, results are
                 waited for.
             save_inputs_path: where the data are saved: a file, or without extension a folder.
-            save_outputs_path: where the results are saved, likewise.
+            save_outputs_path: where the results are saved, in the same formats.
             save_input_blob_path: a folder where the data are saved as bare bytes, one folder per
                 iteration with one file per input.
             streaming: whether all runners take one iteration at a time side by side, so that only
@@ -88,7 +88,7 @@ class Comparator:
             BackendError: a backend could not load or run a model.
         """
         from polygraphy.application.run import inference
-        from polygraphy.application.run.feeding import assumptions_told
+        from polygraphy.application.run.feeding import assumptions_noted
 
         data = _fed(data_loader)
         saving = {
@@ -97,7 +97,7 @@ class Comparator:
             "save_input_blob_path": save_input_blob_path,
         }
         if not streaming:
-            with assumptions_told(data):
+            with assumptions_noted(data):
                 return inference.run_sequentially(
                     runners,
                     data,
@@ -302,7 +302,7 @@ def _fed(data_loader: Any) -> Any:
 
 def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
     """Yield results; an error says which shapes of the data were chosen here."""
-    from polygraphy.application.run.feeding import assumptions_told
+    from polygraphy.application.run.feeding import assumptions_noted
 
-    with assumptions_told(data_loader):
+    with assumptions_noted(data_loader):
         yield from results

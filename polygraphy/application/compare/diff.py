@@ -46,7 +46,7 @@ def compare_saved(
         names = [[name for name, _ in stored.runs] for stored in (first, second)]
         pairs = _pairs(paths, names[0], names[1])
         both = set(names[0]) & set(names[1])
-        streams = [_told_apart(one, path, both) for one, path in zip((first, second), paths)]
+        streams = [_labelled(one, path, both) for one, path in zip((first, second), paths)]
     else:
         pairs = [(1, 0)]
         streams = [_as_results(stored, path) for stored, path in zip((first, second), paths)]
@@ -101,7 +101,7 @@ def _pairs(
     return [(count + index, index) for index in range(count)]
 
 
-def _told_apart(stored: Stored, path: str, names: Container[str]) -> Iterator[RunResults]:
+def _labelled(stored: Stored, path: str, names: Container[str]) -> Iterator[RunResults]:
     """Yield results in which the runs of some names are called after their file, too."""
     for results in stored.iterations():
         for index, (name, iterations) in enumerate(results):

@@ -18,7 +18,7 @@ from polygraphy.ports.reporting import Console, Reports
 
 
 def _what_there_is(functions: Collection[str], answers: Collection[Any]) -> str:
-    """Say which settings the results are for."""
+    """Describe which settings the results are for."""
     there = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
     if any(isinstance(answer, OutputCompareResult) for answer in answers):
         there.append("differences (function simple), which tolerances are for (--rtol, --atol)")
@@ -43,7 +43,7 @@ def check_accuracy(
     Args:
         path: a file of accuracy results.
         rtol: the largest tolerable relative difference, for all outputs or per output.
-        atol: the largest tolerable absolute difference, likewise.
+        atol: the largest tolerable absolute difference, in the same form.
         check_error_stat: what is checked: ``max``, ``mean``, ``median`` or ``quantile``, or several
             of them; ``elemwise`` needs the arrays, which are not saved.
         thresholds: by name of a comparison function (``l2``, ``psnr``, ...) what its metric is held
@@ -202,7 +202,7 @@ class _Judge:
         if "elemwise" in tolerance.check_error_stat:
             raise UsageError(
                 f"Output {name!r} in {path} was judged element by element, which cannot be done"
-                " anew: the elements were not saved.",
+                " again: the elements were not saved.",
                 hint="Check a statistic that was, with --check-error-stat max, mean or median.",
             )
         return tolerance

@@ -67,7 +67,7 @@ def verify(
 
 
 def _as_of_verification(compare_func: Any) -> Any:
-    """Return a comparison function whose verdicts say where its thresholds come from: whoever edits
+    """Return a comparison function whose verdicts say where its thresholds come from: who edits
     a model may have given none.
     """
     if not isinstance(compare_func, PairwiseCompareFunc):

@@ -32,7 +32,7 @@ class WorstTensors:
     """
 
     def __init__(self, count: int, path: str | None = None) -> None:
-        """Say how many outputs are kept, and where they are saved.
+        """Set how many outputs are kept, and where they are saved.
 
         Raises:
             UsageError: none would be.

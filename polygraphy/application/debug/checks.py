@@ -50,14 +50,13 @@ class CheckCommand:
         timeout: float | None = None,
         runs: int = 1,
     ) -> None:
-        """Say which command, and which of its ends are failures.
+        """Set which command, and which of its ends are failures.
 
         Args:
             command: a program and its arguments; no shell takes part. ``polygraphy`` is this
                 package, in the same interpreter.
-            fail_codes: the only exit codes that are failures; unless given, all but 0 are, and but
-                for 126 and 127, and 2 of a command of this package: with these a check ends that
-                cannot be run.
+            fail_codes: the only exit codes that are failures (default: all but 0). A check that
+                ends with 126 or 127, or a command of this package with 2, cannot be run.
             ignored_codes: exit codes that are none.
             fail_regex: regular expressions, of which what the command writes has to match one for
                 a failure. Without `fail_codes`, a match is a failure although the command ends
@@ -205,7 +204,7 @@ class CheckCommand:
         return not failure.is_like(self._first)
 
     def _compare(self, code: int) -> None:
-        """Say, once, that a failure ended with another exit code than the first."""
+        """Log, once, that a failure ended with another exit code than the first."""
         if code in self._failed_with:
             return
         self._failed_with.append(code)
@@ -251,7 +250,7 @@ class RunningCheck:
         return found
 
     def stop(self) -> None:
-        """End it: nobody needs its answer any more."""
+        """End it: its answer is not needed any more."""
         self._running.stop()
         resolve(WorkFiles).remove(self._faults)
 
@@ -293,7 +292,7 @@ class AskUser:
     """Asks the person at the terminal."""
 
     def __init__(self, otherwise: CheckCommand | None = None) -> None:
-        """Say what decides where nobody is there.
+        """Set what decides where no user is there.
 
         Args:
             otherwise: takes the place of the person where standard input is no terminal; without
@@ -311,12 +310,12 @@ class AskUser:
         """Ask until the answer is understood.
 
         Raises:
-            CheckFailedError: nobody answers.
+            CheckFailedError: no user answers.
         """
         questions = resolve(Questions)
         if self._otherwise is not None and not questions.can_ask():
             return self._otherwise()
-        question = "Did this iteration [p]ass or [f]ail? ([s]kip if that cannot be told)"
+        question = "Did this iteration [p]ass or [f]ail? ([s]kip if you do not know)"
         while True:
             answer = questions.ask(question)
             if answer.lower() in _ANSWERS:

@@ -71,7 +71,7 @@ class Iterations:
         logs: str = "polygraphy_debug",
         jobs: int = 1,
     ) -> None:
-        """Say what is checked how, and what is kept.
+        """Set what is checked how, and what is kept.
 
         Args:
             check: answers about what is there now.
@@ -95,7 +95,7 @@ class Iterations:
                 may ask. Each has a folder of its own, with links to all that is in the current one.
 
         Raises:
-            UsageError: there are several jobs, of which each would be told the same number.
+            UsageError: there are several jobs, of which each would get the same number.
         """
         if jobs > 1 and iter_info is not None:
             raise UsageError(
@@ -155,7 +155,7 @@ class Iterations:
                 are several jobs, their checks start now.
 
         Raises:
-            UsageError: something is in the place of the artifact.
+            UsageError: something is in place of the artifact.
             FileError: a file of the iteration cannot be read or written.
         """
         self._begin()

@@ -47,7 +47,7 @@ class Places:
     """
 
     def __init__(self, folder: str, count: int, files: Sequence[str]) -> None:
-        """Say how many there are.
+        """Set how many there are.
 
         Args:
             folder: in which they are made, when they are needed.
@@ -60,7 +60,7 @@ class Places:
         self._free: list[Place] = []
 
     def take(self) -> Place | None:
-        """Return a place that nobody uses; None where there is none."""
+        """Return a place that is not in use; None where there is none."""
         if self._free:
             return self._free.pop()
         if not self._numbers:

@@ -42,8 +42,8 @@ def find_layers_to_raise(
             cannot be built is neither good nor bad.
         iterations: checks each engine.
         mode: ``bisect`` for so many layers from one end, by halving, which is right where more
-            layers never make it worse; ``linear`` likewise, trying 0, 1, 2 and so on; ``minimal``
-            for as few layers as possible, wherever they are.
+            layers never make it worse; ``linear`` for the same, trying 0, 1, 2 and so on;
+            ``minimal`` for as few layers as possible, wherever they are.
         direction: ``forward`` to begin with the layers next to the inputs, or ``reverse``.
         is_ranked: whether the layers are in the order in which they are likely to be to blame.
 

@@ -337,7 +337,7 @@ def _finite(array: Any) -> Any:
 
 
 def _show(parts: Parts, left: Part, *, checks: int) -> None:
-    """Say what is left."""
+    """Log what is left."""
     opened, total = parts.opened, len(parts.opened.dependencies)
     names = [opened.name(node) for node in left.nodes]
     named = [f"{opened.op(node)} {opened.name(node)!r}" for node in left.nodes[:_LISTED]]

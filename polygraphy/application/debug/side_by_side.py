@@ -48,7 +48,7 @@ class RunningCheck(Protocol):
         """Wait for its end."""
 
     def stop(self) -> None:
-        """End it: nobody needs its answer any more."""
+        """End it: its answer is not needed any more."""
 
 
 @frozen
@@ -65,7 +65,7 @@ class Started:
 
     Attributes:
         place: where it is.
-        running: its check; None where somebody is asked.
+        running: its check; None where a user is asked.
         error: why it could not be made.
     """
 
@@ -85,10 +85,10 @@ class Jobs:
         folder: str,
         count: int,
     ) -> None:
-        """Say what is checked.
+        """Set what is checked.
 
         Args:
-            command: the check; None where somebody is asked.
+            command: the check; None where a user is asked.
             artifact: the path of what is made for each.
             own: the paths of all that each check has for itself.
             folder: in which there is a place for each job; with one, the current folder is it.

@@ -256,7 +256,7 @@ class _Comparison:
     def _of_precision(
         self, feed: Feed, values: Values, found: Mapping[str, Deviation]
     ) -> DiagnosisResult | None:
-        """Say what the narrower type loses of the reference."""
+        """Describe what the narrower type loses of the reference."""
         narrow = str(self._pairing.model.narrow)
         worst = max(each.relative for each in found.values())
         limit = max(LARGE, _STEPS * float(_EPSILONS.get(narrow, 0.0)))

@@ -168,7 +168,7 @@ class _Diagnosis:
         return found
 
     def _of_half_model(self, half: HalfModel) -> DiagnosisResult | None:
-        """Say what half precision does to a model that computes in it as it is; None where that
+        """Return what half precision does to a model that computes in it; None where that
         is not what is wrong.
         """
         case = self._case

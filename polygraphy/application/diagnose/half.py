@@ -94,7 +94,7 @@ def try_half_precision(
         atol: how far they may be off absolutely (default: `rtol` times the root mean square of the
             output; times 1 where it is between -1 and 1 by nature). Where neither is given, and
             rounding everywhere in a deep model explains more, that is tolerated, too.
-        report: is told of each step.
+        report: called with each step.
 
     Raises:
         UnknownNameError: there is no such type.

@@ -41,7 +41,7 @@ def diagnose_half(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> bool:
-    """Say whether a float32 model would work in half precision, and if not, what has to stay in
+    """Return whether a float32 model would work in half precision, and if not, what has to stay in
     float32, which is tried on the whole model.
 
     Args:

@@ -121,8 +121,8 @@ def _supported(model: Any, positions: list[int]) -> list[list[int]]:
 
 
 def _explained(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> ModelPart:
-    """Add the reasons to a part that is not supported: those that were told about the whole model,
-    else those that are told about the part alone.
+    """Add the reasons to a part that is not supported: those that were given for the whole model,
+    else those that are given for the part alone.
     """
     if part.is_supported:
         return part

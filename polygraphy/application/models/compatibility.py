@@ -50,23 +50,23 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         raise UsageError("No backend is there to be tried.")
     reports = resolve(ModelReports)
     results = []
-    told: set[str] = set()
+    seen: set[str] = set()
     for backend, runner in runners.items():
-        reason = _failure(runner, DataLoader() if data_loader is None else data_loader, told)
+        reason = _failure(runner, DataLoader() if data_loader is None else data_loader, seen)
         nodes = () if reason is None else _unsupported(model, backend)
         results.append(Compatibility(backend, reason, nodes))
         reports.compatibility(results[-1])
     return all(result.is_compatible for result in results)
 
 
-def _failure(runner: Runner, data_loader: Any, told: set[str]) -> str | None:
-    """Return why a runner cannot run its model; None where it can. What was `told` about the data
-    is not told again.
+def _failure(runner: Runner, data_loader: Any, seen: set[str]) -> str | None:
+    """Return why a runner cannot run its model; None where it can. The notes in `seen`
+    about the data are not repeated.
     """
     console = resolve(Console)
     try:
         with runner:
-            feeds = Feeds(data_loader, console, told)
+            feeds = Feeds(data_loader, console, seen)
             feeds.describe_model_inputs([runner])
             feeds.tell_if_more()
             runner.infer(FeedFitter(runner, console)(feeds.current))

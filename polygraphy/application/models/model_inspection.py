@@ -179,7 +179,7 @@ def _is_built(source: ModelSource, model_type: str | None, display_as: str | Non
 
 
 def _is_silent(source: ModelSource, model_type: str | None) -> bool:
-    """Return whether nobody else says that the model is being loaded."""
+    """Return whether nothing else says that the model is being loaded."""
     if source.loader is not None:
         return False
     kind = kind_of(source.path, model_type)

@@ -43,7 +43,7 @@ def draw_model(
     Args:
         path: the model file.
         output: where the page is saved. Unless it is given, the page is shown to browsers on this
-            machine, and to nobody else, until the user interrupts.
+            machine, and to no other, until the user interrupts.
         port: the TCP port at which it is shown; 0 for any that is free.
         weights: whether the page says what the weights hold: range, mean and number of zeros.
         model_type: the type of the model (default: follows from the file extension).

@@ -37,7 +37,7 @@ def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
 def inspect_sparsity(
     path: str, external_data_dir: str | None = None, ignore_external_data: bool = False
 ) -> None:
-    """Tell which weights of an ONNX model are 2:4 sparse, of those that may be.
+    """Report which weights of an ONNX model are 2:4 sparse, of those that may be.
 
     Args:
         path: the model.
@@ -69,7 +69,7 @@ def inspect_sparsity(
 
 
 def compare_models(reference: str, candidate: str) -> bool:
-    """Tell in what two ONNX models differ: inputs, outputs, nodes, attributes, initialisers.
+    """Report in what two ONNX models differ: inputs, outputs, nodes, attributes, initialisers.
 
     Args:
         reference: the model that is expected.

@@ -61,8 +61,8 @@ _INFERENCE = frozenset(("infer", "infer_impl"))
 
 
 @contextmanager
-def assumptions_told(data_loader: Any) -> Iterator[None]:
-    """Add to an error of a backend inside the block which shapes of its data nobody gave."""
+def assumptions_noted(data_loader: Any) -> Iterator[None]:
+    """Add to an error of a backend inside the block which shapes of its data were made up."""
     try:
         yield
     except (BackendError, InputError) as error:
@@ -101,7 +101,7 @@ class FeedFitter:
         self._console = console
         self._copies = not promises(runner, "leaves_inputs_alone")
         self._accepted: tuple[Any, ...] | None = None
-        self._told: set[str] = set()
+        self._seen: set[str] = set()
 
     def __call__(self, feed: Feed) -> Feed:
         """Return data that fit; InputError when they cannot be made to fit."""
@@ -121,8 +121,8 @@ class FeedFitter:
             return feed
         fitted, notes = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
         for note in notes:
-            if note not in self._told:
-                self._told.add(note)
+            if note not in self._seen:
+                self._seen.add(note)
                 self._console.note(f"{self._runner.name} | {note}")
         if not notes and list(fitted) == list(feed):
             self._accepted = described
@@ -147,13 +147,13 @@ class Feeds:
     What the data loader assumed (its `notes`) is passed on to the console, each note once.
     """
 
-    def __init__(self, data_loader: Any, console: Console, told: set[str] | None = None) -> None:
+    def __init__(self, data_loader: Any, console: Console, seen: set[str] | None = None) -> None:
         """Start iterating; a loader over files says here what is missing.
 
         Args:
             data_loader: where the data come from.
-            console: whom notes are told.
-            told: notes that are known already, to which those are added that are told now.
+            console: takes the notes.
+            seen: notes that are not repeated; new ones are added.
 
         Raises:
             UsageError: it is nothing that can be iterated over.
@@ -166,12 +166,12 @@ class Feeds:
         self._loader = data_loader
         self._console = console
         self._feeds: Iterator[Feed] = iter(data_loader)
-        self._told: set[str] = set() if told is None else told
+        self._seen: set[str] = set() if seen is None else seen
         self._current: Feed | None = None
         console.data_chosen(type(data_loader).__name__, _seed_of(data_loader), self.total)
 
     def describe_model_inputs(self, runners: Sequence[Runner]) -> None:
-        """Tell a loader that wants to know what the model asks for, and take the first data.
+        """Pass what the model asks for to a loader that wants to know, and take the first data.
 
         The first runner speaks for all.
 
@@ -184,7 +184,7 @@ class Feeds:
         self._take_first()
 
     def describe_model(self, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
-        """Tell a loader that wants to know what a model asks for, and take the first data.
+        """Pass what a model asks for to a loader that wants to know, and take the first data.
 
         Args:
             inputs: what the model asks for.
@@ -245,8 +245,8 @@ class Feeds:
             self._tell(ONLY_FIRST)
 
     def _tell(self, note: str) -> None:
-        if note not in self._told:
-            self._told.add(note)
+        if note not in self._seen:
+            self._seen.add(note)
             self._console.note(note)
 
     def all_copied(self) -> list[Feed]:

@@ -63,7 +63,7 @@ class _Seat:
         self.device_times.clear()
 
     def completed(self, console: Console) -> None:
-        """Tell that all iterations ran."""
+        """Report that all iterations ran."""
         console.runner_completed(self.runner.name, self.runtimes)
         if self.device_times:
             console.device_times_measured(self.runner.name, self.device_times)
@@ -88,7 +88,7 @@ def stream(
             same data.
         save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
             folder.
-        save_outputs_path: likewise for the results.
+        save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
 
     Yields:
@@ -118,7 +118,7 @@ def stream(
                     break
                 try:
                     yield results
-                except GeneratorExit as stop:  # Whoever reads has seen enough: what ran is kept.
+                except GeneratorExit as stop:  # The consumer stops early: what ran is kept.
                     if was_interrupted(stop):
                         raise
                     return
@@ -152,7 +152,7 @@ def run_sequentially(
         timeout: how long such a process may take, in seconds.
         save_inputs_path: where the feed dictionaries are saved: a file, or without extension a
             folder.
-        save_outputs_path: likewise for the results.
+        save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
 
     Raises:

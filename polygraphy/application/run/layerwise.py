@@ -97,7 +97,7 @@ def stream_layerwise(
                     break
                 try:
                     yield step
-                except GeneratorExit as stop:  # Whoever reads has seen enough: what ran is kept.
+                except GeneratorExit as stop:  # The consumer stops early: what ran is kept.
                     if was_interrupted(stop):
                         raise
                     return
@@ -194,7 +194,7 @@ class _Run:
             seat.runtime = None
 
     def completed(self) -> None:
-        """Tell how long the runners took."""
+        """Report how long the runners took."""
         for seat in self._seats:
             self._console.runner_completed(seat.name, seat.runtimes)
 

@@ -77,8 +77,8 @@ def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
 
 
 def was_interrupted(stop: GeneratorExit) -> bool:
-    """Return whether a stream is closed because somebody ends the program, by ctrl-C or a signal;
-    not because whoever reads it has seen enough.
+    """Return whether a stream is closed because the program is ended, by ctrl-C or a signal;
+    not because its consumer stops early.
     """
     reason: BaseException | None = stop
     while isinstance(reason, GeneratorExit):  # Python notes what is on its way past the reader.

@@ -30,7 +30,7 @@ class MarkingEffect:
     """Tells which outputs of one runner marking changes, each once."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
 
     def tell(self, runner: str, marked: Outputs, unmarked: Outputs, facts: Facts) -> None:
         """Compare outputs of a model with tensors marked to those with nothing marked, and note
@@ -39,7 +39,7 @@ class MarkingEffect:
         names = [
             name
             for name, array in marked.items()
-            if name not in self._told
+            if name not in self._noted
             and isinstance(array, np.ndarray)
             and isinstance(unmarked.get(name), np.ndarray)
         ]
@@ -51,7 +51,7 @@ class MarkingEffect:
         )
         for name, found in SimpleCompareFunc()(*sides).items():
             if not found:
-                self._told.add(name)
+                self._noted.add(name)
                 resolve(Console).note(
                     f"{runner} | Marking tensors as outputs changes {name!r}{_by(found)}. It is"
                     " taken from a run with nothing marked; the other tensors do not show what the"

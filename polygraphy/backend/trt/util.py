@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TRT_LOGGER":  # None until somebody asks for the logger.
+    if name == "TRT_LOGGER":  # None until the logger is asked for.
         return made_trt_logger()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

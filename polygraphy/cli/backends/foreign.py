@@ -1,7 +1,7 @@
 """Backends that other packages add to the command line.
 
 A backend is loaded when its flag is on the command line, or when help lists all. One that cannot be
-loaded is named in a warning, and nothing else suffers; only whoever asks for it gets an error.
+loaded is named in a warning, and nothing else suffers; only a command that asks for it fails.
 """
 
 from __future__ import annotations

@@ -294,7 +294,7 @@ def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
 
 
 def _warn_about_unused(values: Values, target: str) -> None:
-    """Say in one line each which options are about another target."""
+    """Log in one line each which options are about another target."""
     network_only = target == "onnx-like-trt-network"
     if target == "onnx":
         if values[OnnxSaveOptions].save_onnx is not None:

@@ -85,7 +85,7 @@ class DiagnoseCommand(Command):
 
 
 def _warn_of_unused(values: Values) -> None:
-    """Say which options are about backends that take no part."""
+    """Log which options are about backends that take no part."""
     for name, each in PARTIES.items():
         unused = flags_given(values, groups_of(each))
         if unused and name not in values[PartyOptions].parties:

@@ -107,11 +107,11 @@ COMMANDS = {
     ),
     "plugin replace": (
         "polygraphy.cli.commands.plugin.patterns:PluginReplaceCommand",
-        "Put plugins in the place of parts of an ONNX model.",
+        "Put plugins in place of parts of an ONNX model.",
     ),
     "check accuracy": (
         "polygraphy.cli.commands.check.accuracy:CheckAccuracyCommand",
-        "Judge saved accuracy results anew, under other tolerances.",
+        "Judge saved accuracy results again, under other tolerances.",
     ),
     "check compatibility": (
         "polygraphy.cli.commands.check.model:CheckCompatibilityCommand",

@@ -53,8 +53,8 @@ class Command:
         return options_of(group)
 
     def missing(self) -> Mapping[str, str]:
-        """Return flags that people look for here in vain, and a sentence about each that says what
-        to do.
+        """Return flags that people look for here and do not find, and a sentence about each that
+        says what to do.
         """
         return {}
 

@@ -121,7 +121,7 @@ _ROWS = (
             "--error-quantile",
         ),
         ("check accuracy",),
-        "needs the outputs, which are not saved with the verdicts. Compare saved outputs anew:"
+        "needs the outputs, which are not saved with the verdicts. Compare saved outputs again:"
         " polygraphy run --load-outputs A.json B.json.",
     ),
     Removed(

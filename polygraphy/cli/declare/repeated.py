@@ -12,7 +12,7 @@ class Repeated(Kind):
     """A value for each time that the flag stands on the command line, in order."""
 
     def __init__(self, single: Kind) -> None:
-        """Say what form the value of one time has."""
+        """Set what form the value of one time has."""
         self.single = single
         self.nargs = single.nargs
         self.metavar = single.metavar

@@ -350,7 +350,7 @@ def _class_of(function: str) -> str:
 
 
 def _warn_about_unused(values: Values, used: list[str]) -> None:
-    """Say in one line which options belong to functions that are not used."""
+    """Log in one line which options belong to functions that are not used."""
     groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
     unused = flags_feeding_others(values, groups, used)
     unused = [flag for flag in unused if flag != "--no-shape-check"]

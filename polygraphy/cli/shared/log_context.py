@@ -84,7 +84,7 @@ def log_of(values: Values) -> Log:
 
 
 def _is_known(path: str) -> bool:
-    """Return whether a path is one within the package, or may be the name of somebody's script."""
+    """Return whether a path is one within the package, or may be the name of a user's script."""
     root = Path(polygraphy.__file__).parent
     try:
         is_inside = any((root / each).exists() for each in (path, f"{path}.py"))

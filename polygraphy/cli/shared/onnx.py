@@ -142,7 +142,11 @@ class OnnxCastOptions(Options):
         kind=Flag(),
         help="Convert the ONNX model to fp16; its inputs and outputs keep their types.",
     )
-    to_bf16: bool = option("--to-bf16", kind=Flag(), help="Convert it to bf16, likewise.")
+    to_bf16: bool = option(
+        "--to-bf16",
+        kind=Flag(),
+        help="Convert the ONNX model to bf16; its inputs and outputs keep their types.",
+    )
     cast_keep_ops: tuple[str, ...] = option(
         "--cast-keep-ops",
         feeds=_cast("keep_ops"),
@@ -169,7 +173,7 @@ class OnnxCastOptions(Options):
         feeds=_cast("only_nodes"),
         kind=Texts("NODE"),
         default=(),
-        help="Nodes that are converted, likewise.",
+        help="Nodes that are converted; nothing else is then.",
     )
     cast_io: bool = option(
         "--cast-io",

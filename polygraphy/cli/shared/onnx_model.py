@@ -34,7 +34,7 @@ class OnnxModel:
     Attributes:
         calls: functions of the model, each of what the one before returns; the first one takes a
             path, or a TensorFlow graph.
-        graph: loaders of that graph, likewise; the first one takes a path.
+        graph: loaders of that graph, in order; the first one takes a path.
     """
 
     calls: tuple[Call, ...] = (_LOAD,)
@@ -198,7 +198,7 @@ def _outputs_of(load: OnnxLoadOptions, every: OutputOptions, values: Values) -> 
 
 
 def warn_about_saving(values: Values, *, is_saved: bool = True) -> None:
-    """Say which options about the files of large weights have no effect."""
+    """Log which options about the files of large weights have no effect."""
     unused = flags_feeding(values, ["save_onnx"])
     unused = [flag for flag in unused if flag != "--save-onnx"]
     if unused and not is_saved:

@@ -32,7 +32,7 @@ def check_paths(read: Named, written: Named, usage: str) -> None:
 
     Args:
         read: what is read: a flag, or what else to call it, and its path.
-        written: what is written, likewise.
+        written: what is written, in the same form.
         usage: the command, for messages.
 
     Raises:
@@ -162,7 +162,7 @@ def _check_file(what: str, path: str) -> None:
     except FileNotFoundError:
         names = []  # There is no such folder.
     except (OSError, ValueError):
-        return  # Whether it is there is not known: whoever opens it says what is wrong.
+        return  # Whether it is there is not known; opening it says what is wrong.
     matches = close_matches(place.name, names, limit=1, cutoff=0.8)
     hint = f"Did you mean {place.parent / matches[0]}?" if matches else ""
     if not names and not place.parent.exists():
@@ -182,7 +182,7 @@ def _check_symbol(path: str, symbol: str) -> None:
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # Whoever runs the script says what is wrong with it.
+        return  # Running the script says what is wrong with it.
     known: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

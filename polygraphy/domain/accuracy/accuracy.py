@@ -127,7 +127,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
     def start(self, pair: RunnerPair, spool: Spool | None = None) -> AnswerLog:
         """Add a pair of runners, and return the log that takes what is found of it. Of many
-        iterations the earlier ones are kept in the spool, if there is one, until somebody looks at
+        iterations the earlier ones are kept in the spool, if there is one, until a caller looks at
         them.
         """
         log = AnswerLog(spool)
@@ -135,7 +135,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return log
 
     def read(self) -> Iterator[tuple[RunnerPair, Collection[Answers]]]:
-        """Yield what `items` does, for whoever neither changes nor keeps it: that holds few
+        """Yield what `items` does, for callers that neither change nor keep it: that holds few
         iterations in memory, however many there are.
         """
         for pair, iterations in super().items():
@@ -242,7 +242,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return [{name: average} for name, average in self._averages(position).items()]
 
     def stats(self, runner_pair: PairKey = None) -> tuple[int, int, int]:
-        """Count the iterations of a pair (the first unless given): ``(matched, mismatched,
+        """Count the iterations of a pair (default: the first): ``(matched, mismatched,
         total)``; its outputs where averages are judged. Several pairs of the same names are counted
         together.
         """
@@ -259,7 +259,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return PairTally(("", ""), matched, total).percentage
 
     def average_results(self, runner_pair: PairKey = None) -> dict[str, CompareResult]:
-        """Return, per output of a pair (the first unless given), the mean of each metric over the
+        """Return, per output of a pair (default: the first), the mean of each metric over the
         iterations, held to the thresholds of the first one. Where an iteration was not compared,
         there are no means, and all outputs fail.
 
@@ -283,7 +283,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
     def judged(self, position: int) -> Collection[Answers]:
         """Return what decides about the pair at a position: the answers about every iteration, or
-        the averages as if they were one; for whoever neither changes nor keeps it.
+        the averages as if they were one; for callers that neither change nor keep it.
         """
         return [self._averages(position)] if self.is_average else self._iterations_at(position)
 
@@ -292,7 +292,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return list(dict.fromkeys(name for _, _, name, _ in self.scan()))
 
     def describe_average(self, runner_pair: PairKey = None) -> dict[str, tuple[str, bool]]:
-        """Return, per output of a pair (the first unless given), the verdict about its averages in
+        """Return, per output of a pair (default: the first), the verdict about its averages in
         a line, and whether it passed; without those whose thresholds have no such line.
         """
         described = {
@@ -325,7 +325,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         yield from self.scan()
 
     def scan(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
-        """Yield what `outputs` does, for whoever neither changes nor keeps it; see `read`."""
+        """Yield what `outputs` does, for callers that neither change nor keep it; see `read`."""
         for pair, iterations in self.read():
             for iteration, answers in enumerate(iterations):
                 for name, answer in answers.items():

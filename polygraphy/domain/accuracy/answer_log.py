@@ -62,7 +62,7 @@ class AnswerLog(list[Answers]):
         return self._packed + len(self)
 
     def reading(self) -> Reading:
-        """Return all iterations, for whoever neither changes nor keeps them."""
+        """Return all iterations, for callers that neither change nor keep them."""
         return Reading(self)
 
     def unpack(self) -> None:
@@ -89,7 +89,7 @@ class AnswerLog(list[Answers]):
     def _past(self) -> Iterator[Answers]:
         for ticket in self._tickets:
             assert self._spool is not None
-            # Nobody else can have written to the spool.
+            # Nothing else can have written to the spool.
             yield from pickle.loads(self._spool.take(ticket))
 
     def __reduce__(self) -> tuple[Any, ...]:

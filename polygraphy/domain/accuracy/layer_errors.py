@@ -20,10 +20,10 @@ class LayerError:
     Attributes:
         name: of the output.
         dtypes: its data types on both sides, each once; empty where they are not known.
-        shapes: its shapes, likewise.
+        shapes: its shapes, by runner.
         absolute: the largest absolute difference, in the output's own unit; None where there is
             none, NaN where one is.
-        relative: the largest relative difference, likewise.
+        relative: the largest relative difference.
         passed: whether it passed in every iteration.
     """
 

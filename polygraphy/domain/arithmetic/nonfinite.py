@@ -85,6 +85,6 @@ def _finder(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Row]:
 
 
 def _is_finite(block: Floats) -> bool:
-    """Tell without a mask whether all elements are finite."""
+    """Return, without a mask, without a mask whether all elements are finite."""
     extremes = float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
     return bool(np.isfinite(extremes).all())

@@ -29,7 +29,7 @@ class OutputCompareResult(CompareResult):
 
     Each metric is computed when it is first read, as long as the arrays are at hand; `own_arrays`
     copies them for that, `settle` computes all and lets them go. The metrics are ``max_absdiff``,
-    ``max_reldiff``, and likewise ``mean_*``, ``median_*`` and ``quantile_*``; absolute ones are in
+    ``max_reldiff``, and so ``mean_*``, ``median_*`` and ``quantile_*``; absolute ones are in
     the output's own unit, relative ones are of the magnitude of the second run's value. A quantile
     is only there if it was checked.
     """
@@ -151,8 +151,8 @@ class OutputCompareResult(CompareResult):
         return self._mismatches
 
     def measure(self) -> None:
-        """Find the mismatches and all statistics of the differences in one pass, for whoever shows
-        both.
+        """Find the mismatches and all statistics of the differences in one pass, for callers
+        that show both.
         """
         if self.difference is not None and self._mismatches is None:
             tolerance = self.tolerance

@@ -72,7 +72,7 @@ class PairwiseCompareFunc:
         self._asked = count
 
     def grant_threads(self, count: int) -> None:
-        """Say how many threads may be used where nobody asked for a number."""
+        """Set how many threads may be used where no number was asked for."""
         self._granted = count
 
     def __init__(
@@ -151,7 +151,7 @@ class PairwiseCompareFunc:
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> dict[str, CompareResult]:
-        """Do what a call does, for whoever does not change the outputs before each result was told
+        """Do what a call does, for callers that leave the outputs alone until each result is passed
         to `own_arrays` or `settle`: until then, results may compute from the outputs themselves.
         """
         from polygraphy.domain.compare.pairwise import compare_pairs

@@ -42,7 +42,7 @@ def rounding_between(
 
 
 def _origin(precision: Precision, arrays: tuple[Array, Array], computed_in: ComputedIn) -> str:
-    """Say how the data type is known."""
+    """Describe how the data type is known."""
     reported = coarsest(name for name in computed_in if name)
     own = coarsest(array.dtype.name for array in arrays)
     is_own = own is not None and own.epsilon >= precision.epsilon

@@ -56,7 +56,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
                 or reshaped.
             rtol: the largest tolerable relative difference (default: 1e-5). ``"auto"`` is what
                 rounding explains, given the data type in which the output was computed.
-            atol: the largest tolerable absolute difference, likewise; ``"auto"`` also depends on
+            atol: the largest tolerable absolute difference, as `rtol`; ``"auto"`` also depends on
                 how large the second run's values are.
             fail_fast: whether to stop at the first output that fails.
             find_output_func: finds the partner of an output: called with its name, its position and

@@ -10,7 +10,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 
 
 def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
-    """Tell a loader that wants to know what a model asks for: one with `input_metadata`, with
+    """Pass what a model asks for to a loader that wants to know: one with `input_metadata`, with
     `model_facts`, or with both. Others stay as they are.
 
     Args:

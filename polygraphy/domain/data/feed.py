@@ -22,7 +22,7 @@ _MAX_RANK_TO_PERMUTE = 6
 
 
 def own_copy(data: Any) -> Any:
-    """Return the same elements in memory that nobody else writes to.
+    """Return the same elements in memory that nothing else writes to.
 
     Arrays and tensors stay what they are, but for views of memory, on the host or a device, which
     become NumPy arrays. A number, which may be the address of device memory, is as it is, and so is

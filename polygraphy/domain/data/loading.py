@@ -77,7 +77,7 @@ class StreamingDataLoader:
         if resolve(BlobFiles).holds_blobs(self.paths[0]):
             return chain(self._blobs(self.paths[0]), *later)
         opened = resolve(ResultStore).iterate(self.paths[0], dict)
-        first = list(islice(opened, 1))  # Read now, so that a damaged file is told now.
+        first = list(islice(opened, 1))  # Read now, so that a damaged file fails now.
         return chain(first, opened, *later)
 
     def _opened_later(self, path: str | Path) -> Iterator[dict[str, Any]]:

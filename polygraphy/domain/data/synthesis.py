@@ -41,7 +41,7 @@ class DataLoader:
 
     Attributes:
         input_metadata: what the model asks for; set before the first item is asked for.
-        model_facts: what else is known of the model, likewise: indices and masks without a range of
+        model_facts: what else is known of the model: indices and masks without a range of
             their own take their legal values from it.
         notes: what was assumed on the way, in words, each once.
     """

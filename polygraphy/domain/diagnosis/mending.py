@@ -65,7 +65,7 @@ class _Plan:
         }
 
     def replace(self, index: int, other: int) -> None:
-        """Put a node of the reference in the place of one of the model."""
+        """Put a node of the reference in place of one of the model."""
         mine = self.pairing.model.nodes[index]
         theirs = self.pairing.reference.nodes[other]
         here = dict(zip(theirs.inputs, mine.inputs))

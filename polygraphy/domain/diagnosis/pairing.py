@@ -69,7 +69,7 @@ class Pairing:
         model: the first graph.
         reference: the second.
         nodes: positions of nodes of the first, and of those in the second that are the same.
-        tensors: likewise the names of tensors.
+        tensors: the same for names of tensors.
     """
 
     model: Side

@@ -116,7 +116,7 @@ def _role(cause: str) -> str:
 
 
 def _change(one: Any, other: Any) -> str:
-    """Say how a weight differs from what it should be."""
+    """Describe how a weight differs from what it should be."""
     if one is None or other is None:
         return "differs"
     one, other = np.asarray(one), np.asarray(other)
@@ -292,7 +292,7 @@ def _presence(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _replaced(pairing: Pairing) -> dict[int, int]:
-    """Return nodes that stand in the place of others: what they make is read at the same places."""
+    """Return nodes that stand in place of others: what they make is read at the same places."""
     places: dict[frozenset[tuple[int, int]], list[int]] = {}
     taken = set(pairing.nodes.values())
     for other, node in enumerate(pairing.reference.nodes):

@@ -20,7 +20,7 @@ STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
 
 
 def joint_reason(absolute: str, relative: str) -> str:
-    """Say why there are these two tolerances, given the reason for each."""
+    """Describe why there are these two tolerances, given the reason for each."""
     return absolute if absolute == relative else f"abs {absolute}, rel {relative}"
 
 

@@ -145,7 +145,7 @@ def held_weight(node: Node) -> Weight | None:
         if one.name in _NUMBERS and one.kind != "reference":
             dtype, itemsize = _NUMBERS[one.name]
             shape = (len(one.value),) if one.name.endswith("s") else ()
-            import numpy as np  # Whoever only reads names and shapes starts without it.
+            import numpy as np  # Reading names and shapes starts without it.
 
             values = np.array(one.value, object if dtype == "string" else dtype)
             return Weight(node.outputs[0], dtype, shape, values.size * itemsize, values=values)
@@ -175,7 +175,7 @@ class Graph:
 
     @property
     def all_weights(self) -> tuple[Weight, ...]:
-        """Its weights, and those that its Constant nodes hold, which are the same to whoever runs
+        """Its weights, and those that its Constant nodes hold, which are the same to what runs
         it. The latter need attributes.
         """
         held = (held_weight(node) for node in self.nodes)

@@ -20,7 +20,7 @@ class Outline:
     Attributes:
         model: its description, without nodes.
         nodes: how often there is such a node, in all graphs of the model.
-        weights: how often there is a weight of a name, likewise.
+        weights: how often there is a weight of a name.
     """
 
     model: Model

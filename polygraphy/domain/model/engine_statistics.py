@@ -12,7 +12,7 @@ from attrs import frozen
 from polygraphy.domain.model.engine import EngineDescription, Layer, NetworkDescription
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
-_UNTOLD = "(not told)"
+_UNKNOWN = "(unknown)"
 
 
 @frozen
@@ -57,7 +57,7 @@ def statistics_of_built(
     outputs, unknown_outputs = _size(description.outputs, largest)
     return EngineStatistics(
         layers=description.layer_count,
-        ops=_sorted(layer.op or _UNTOLD for layer in description.layers),
+        ops=_sorted(layer.op or _UNKNOWN for layer in description.layers),
         precisions=_sorted(_precision(layer) for layer in description.layers),
         parameters=_get(description, NetworkDescription, "parameters"),
         weight_bytes=description.weight_bytes,
@@ -80,7 +80,7 @@ def _get(description: Any, kind: type, name: str) -> int | None:
 
 def _precision(layer: Layer) -> str:
     dtypes = [dtype for dtype, _ in layer.outputs.values()]
-    return str(dtypes[0]) if dtypes and dtypes[0] is not None else _UNTOLD
+    return str(dtypes[0]) if dtypes and dtypes[0] is not None else _UNKNOWN
 
 
 def _sorted(names: Iterable[str]) -> dict[str, int]:

@@ -110,8 +110,8 @@ class _Drawing:
             self._place(level, [0.0] * len(level))
 
     def sweep(self, *, down: bool) -> None:
-        """Move every vertex towards its neighbours above, row by row downwards, or likewise
-        upwards.
+        """Move every vertex towards its neighbours above, row by row downwards, or towards
+        those below, upwards.
         """
         neighbours = self._above if down else self._below
         columns = self.columns

@@ -148,7 +148,7 @@ def _activation_peak(graph: Graph) -> tuple[int, str, int]:
             if name and name not in weights and name not in sizes:
                 size = sizes[name] = _size(graph.tensors.get(name))
                 alive += size or 0
-                if name not in last_use:  # Nobody reads it: it dies with its node.
+                if name not in last_use:  # Nothing reads it: it dies with its node.
                     dying.setdefault(step, []).append(name)
         if alive > peak:
             peak, peak_node = alive, node.name or f"{node.op} (node {step})"

@@ -1,4 +1,4 @@
-"""Numbers in the place of weights that are not known."""
+"""Numbers in place of weights that are not known."""
 
 from __future__ import annotations
 

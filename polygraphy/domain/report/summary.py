@@ -47,7 +47,7 @@ def summary_of(
 
 
 def _blamed(culprits: Sequence[Mapping[str, Any]]) -> str:
-    """Say who is to blame, and for what."""
+    """Describe who is to blame, and for what."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
     shown = ", ".join(map(repr, names[:_MOST_NAMES])) or "the model as a whole"
@@ -82,7 +82,7 @@ def _failed(failed: Sequence[Comparison]) -> str:
 
 
 def row_in_words(row: OutputRow) -> str:
-    """Say of an output that failed where it is worst."""
+    """Describe where an output that failed is worst."""
     where = f"worst: {row.name!r}"
     if row.reason is not None:
         return f"{where}: {row.reason.rstrip('.')}"

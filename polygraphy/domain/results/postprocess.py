@@ -32,8 +32,8 @@ class TopKPostprocessFunc:
 
         Args:
             k: a number; or ``(number, axis)``; or a dictionary of such by output, ``""`` for all
-                others. An output that a dictionary says nothing about stays as it is. 10 unless
-                given.
+                others. An output that a dictionary says nothing about stays as it is
+                (default: 10).
 
         Raises:
             UsageError: a number is not positive, or an axis is no whole number.

@@ -41,7 +41,7 @@ class IterationResult(dict[str, Any]):
     """Outputs of one inference: a dictionary from names to arrays.
 
     Attributes:
-        runtime: how long the inference took, in seconds; None when nobody measured.
+        runtime: how long the inference took, in seconds; None if it was not measured.
         runner_name: who produced it.
         facts: what is known of the model, such as the data types in which outputs are computed.
         part: which part of the iteration's outputs these are; None for all of them.

@@ -30,7 +30,7 @@ class OutputValidity:
         return not self.complaint(check_nan=check_nan, check_inf=check_inf)
 
     def complaint(self, *, check_nan: bool, check_inf: bool) -> str:
-        """Say what was looked for and found, and where the first of it lies; empty for nothing."""
+        """Describe what was looked for and found, and where it lies first; empty for nothing."""
         looked_for = (
             ("NaN", self.nan, self.first_nan, check_nan),
             ("infinite", self.inf, self.first_inf, check_inf),

@@ -13,7 +13,7 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.search.outcome import Outcome
 
 SKIP_CODE = 125
-"""The exit code that says "cannot be told", as for ``git bisect run``."""
+"""The exit code that says "unknown", as for ``git bisect run``."""
 
 CANNOT_START = frozenset({126, 127})
 """The exit codes with which a shell says that a program cannot be run, or is not there."""
@@ -159,7 +159,7 @@ class Checked:
 
 
 def reason_of(finished: Finished, failure: Failure) -> str:
-    """Say in a few words how a command failed: which output differs the most, or its error."""
+    """Describe in a few words how a command failed: which output differs the most, or its error."""
     failing = failure.failing
     if failing:
         name, most = max(failing.items(), key=lambda item: (isnan(item[1]), item[1]))
@@ -178,9 +178,9 @@ def critical_line(output: str) -> str:
     its last one with an error, else the last one.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(_CRITICAL)]
-    told = told or [line for line in lines if _ERROR in line] or lines
-    return told[-1].removeprefix(_CRITICAL).strip() if told else ""
+    reported = [line for line in lines if line.startswith(_CRITICAL)]
+    reported = reported or [line for line in lines if _ERROR in line] or lines
+    return reported[-1].removeprefix(_CRITICAL).strip() if reported else ""
 
 
 def _words(message: str) -> frozenset[str]:

@@ -32,13 +32,13 @@ class IterationRecord:
 
     @property
     def success(self) -> bool | None:
-        """Whether it passed; None if that could not be told."""
+        """Whether it passed; None if that is unknown."""
         return _SUCCESS[self.outcome]
 
     @staticmethod
     def outcome_of(success: bool | None) -> Outcome:
         """Return the answer for which `success` stands."""
-        return next(outcome for outcome, told in _SUCCESS.items() if told is success)
+        return next(outcome for outcome, passed in _SUCCESS.items() if passed is success)
 
 
 class DebugReplay(dict[str, IterationRecord]):

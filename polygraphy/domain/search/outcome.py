@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """The answer of a test: it passed, it failed, or it cannot be told."""
+    """The answer of a test: it passed, it failed, or that is unknown."""
 
     GOOD = "good"
     BAD = "bad"

@@ -24,7 +24,7 @@ def smallest_good_set(
 
     Args:
         items: all items.
-        test: answers about some of them, in order; what cannot be told counts as not good, so that
+        test: answers about some of them, in order; what is unresolved counts as not good, so that
             nothing is left out without being known to be dispensable.
         is_ranked: whether those come first that are likely to be needed. Then 1, 2, 4, 8 and so on
             of them are tried until they are enough, before they are searched.

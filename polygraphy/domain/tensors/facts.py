@@ -85,7 +85,7 @@ class DeferredFacts:
     def __init__(
         self, find: Callable[[], Facts], may_limit_inputs: Callable[[], bool] = _perhaps
     ) -> None:
-        """Say how they are found out.
+        """Set how they are found out.
 
         Args:
             find: finds out all of them.

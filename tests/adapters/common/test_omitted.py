@@ -84,8 +84,8 @@ def test_lint_names_the_node_and_goes_on(
     path = tmp_path / "model.onnx"
     path.write_bytes(leaving_out(text).SerializeToString())
     assert not check_lint(str(path))
-    told = capsys.readouterr().out
-    assert told.count("LINT") == told.count("at which ONNX Runtime crashes") == 1
+    reported = capsys.readouterr().out
+    assert reported.count("LINT") == reported.count("at which ONNX Runtime crashes") == 1
 
 
 @pytest.mark.parametrize(("text", "op"), [(SPLIT, "Split"), (LOOP, "Loop"), (BRANCH, "Split")])
@@ -97,8 +97,8 @@ def test_a_session_that_would_crash_is_not_made(
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     made = {"path": str(path), "bytes": path.read_bytes(), "model": model}[form]
-    told = f"The {op} node '' leaves out result 1 of 2, at which ONNX Runtime crashes"
-    with pytest.raises(BackendError, match=told):
+    reported = f"The {op} node '' leaves out result 1 of 2, at which ONNX Runtime crashes"
+    with pytest.raises(BackendError, match=reported):
         session_from_onnx(made)
     session_from_onnx(with_all_results(model))
 

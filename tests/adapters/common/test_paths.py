@@ -33,7 +33,7 @@ def test_a_full_disk_is_about_the_file_that_is_written(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_a_folder_that_takes_no_files_is_told(
+def test_a_folder_that_takes_no_files_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
@@ -80,7 +80,7 @@ def test_whether_a_pipe_can_be_written_is_not_tried() -> None:
         os.close(writer)
 
 
-def test_a_link_that_leads_nowhere_is_told_from_a_missing_file(tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_reported_from_a_missing_file(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").symlink_to("gone.onnx")
     with pytest.raises(FileError, match=r"model\.onnx is a link to gone\.onnx,"):
         readable_file(tmp_path / "model.onnx", "Model")

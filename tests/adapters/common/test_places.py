@@ -1,4 +1,4 @@
-"""Errors of user code are told by its lines."""
+"""Errors of user code name its lines."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ def test_finding_35_the_tolerance_that_was_kept_is_named(kept: Any, words: str) 
     assert conclusion_of(verdict).endswith(words)
 
 
-def test_finding_35_what_passed_is_told_of_all_iterations() -> None:
-    """It was told of iteration 0 that it differs by at most 1.049e-05, and iteration 2 by more."""
+def test_finding_35_what_passed_is_reported_of_all_iterations() -> None:
+    """Iteration 0 was reported to differ by at most 1.049e-05, and iteration 2 by more."""
     runs: Runs = [
         ({"y": [1.00001049]}, {"y": [1.0]}),
         ({"y": [1.0]}, {"y": [1.0]}),

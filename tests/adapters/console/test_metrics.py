@@ -77,14 +77,14 @@ def test_words(result: Any, words: str) -> None:
 
 
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False))
-def test_numbers_are_told_apart(value: float, limit: float) -> None:
+def test_numbers_are_distinguished(value: float, limit: float) -> None:
     shown = apart(value, limit)
     assert value == limit or shown[0] != shown[1]
     assume(f"{value:.5g}" != f"{limit:.5g}")
     assert shown == (f"{value:.5g}", f"{limit:.5g}")
 
 
-def test_neighbours_are_told_apart() -> None:
+def test_neighbours_are_distinguished() -> None:
     assert apart(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
     assert apart(0.9970001, 0.997) == ("0.9970001", "0.997")
 

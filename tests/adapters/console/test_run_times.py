@@ -8,7 +8,7 @@ from polygraphy.adapters.console.log import LogConsole
 from polygraphy.domain.results.device_times import DeviceTimes
 
 
-def test_device_times_are_told_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_device_times_are_reported_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
     times = [DeviceTimes(9, 9, 9)] + [DeviceTimes(1e-3, n * 1e-3, 2e-3) for n in range(1, 102)]
     LogConsole().device_times_measured("trt", times)
     shown = capsys.readouterr().out

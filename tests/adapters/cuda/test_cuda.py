@@ -314,17 +314,17 @@ def test_raw_memory_is_bytes(cuda: FakeCudart) -> None:
         assert (array.dtype, array.nbytes) == (np.uint8, 7)
 
 
-def test_a_leak_is_told(cuda: FakeCudart, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(G_LOGGER, "warning", told.append)
+def test_a_leak_is_reported(cuda: FakeCudart, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[str] = []
+    monkeypatch.setattr(G_LOGGER, "warning", reported.append)
     array = DeviceArray((4,), np.float32)
     ptr = array.ptr
     del array
-    assert len(told) == 1
-    assert "16 bytes of device memory are lost" in told[0]
+    assert len(reported) == 1
+    assert "16 bytes of device memory are lost" in reported[0]
     wrapper().free(ptr)
     DeviceArray()
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_a_view_shares_memory(cuda: FakeCudart) -> None:

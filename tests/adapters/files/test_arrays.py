@@ -251,7 +251,7 @@ WHOLE = _npy_bytes(np.arange(100.0))
         (b"PK\x03\x04" + WHOLE, "an array is damaged"),
     ],
 )
-def test_damage_is_told(folder: Path, payload: bytes, complaint: str) -> None:
+def test_damage_is_reported(folder: Path, payload: bytes, complaint: str) -> None:
     text = _as_document(payload)
     with pytest.raises(FileError, match=complaint):
         json_io.loads(text, object)
@@ -261,23 +261,23 @@ def test_damage_is_told(folder: Path, payload: bytes, complaint: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float128x", "finfo", "__name__", "", "complex64x"])
-def test_a_type_that_is_not_known_is_told(dtype: str) -> None:
+def test_a_type_that_is_not_known_is_reported(dtype: str) -> None:
     with pytest.raises(FileError, match=f"type {dtype!r} is not known"):
         json_io.loads(_as_document(WHOLE, dtype=dtype), object)
 
 
-def test_a_type_of_another_size_is_told() -> None:
+def test_a_type_of_another_size_is_reported() -> None:
     with pytest.raises(FileError, match="an object of type 'ndarray' in it is damaged"):
         json_io.loads(_as_document(_npy_bytes(np.zeros(3, np.uint8)), dtype="bfloat16"), object)
 
 
 @pytest.mark.parametrize("payload", [None, 3, ["k05VTVBZ"], {}])
-def test_a_payload_that_is_no_text_is_told(payload: Any) -> None:
+def test_a_payload_that_is_no_text_is_reported(payload: Any) -> None:
     with pytest.raises(FileError, match="an object of type 'ndarray' in it is damaged"):
         json_io.loads(json.dumps({"array": payload, "polygraphy_class": "ndarray"}), object)
 
 
-def test_a_payload_that_is_missing_is_told() -> None:
+def test_a_payload_that_is_missing_is_reported() -> None:
     with pytest.raises(
         FileError, match="an object of type 'ndarray' in it is damaged: 'array' is missing"
     ):

@@ -309,7 +309,7 @@ def test_tensors_are_outputs_as_they_are() -> None:
 
 
 @pytest.mark.usefixtures("torch")
-def test_a_damaged_tensor_is_told() -> None:
+def test_a_damaged_tensor_is_reported() -> None:
     with pytest.raises(FileError, match="a tensor in it is damaged"):
         read(with_marker("Tensor", tensor="UEsDBAAA"))
 

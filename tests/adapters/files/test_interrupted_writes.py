@@ -152,7 +152,7 @@ def test_a_full_disk_leaves_what_was_there(write: str, limit: int) -> None:
     assert Path("results.json").read_text() == "before"
 
 
-def test_a_full_device_is_told() -> None:
+def test_a_full_device_is_reported() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with pytest.raises(FileError, match=r"Could not write /dev/full: No space left"):

@@ -250,7 +250,7 @@ def test_of_a_large_file_that_is_not_json_little_is_read(
     assert 0 < sum(sizes) < 1000
 
 
-def test_damaged_text_of_a_large_array_is_told(folder: Path) -> None:
+def test_damaged_text_of_a_large_array_is_reported(folder: Path) -> None:
     text = json_io.dumps({"x": np.arange(1000.0)})
     damaged = text[:3000] + "*" + text[3001:]
     with pytest.raises(ContentError, match=r"base64.*\(at \['x'\]\)"):
@@ -258,7 +258,7 @@ def test_damaged_text_of_a_large_array_is_told(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("foreign", [b"\n", b"\x00", b"\xff"])
-def test_damage_in_long_text_that_is_no_array_is_told(folder: Path, foreign: bytes) -> None:
+def test_damage_in_long_text_that_is_no_array_is_reported(folder: Path, foreign: bytes) -> None:
     start = ARRAY_START.encode() + b"A" * 2000
     with pytest.raises(ContentError, match=r"it is damaged|it is not JSON text"):
         decoded(parsed_from(folder, b'{"array": "' + start + foreign + b'A"}'))

@@ -61,7 +61,7 @@ def test_loading_reads_no_array(path: Path, reads: list[str]) -> None:
     assert reads == ["0/b"]
 
 
-def test_damage_is_told_of_the_tensor_that_is_asked_for(path: Path) -> None:
+def test_damage_is_reported_of_the_tensor_that_is_asked_for(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)

@@ -291,7 +291,7 @@ def test_what_is_written_there_has_the_same_bytes(tmp_path: Path) -> None:
 
 
 @needs_nvidia
-def test_narrow_types_that_are_written_there_are_told_apart_where_that_can_be(
+def test_narrow_types_that_are_written_there_are_distinguished_where_that_can_be(
     tmp_path: Path,
 ) -> None:
     program = (

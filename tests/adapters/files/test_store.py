@@ -219,7 +219,7 @@ def test_a_file_in_place_of_the_parent() -> None:
             STORE.writer(dest, dict)
 
 
-def test_an_empty_folder_is_told_at_the_call() -> None:
+def test_an_empty_folder_is_reported_at_the_call() -> None:
     Path("folder").mkdir()
     Path("folder/readme.txt").write_text("hello")
     with pytest.raises(FileError) as caught:
@@ -270,7 +270,7 @@ def test_an_empty_folder_is_told_at_the_call() -> None:
         (results(0), RunResults, "it holds no iterations."),
     ],
 )
-def test_something_else_is_told_at_the_call(content: Any, kind: type, complaint: str) -> None:
+def test_something_else_is_reported_at_the_call(content: Any, kind: type, complaint: str) -> None:
     json_io.save(content, "file.json")
     with pytest.raises(FileError) as caught:
         STORE.iterate("file.json", kind)
@@ -287,7 +287,7 @@ def test_something_else_is_told_at_the_call(content: Any, kind: type, complaint:
         (np.ndarray, "it holds input data, not an object of type 'ndarray'."),
     ],
 )
-def test_something_else_is_told_when_it_is_loaded(kind: type, complaint: str) -> None:
+def test_something_else_is_reported_when_it_is_loaded(kind: type, complaint: str) -> None:
     STORE.save(feeds(), "file.json")
     with pytest.raises(FileError) as caught:
         STORE.load("file.json", kind)
@@ -295,14 +295,14 @@ def test_something_else_is_told_when_it_is_loaded(kind: type, complaint: str) ->
 
 
 @pytest.mark.parametrize("content", ["", " \n"])
-def test_an_empty_file_is_told_at_the_call(content: str) -> None:
+def test_an_empty_file_is_reported_at_the_call(content: str) -> None:
     Path("file.json").write_text(content)
     for kind in (dict, RunResults):
         with pytest.raises(FileError, match=r"file\.json.* is empty"):
             STORE.iterate("file.json", kind)
 
 
-def test_the_kind_of_file_that_is_missing_is_told() -> None:
+def test_the_kind_of_file_that_is_missing_is_reported() -> None:
     STORE.save(results(), "outputs.json")
     with pytest.raises(FileError) as caught:
         STORE.iterate("output.json", RunResults)
@@ -313,7 +313,7 @@ def test_the_kind_of_file_that_is_missing_is_told() -> None:
 
 @pytest.mark.parametrize("dest", ["results.json", "results/0000000000.json"])
 @pytest.mark.parametrize("part", [0.01, 0.2, 0.5, 0.99])
-def test_a_truncated_file_is_told_at_the_call(dest: str, part: float) -> None:
+def test_a_truncated_file_is_reported_at_the_call(dest: str, part: float) -> None:
     path = Path(dest)
     STORE.save(results(size=1000), path)
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
@@ -330,7 +330,7 @@ def test_a_later_file_of_a_folder_is_read_when_it_is_its_turn() -> None:
         next(items)
 
 
-def test_a_damaged_array_is_told_with_its_file() -> None:
+def test_a_damaged_array_is_reported_with_its_file() -> None:
     STORE.save(results(size=1000), "results.json")
     text = Path("results.json").read_text()
     Path("results.json").write_text(text.replace("AAAA", "A*AA", 1))
@@ -347,7 +347,7 @@ def test_a_damaged_array_is_told_with_its_file() -> None:
         ({"array": "k05V"}, "input 'x' is of type 'dict', not an array"),
     ],
 )
-def test_inputs_that_are_no_arrays_are_told(value: Any, complaint: str) -> None:
+def test_inputs_that_are_no_arrays_are_reported(value: Any, complaint: str) -> None:
     Path("inputs.json").write_text(json.dumps([{"x": value}]))
     with pytest.raises(FileError, match=complaint):
         next(STORE.iterate("inputs.json", dict))
@@ -367,7 +367,7 @@ def test_inputs_of_other_mappings_and_scalars_are_written_as_arrays() -> None:
     assert feed["x"].shape == ()
 
 
-def test_an_unknown_type_is_told() -> None:
+def test_an_unknown_type_is_reported() -> None:
     Path("file.json").write_text('[{"x": {"y": 1, "polygraphy_class": "Novelty"}}]')
     with pytest.raises(FileError) as caught:
         STORE.load("file.json", list)

@@ -1,4 +1,4 @@
-"""Another package of this one's name in the same environment is told, in whatever way it got there."""
+"""Another package of this one's name in the same environment is reported, however it got there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def installed(
 OWN = ("polygraphy/__init__.py", "polygraphy/cli/main.py")
 
 
-def told(site: Path, *more: Path) -> list[str]:
+def warned(site: Path, *more: Path) -> list[str]:
     return list(namesakes([str(site), *map(str, more)], site / "polygraphy"))
 
 
@@ -37,11 +37,11 @@ def test_one_package_alone_is_nothing_to_tell(tmp_path: Path) -> None:
     package = installed(tmp_path, __version__, OWN)
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "main.pyc").touch()
-    assert told(tmp_path) == []
-    assert told(tmp_path, tmp_path) == []
+    assert warned(tmp_path) == []
+    assert warned(tmp_path, tmp_path) == []
 
 
-def test_nothing_is_told_of_the_environment_of_these_tests() -> None:
+def test_nothing_is_reported_of_the_environment_of_these_tests() -> None:
     assert list(namesakes()) == []
 
 
@@ -49,31 +49,31 @@ def test_nothing_is_told_of_the_environment_of_these_tests() -> None:
     ("author", "owner"),
     [("NVIDIA <svc@example.com>", "NVIDIA's polygraphy"), ("Me <m@e>", "Another polygraphy")],
 )
-def test_metadata_that_were_left_are_told(tmp_path: Path, author: str, owner: str) -> None:
+def test_metadata_that_were_left_are_reported(tmp_path: Path, author: str, owner: str) -> None:
     installed(tmp_path, __version__, OWN)
     installed(tmp_path, "0.53.6", ("polygraphy/tools/run.py",), author=author)
-    [sentence] = told(tmp_path)
+    [sentence] = warned(tmp_path)
     assert sentence.startswith(f"{owner} 0.53.6 is installed as well")
     assert str(tmp_path / "polygraphy-0.53.6.dist-info") in sentence
     assert "pip uninstall polygraphy" in sentence
 
 
-def test_modules_that_were_left_are_told(tmp_path: Path) -> None:
+def test_modules_that_were_left_are_reported(tmp_path: Path) -> None:
     package = installed(tmp_path, __version__, OWN)
     for name in ("a", "b", "c", "d"):
         (package / "tools").mkdir(exist_ok=True)
         (package / "tools" / f"{name}.py").touch()
-    [sentence] = told(tmp_path)
+    [sentence] = warned(tmp_path)
     assert sentence.startswith(f"4 modules in {package} are not of this package")
     assert "tools/a.py, tools/b.py, tools/c.py, ..." in sentence
 
 
-def test_another_folder_on_the_path_is_told(tmp_path: Path) -> None:
+def test_another_folder_on_the_path_is_reported(tmp_path: Path) -> None:
     installed(tmp_path / "own", __version__, OWN)
     (tmp_path / "other" / "polygraphy").mkdir(parents=True)
-    assert told(tmp_path / "own", tmp_path / "other") == []  # A folder of models, say.
+    assert warned(tmp_path / "own", tmp_path / "other") == []  # A folder of models, say.
     (tmp_path / "other" / "polygraphy" / "__init__.py").touch()
-    [sentence] = told(tmp_path / "own", tmp_path / "other")
+    [sentence] = warned(tmp_path / "own", tmp_path / "other")
     assert sentence.startswith(f"{tmp_path / 'other' / 'polygraphy'} is another package")
 
 

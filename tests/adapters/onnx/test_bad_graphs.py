@@ -50,23 +50,23 @@ def test_a_tensor_that_two_nodes_make(edit: str) -> None:
     model = parser.parse_model(TWICE)
     for node, name in zip(model.graph.node, "pqr"):
         node.name = name
-    told = "Tensor 'a' of graph 'g' is made by the Relu node 'p' and the Abs node 'q'"
-    with pytest.raises(ModelError, match=told):
+    reported = "Tensor 'a' of graph 'g' is made by the Relu node 'p' and the Abs node 'q'"
+    with pytest.raises(ModelError, match=reported):
         EDITS[edit](model)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (WAITING, "the Neg node '' takes 'late', which is made behind it or nowhere"),
         (NOWHERE, "the Neg node '' takes 'gone', which is made behind it or nowhere"),
         (NO_OUTPUT, "no node of graph 'g' makes its output 'y'"),
     ],
 )
-def test_order_is_checked_behind_an_unknown_operator(text: str, told: str) -> None:
+def test_order_is_checked_behind_an_unknown_operator(text: str, reported: str) -> None:
     model = parser.parse_model(text)
     del model.opset_import[1]  # What the checker complains about, and is tolerated, comes first.
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=reported):
         check_model(model)
 
 

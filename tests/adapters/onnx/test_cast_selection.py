@@ -130,7 +130,7 @@ def test_inputs_and_outputs_keep_their_types_unless_they_are_to_be_cast(
         ({"only_ops": ["Matmul"]}, "Operator type 'Matmul'.*Did you mean 'MatMul'"),
     ],
 )
-def test_names_that_nothing_goes_by_are_told(
+def test_names_that_nothing_goes_by_are_reported(
     model: ModelProto, options: dict[str, Any], message: str
 ) -> None:
     before = model.SerializeToString(deterministic=True)

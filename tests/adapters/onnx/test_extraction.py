@@ -59,7 +59,7 @@ def test_given_types_and_shapes_count() -> None:
         extract_subgraph(g1.classifier(), wrong)
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_reported() -> None:
     with pytest.raises(UnknownNameError, match="relu1_output"):
         extract_subgraph(g1.classifier(), named("relu1_outputs"))
     with pytest.raises(UsageError, match="'mask', which is not among"):

@@ -56,7 +56,7 @@ def test_what_is_known_of_a_dynamic_shape_is_folded() -> None:
     assert ops(folded(model, fold_shapes=False))[:3] == ["Shape", "Gather", "Unsqueeze"]
 
 
-def test_shapes_of_tensors_inside_are_inferred_unless_told_otherwise() -> None:
+def test_shapes_of_tensors_inside_are_inferred_by_default() -> None:
     body = SHAPE.replace("Shape(x)", "Shape(h)").replace("s =", "h = Abs(x)  s =")
     assert ops(folded(parsed(body))) == ["Reshape", "Relu"]
     assert "Shape" in ops(folded(parsed(body), do_shape_inference=False))

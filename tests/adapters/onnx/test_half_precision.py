@@ -66,7 +66,7 @@ def test_bfloat16_keeps_large_numbers_and_drops_digits() -> None:
     assert not np.allclose(made, FEED["x"], rtol=1e-3)
 
 
-def test_what_a_node_reads_and_loses_is_told() -> None:
+def test_what_a_node_reads_and_loses_is_reported() -> None:
     model = opened(
         [node("Mul", "x big", "t"), node("Add", "t eps", "u"), node("Mul", "u small", "y")],
         weight("big", 1e5), weight("eps", 1e-12), weight("small", 1e-5),

@@ -187,7 +187,7 @@ def test_the_whole_model_is_that_of_a_loader_or_a_copy() -> None:
     assert OnnxLayeredModels().open(lambda: model, ()).whole() is model
 
 
-def test_mistakes_are_told_when_the_model_is_opened(tmp_path: Path) -> None:
+def test_mistakes_are_reported_when_the_model_is_opened(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="does not exist"):
         OnnxLayeredModels().open(str(tmp_path / "missing.onnx"), ())
     with pytest.raises(UnknownNameError):

@@ -70,7 +70,11 @@ WHOLE: dict[str, Edit] = {
 
 def lost(before: Facts, after: Facts) -> dict[object, object]:
     """Return what was said and is not any more, with what is said now."""
-    return {key: (told, after.get(key)) for key, told in before.items() if after.get(key) != told}
+    return {
+        key: (reported, after.get(key))
+        for key, reported in before.items()
+        if after.get(key) != reported
+    }
 
 
 @pytest.mark.parametrize("edit", WHOLE)
@@ -83,8 +87,8 @@ def test_what_removes_nothing_loses_nothing(edit: str, tmp_path: Path) -> None:
 def without(facts: Facts, gone: set[str], *, but: Callable[[str, str, str], bool]) -> Facts:
     """Return what is said of other things than some, and of what about these does not change."""
     return {
-        (kind, name, about): told
-        for (kind, name, about), told in facts.items()
+        (kind, name, about): reported
+        for (kind, name, about), reported in facts.items()
         if name not in gone and not but(kind, name, about)
     }
 

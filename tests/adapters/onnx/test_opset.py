@@ -70,12 +70,12 @@ def test_the_same_opset_changes_nothing(model: ModelProto) -> None:
 
 
 @pytest.mark.parametrize("opset", [0, 10_000])
-def test_an_opset_that_does_not_exist_is_told(model: ModelProto, opset: int) -> None:
+def test_an_opset_that_does_not_exist_is_reported(model: ModelProto, opset: int) -> None:
     with pytest.raises(UsageError, match=f"no opset {opset}.*knows 1 to"):
         convert_opset(model, opset)
 
 
-def test_what_cannot_be_converted_is_told(model: ModelProto) -> None:
+def test_what_cannot_be_converted_is_reported(model: ModelProto) -> None:
     before = model.SerializeToString(deterministic=True)
     with pytest.raises(BackendError, match="opset 7: No Adapter"):
         convert_opset(model, 7)

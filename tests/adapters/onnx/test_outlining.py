@@ -30,7 +30,7 @@ def test_parts_of_graphs_inside_nodes_count() -> None:
     assert [tensor.name for tensor in outline.model.graph.inputs] == ["c", "x"]
 
 
-def test_what_came_and_went_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_came_and_went_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     model = branches()
     original = show_original(model)
     assert "[I] Original Model:\n    Name: m | ONNX Opset: 17\n" in capsys.readouterr().out

@@ -113,7 +113,7 @@ FOUND = [
 ]
 
 
-def test_the_parts_that_a_script_finds_are_told(model: onnx.ModelProto, folder: str) -> None:
+def test_the_parts_that_a_script_finds_are_reported(model: onnx.ModelProto, folder: str) -> None:
     assert match_plugins(model, folder) == FOUND
 
 
@@ -258,7 +258,7 @@ def test_weights_of_branches_are_loaded(
 
 
 @pytest.mark.parametrize("script", [PATTERN, PATTERN + BY_ITSELF])
-def test_names_that_the_model_lacks_are_told(
+def test_names_that_the_model_lacks_are_reported(
     model: onnx.ModelProto, folder: str, script: str
 ) -> None:
     write(Path(folder), "toy", script)
@@ -267,7 +267,7 @@ def test_names_that_the_model_lacks_are_told(
         replace_plugins(model, folder, [wrong])
 
 
-def test_what_cannot_be_replaced_is_told(model: onnx.ModelProto, folder: str) -> None:
+def test_what_cannot_be_replaced_is_reported(model: onnx.ModelProto, folder: str) -> None:
     def replace(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         match = PluginMatch(name, "CustomToy", (PluginInstance(inputs, outputs),))
         replace_plugins(onnx.ModelProto.FromString(model.SerializeToString()), folder, [match])
@@ -280,7 +280,7 @@ def test_what_cannot_be_replaced_is_told(model: onnx.ModelProto, folder: str) ->
         replace("toyPlugin", ("d",), ("left",))
 
 
-def test_parts_that_overlap_are_told(
+def test_parts_that_overlap_are_reported(
     model: onnx.ModelProto, folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [found] = FOUND
@@ -311,7 +311,7 @@ def test_a_script_that_is_wrong_is_named(
     assert "pattern.py" in str(caught.value)
 
 
-def test_a_folder_without_plugins_is_told(model: onnx.ModelProto, tmp_path: Path) -> None:
+def test_a_folder_without_plugins_is_reported(model: onnx.ModelProto, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"no plugin in.*pattern\.py"):
         match_plugins(model, str(tmp_path))
     write(tmp_path, "broken", "def (")
@@ -350,7 +350,9 @@ def test_matches_are_kept_as_others_read_them(
         ("!!python/object/apply:os.system [echo]", "no YAML file"),
     ],
 )
-def test_a_file_that_holds_something_else_is_told(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_holds_something_else_is_reported(
+    tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(FileError, match=message):
         load_matches(str(tmp_path / "config.yaml"))

@@ -195,7 +195,7 @@ def test_what_an_unknown_operator_makes_stays_as_it_is() -> None:
     assert wide == list(custom.input)
 
 
-def test_overflow_is_clamped_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_overflow_is_clamped_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     model = models.make(
         "mask",
         [helper.make_node("Add", ["x", "w"], ["y"])],

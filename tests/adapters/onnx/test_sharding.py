@@ -280,7 +280,7 @@ def test_sizes_that_do_not_divide_stay_whole() -> None:
     check(transformer(), parts, 3, FEED)
 
 
-def test_names_that_the_model_lacks_are_told() -> None:
+def test_names_that_the_model_lacks_are_reported() -> None:
     def shard(**parts: Any) -> None:
         shard_model(transformer(), ShardHints(**parts))
 
@@ -355,7 +355,9 @@ def test_hints_of_nvidias_tool_are_read(tmp_path: Path) -> None:
         ('{"polygraphy_class": "DistCollective"}', "but Collectives"),
     ],
 )
-def test_files_that_hold_something_else_are_told(tmp_path: Path, text: str, message: str) -> None:
+def test_files_that_hold_something_else_are_reported(
+    tmp_path: Path, text: str, message: str
+) -> None:
     path = tmp_path / "hints.json"
     path.write_text(text)
     with pytest.raises(FileError, match=message):

@@ -289,7 +289,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         prune_weights(onnx_from_path(path, map_weights=True))
 
 
-def test_weights_that_are_made_up_go_to_a_file_when_told_to() -> None:
+def test_weights_that_are_made_up_go_to_a_file_when_asked() -> None:
     kept = reconstruct_weights(strip_weights(weighty()), map_weights=True)
     assert all(map(is_stored, kept.graph.initializer))
     for tensor in all_tensors(kept):

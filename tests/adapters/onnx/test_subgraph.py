@@ -25,7 +25,7 @@ def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.nda
     return dict(zip(evaluator.output_names, evaluator.run(None, feed)))
 
 
-def test_nodes_are_told() -> None:
+def test_nodes_are_reported() -> None:
     assert OnnxModelParts().nodes(models.custom_op()) == [
         ModelNode("CustomOp", "custom"),
         ModelNode("Relu", "relu"),

@@ -147,7 +147,7 @@ def test_sorting_restores_an_order(order: list[int]) -> None:
     assert again == [node.SerializeToString() for node in sort_nodes(model).graph.node]
 
 
-def test_circles_are_told() -> None:
+def test_circles_are_reported() -> None:
     model = parsed("a = Abs(x)  y = Add(a, x)")
     model.graph.node[0].input[0] = "y"
     with pytest.raises(ModelError, match="circle"):

@@ -152,7 +152,7 @@ def test_old_operator_sets_are_lifted() -> None:
     assert quantized.opset_import[0].version >= 13
 
 
-def test_a_data_loader_is_told_what_the_inputs_are() -> None:
+def test_a_data_loader_is_reported_what_the_inputs_are() -> None:
     loader = DataLoader(iterations=2)
     assert quantize(models.mlp(), loader, method="minmax").graph.node
 

@@ -130,7 +130,9 @@ def test_a_reference_that_does_not_work_is_named(reference: Any, words: str) -> 
 
 
 @pytest.mark.parametrize("kind", [AttributeError, TypeError, ValueError])
-def test_a_reference_that_fails_is_told_by_its_line(kind: type[Exception], tmp_path: Path) -> None:
+def test_a_reference_that_fails_is_reported_by_its_line(
+    kind: type[Exception], tmp_path: Path
+) -> None:
     script = tmp_path / "references.py"
     script.write_text(
         "from polygraphy.backend.pluginref import register\n"

@@ -102,7 +102,7 @@ def test_python_code_in_a_keras_model_is_not_run(tmp_path: Path) -> None:
         graph_from_keras(str(tmp_path / "m.keras"))
 
 
-def test_a_keras_file_of_another_release_is_told_for_it(tmp_path: Path) -> None:
+def test_a_keras_file_of_another_release_is_reported_for_it(tmp_path: Path) -> None:
     graphs.write_keras(tmp_path / "here.keras")
     graphs.write_keras(tmp_path / "m.h5")
     with (

@@ -1,4 +1,4 @@
-"""What is told about TensorFlow graphs without running them."""
+"""What is reported about TensorFlow graphs without running them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.adapters.tensorflow import graphs  # noqa: E402
 X = np.random.RandomState(0).standard_normal((5, 4)).astype(np.float32)
 
 
-def test_what_a_session_is_told() -> None:
+def test_what_a_session_is_reported() -> None:
     config = create_config()
     assert config.gpu_options.per_process_gpu_memory_fraction == pytest.approx(0.9)
     assert not config.gpu_options.allow_growth

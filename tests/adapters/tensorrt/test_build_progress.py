@@ -29,7 +29,7 @@ class Signalling(RecordingProgress):
         self._number = number
 
     def watch(self, what: str) -> Any:
-        """Follow a job, and send the signal at the first thing that is told."""
+        """Follow a job, and send the signal at the first report."""
         context = super().watch(what)
         number = self._number
         job: Any = None
@@ -56,7 +56,7 @@ def _build(path: str) -> Any:
 
 
 @pytest.mark.usefixtures("rtx")
-def test_the_parts_of_a_build_are_told(mlp_path: str) -> None:
+def test_the_parts_of_a_build_are_reported(mlp_path: str) -> None:
     progress = RecordingProgress()
     with bind(Progress, progress):
         assert _build(mlp_path).nbytes > 0
@@ -161,7 +161,7 @@ finally:
     [
         ("sys.exit(143)", ["asked"], 143),
         ("sys.exit()", ["asked"], 0),
-        ("sys.exit('told')", ["asked"], 1),
+        ("sys.exit('the reason')", ["asked"], 1),
         ("None", ["asked", "built", "after"], 0),
     ],
 )

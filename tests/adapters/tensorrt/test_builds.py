@@ -186,7 +186,7 @@ def test_what_tensorrt_only_logs_not_to_take_is_an_error() -> None:
         create_config(builder, network, runtime_platform="windows_amd64")
 
 
-def test_a_pool_that_there_is_no_use_for_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pool_that_there_is_no_use_for_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     builder, network = create_network()
     create_config(builder, network, memory_pool_limits={"dla_local_dram": 1 << 20})
     said = "".join(capsys.readouterr())
@@ -221,7 +221,7 @@ def test_pools_sources_and_preview_features(rtx: Any) -> None:
     assert create_config(builder, network, tactic_sources=[]).get_tactic_sources() == 0
 
 
-def test_a_progress_monitor_is_told(rtx: Any, mlp_path: str) -> None:
+def test_a_progress_monitor_is_reported(rtx: Any, mlp_path: str) -> None:
     class Monitor(rtx.IProgressMonitor):  # type: ignore[misc]
         def __init__(self) -> None:
             rtx.IProgressMonitor.__init__(self)
@@ -478,7 +478,7 @@ def test_a_build_that_fails_says_why(rtx: Any, mlp_path: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "flag"), [("refittable", "--refittable"), ("strip_plan", "--strip-plan")]
 )
-def test_what_takes_a_gpu_to_build_is_told(
+def test_what_takes_a_gpu_to_build_is_reported(
     setting: str, flag: str, mlp_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "has_gpu", lambda: False)

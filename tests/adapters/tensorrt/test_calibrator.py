@@ -166,7 +166,7 @@ def test_data_are_checked_against_what_the_network_asks_for(
         finish(calibrator)
 
 
-def test_a_data_loader_is_told_what_the_inputs_are(
+def test_a_data_loader_is_reported_what_the_inputs_are(
     trt: CallingTensorRT, memory: HostMemory
 ) -> None:
     from polygraphy.comparator import DataLoader
@@ -178,7 +178,7 @@ def test_a_data_loader_is_told_what_the_inputs_are(
     finish(calibrator)
 
 
-def test_a_data_loader_is_told_which_values_are_legal_and_says_so(
+def test_a_data_loader_is_reported_which_values_are_legal_and_says_so(
     trt: CallingTensorRT, memory: HostMemory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from polygraphy.comparator import DataLoader

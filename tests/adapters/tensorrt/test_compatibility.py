@@ -36,7 +36,7 @@ def test_a_model_that_the_parser_takes_has_no_such_operators(
     assert "UNSUPPORTED" not in capsys.readouterr().out
 
 
-def test_a_model_that_cannot_be_read_is_told_once(
+def test_a_model_that_cannot_be_read_is_reported_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "damaged.onnx"

@@ -342,7 +342,7 @@ def test_statistics_of_an_engine(fake: None) -> None:
     described = describe_engine(engine, layers=True, sizes=True)
     assert described.weight_bytes is None  # TensorRT of that version does not tell.
     statistics = statistics_of_built(described)
-    assert statistics.precisions == {"float16": 2, "(not told)": 1}
+    assert statistics.precisions == {"float16": 2, "(unknown)": 1}
     assert (statistics.input_bytes, statistics.output_bytes) == (4 * 8 * 4, 2 * 3 * 4)
     lines = list(built_lines(statistics))
     assert "Device Memory | 2.00 KiB" in lines

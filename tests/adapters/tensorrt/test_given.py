@@ -39,5 +39,5 @@ def test_every_flag_in_a_message_is_one() -> None:
     assert len(arguments) > 20
     assert {argument for argument in arguments if flag_of(argument) not in known} == set()
     words = " ".join(feature.instead for feature in FEATURES.values()).split()
-    told = {word.strip("().,") for word in words if word.startswith("(--")}
-    assert told and told <= known
+    reported = {word.strip("().,") for word in words if word.startswith("(--")}
+    assert reported and reported <= known

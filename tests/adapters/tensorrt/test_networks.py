@@ -322,7 +322,7 @@ def test_lines_of_the_log_have_our_severities(rtx: Any, capsys: pytest.CaptureFi
     assert lines == ["[E] a error of a test", "[W] a warning of a test", "[V] a info of a test"]
 
 
-def test_weights_in_a_file_that_is_missing_are_told(rtx: Any, tmp_path: Path) -> None:
+def test_weights_in_a_file_that_is_missing_are_reported(rtx: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(
         models.mlp(), path, save_as_external_data=True, location="weights.bin", size_threshold=0

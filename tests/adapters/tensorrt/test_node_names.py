@@ -47,7 +47,7 @@ def test_a_node_goes_by_its_name_its_layer_s_and_its_tensors() -> None:
     assert found.known == ("node_of_a", "node_of_b", "third", "node_of_d")
 
 
-def test_names_that_nothing_goes_by_are_told() -> None:
+def test_names_that_nothing_goes_by_are_reported() -> None:
     found = select_nodes(_model(CHAIN), ["b", "node_of_c", "x"])
     assert found.chosen == {"b"}
     assert found.unknown == ("node_of_c", "x")
@@ -109,7 +109,7 @@ def test_a_misspelt_name_is_a_warning_with_what_was_meant(
 
 
 @pytest.mark.usefixtures("rtx")
-def test_a_misspelt_name_is_told_once_where_a_network_is_parsed_again(
+def test_a_misspelt_name_is_reported_once_where_a_network_is_parsed_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     load = NetworkFromOnnxBytes(_model(CHAIN).SerializeToString())

@@ -47,7 +47,7 @@ def test_a_configuration_takes_open_profiles(capsys: pytest.CaptureFixture[str])
     assert "{x [min=[1, 3], opt=[4, 3], max=[4, 3]]}" in shown  # what is used, not what was given
 
 
-def test_shapes_that_do_not_fit_are_told_as_usual() -> None:
+def test_shapes_that_do_not_fit_are_reported_as_usual() -> None:
     builder, network = network_with((-1, 3))
     with pytest.raises(UsageError, match="in the network its shape is"):
         Profile().add("x", max=(4,)).to_trt(builder, network)

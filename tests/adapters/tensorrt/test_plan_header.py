@@ -1,4 +1,4 @@
-"""What is no engine is told for what it is, before TensorRT sees it."""
+"""What is no engine is named for what it is, before TensorRT sees it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_foreign_files_are_told_for_what_they_are(kind: str, tmp_path: Path) -> None:
+def test_foreign_files_are_reported_for_what_they_are(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "model.engine"
     path.write_bytes(FOREIGN[kind])
     with pytest.raises(ModelError, match=kind) as caught:
@@ -63,7 +63,7 @@ def plan(rtx: Any, mlp_path: str) -> bytes:
     return bytes(built(NetworkFromOnnxPath(mlp_path)))
 
 
-def test_a_truncated_plan_is_told_with_what_is_missing(plan: bytes, tmp_path: Path) -> None:
+def test_a_truncated_plan_is_reported_with_what_is_missing(plan: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.engine"
     check_plan(plan[:HEADER_SIZE], len(plan))
     for size in (24, len(plan) // 2, len(plan) - 1):

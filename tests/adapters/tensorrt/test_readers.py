@@ -69,15 +69,15 @@ def test_an_error_of_reading_does_not_go_through_tensorrt(
     path = tmp_path / "x.engine"
     path.write_bytes(b"0123456789")
     monkeypatch.setattr(Path, "open", lambda *args: Failing())
-    told = "Could not read .*x.engine: Input/output error" if raised is FileError else None
+    reported = "Could not read .*x.engine: Input/output error" if raised is FileError else None
     with using(named_module("10.0.1")):
         reader = FileReader(str(path), Base)
-        with pytest.raises(raised, match=told), reader:
+        with pytest.raises(raised, match=reported), reader:
             assert reader.read(6) == b""
             raise AssertionError("TensorRT made no engine of nothing.")
         reader = FileReader(str(path), Base)
         runtime = SimpleNamespace(deserialize_cuda_engine=lambda plan: plan.read(6) or None)
-        with pytest.raises(raised, match=told):
+        with pytest.raises(raised, match=reported):
             EngineFromBytes(reader, runtime)()
 
 

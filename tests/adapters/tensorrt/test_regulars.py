@@ -28,7 +28,7 @@ class Seats:
 
 
 @given(VISITORS, st.integers(1, 5))
-def test_places_are_bounded_and_told_as_they_are(visitors: list[int], places: int) -> None:
+def test_places_are_bounded_and_reported_as_they_are(visitors: list[int], places: int) -> None:
     seats = Seats(places)
     for visitor in visitors:
         assert seats.came(visitor) is (visitor in seats.taken)

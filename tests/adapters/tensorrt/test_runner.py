@@ -45,13 +45,13 @@ def test_a_plan_of_an_older_version_runs_without_a_word_of_what_it_lacks(
 ) -> None:
     from polygraphy.logger import G_LOGGER
 
-    told: list[str] = []
-    monkeypatch.setattr(G_LOGGER, "error", told.append)
+    reported: list[str] = []
+    monkeypatch.setattr(G_LOGGER, "error", reported.append)
     with TrtRunner(identity(trt, is_old_plan=True)) as runner:
         np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
-        assert told == []
+        assert reported == []
         trt.error("a real one")
-    assert told == ["a real one"]
+    assert reported == ["a real one"]
     assert len(trt.log) == 4
 
 
@@ -74,7 +74,7 @@ def test_what_fails_in_activation_gives_everything_back(trt: FakeTensorRT) -> No
     assert trt.cuda.outstanding == {}
 
 
-def test_too_little_memory_for_a_context_is_told_in_bytes() -> None:
+def test_too_little_memory_for_a_context_is_reported_in_bytes() -> None:
     with fake_machine(memory=1000) as trt, pytest.raises(BackendError) as caught:
         TrtRunner(identity(trt, contexts=0, memory=5000)).activate()
     assert "needs 5000 bytes of device memory, but 1000 are free" in str(caught.value)
@@ -83,7 +83,7 @@ def test_too_little_memory_for_a_context_is_told_in_bytes() -> None:
 # The shortest way.
 
 
-def test_shapes_and_addresses_are_told_once(any_trt: FakeTensorRT) -> None:
+def test_shapes_and_addresses_are_reported_once(any_trt: FakeTensorRT) -> None:
     with TrtRunner(identity(any_trt), cuda_graph="off") as runner:
         runner.infer({"X": X})
         assert calls_of(runner) == [
@@ -122,13 +122,13 @@ def test_what_cannot_be_captured_runs_all_the_same(
 ) -> None:
     from polygraphy.logger import G_LOGGER
 
-    told: list[str] = []
-    monkeypatch.setattr(G_LOGGER, "verbose", lambda message: told.append(str(message)))
+    reported: list[str] = []
+    monkeypatch.setattr(G_LOGGER, "verbose", lambda message: reported.append(str(message)))
     with TrtRunner(identity(trt, can_capture=False)) as runner:
         for value in range(5):
             np.testing.assert_array_equal(runner.infer({"X": X + value})["Y"], X + value)
     assert trt.cuda.calls.count("cudaStreamBeginCapture") == 1
-    assert any("without a CUDA graph" in line and "not permitted" in line for line in told)
+    assert any("without a CUDA graph" in line and "not permitted" in line for line in reported)
 
 
 def test_insisting_on_a_graph_that_cannot_be_is_an_error(trt: FakeTensorRT) -> None:
@@ -217,7 +217,7 @@ def test_a_profile_that_does_not_exist(any_trt: FakeTensorRT, index: int) -> Non
         TrtRunner(identity(any_trt)).set_profile(0)
 
 
-def test_where_a_profile_takes_one_context_the_second_runner_is_told_why() -> None:
+def test_where_a_profile_takes_one_context_the_second_runner_is_reported_why() -> None:
     with fake_machine(8) as trt:
         engine = identity(trt)
         with TrtRunner(engine) as first, TrtRunner(engine, optimization_profile=1) as other:

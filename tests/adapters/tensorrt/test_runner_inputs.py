@@ -194,8 +194,8 @@ def test_values_that_are_shapes_are_read_on_the_host(any_trt: FakeTensorRT) -> N
             values = np.array(shape, np.int32)
             calls_of(runner)
             outputs = runner.infer({"shape": values, "x": np.array([7], F32)})
-            # TensorRT may have read the values when it was told where they are; and TensorRT 8
-            # crashes unless it is told the rest again too, or after a capture.
+            # TensorRT may have read the values when their address was set; and TensorRT 8
+            # crashes unless the rest is set again too, or after a capture.
             called = calls_of(runner)
             assert called.count("set_tensor_address") == (0 if shape == before else 4)
             assert called.count("set_input_shape") == (0 if shape == before else 2)

@@ -74,15 +74,15 @@ def test_weights_that_are_streamed(trt: FakeTensorRT, options: Any, budget: int)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"weight_streaming_budget": 1, "weight_streaming_percent": 1}, "not in both"),
         ({"weight_streaming_percent": 101}, "between 0 and 100"),
         ({"weight_streaming_budget": -3}, "no meaning"),
     ],
 )
-def test_budgets_without_a_meaning(trt: FakeTensorRT, options: Any, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_budgets_without_a_meaning(trt: FakeTensorRT, options: Any, reported: str) -> None:
+    with pytest.raises(UsageError, match=reported):
         TrtRunner(identity(trt, streamable=1000), **options).activate()
 
 

@@ -113,7 +113,7 @@ def test_excluding_everything_is_an_error(trt: CallingTensorRT) -> None:
         finish(replayer)
 
 
-def test_mistakes_are_told_at_once(trt: CallingTensorRT, tmp_path: Path) -> None:
+def test_mistakes_are_reported_at_once(trt: CallingTensorRT, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to replay"):
         TacticReplayer()
     with pytest.raises(FileError, match="does not exist"):

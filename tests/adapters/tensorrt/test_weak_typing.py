@@ -165,7 +165,7 @@ def test_a_calibrator_gets_the_metadata_and_the_last_profile(version: str) -> No
     assert tuple(calibrator.metadata["x"].shape) == (2, 8)
 
 
-def test_a_calibrator_is_told_what_the_model_file_tells(version: str, tmp_path: Path) -> None:
+def test_a_calibrator_is_reported_what_the_model_file_tells(version: str, tmp_path: Path) -> None:
     class Calibrator:
         def set_model_facts(self, facts: Facts) -> None:
             self.hints = facts.input_hints

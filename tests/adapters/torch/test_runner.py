@@ -101,7 +101,7 @@ def test_names_come_from_the_caller_the_loader_or_the_program(net: Net) -> None:
             assert list(runner.infer({inputs[0]: X})) == outputs
 
 
-def test_shapes_of_a_program_are_told(net: Net) -> None:
+def test_shapes_of_a_program_are_reported(net: Net) -> None:
     with PytRunner(export(net)) as runner:
         [batch, features] = runner.get_input_metadata()["x"].shape
     assert isinstance(batch, str)
@@ -257,7 +257,7 @@ def test_what_is_overwritten_later_is_kept() -> None:
 # Files.
 
 
-def test_files_are_told_apart(net: Net, tmp_path: Path) -> None:
+def test_files_are_distinguished(net: Net, tmp_path: Path) -> None:
     program, scripted, weights, text = (tmp_path / name for name in ("a.pt2", "b.pt", "c.pt", "d"))
     torch.export.save(export(net), program)
     with warnings.catch_warnings():

@@ -85,7 +85,7 @@ def test_only_the_loopback_address_is_bound(port: int) -> None:
         assert server.server_address[0] == "127.0.0.1"
 
 
-def test_a_port_that_is_taken_is_told(port: int) -> None:
+def test_a_port_that_is_taken_is_reported(port: int) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

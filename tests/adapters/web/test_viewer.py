@@ -55,7 +55,7 @@ class Opened:
         return self.tab.evaluate(script)
 
     def painted(self) -> int:
-        """Return how many vertices are drawn when the canvas is painted anew."""
+        """Return how many vertices are drawn when the canvas is painted again."""
         self("viewer.painter.paint(viewer.placed, viewer.view, viewer.chosen)")
         drawn: int = self("viewer.painter.drawn")
         return drawn

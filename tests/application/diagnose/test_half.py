@@ -95,7 +95,7 @@ def test_a_planted_fault_is_named_and_mended(kind: str, at: int, seed: int) -> N
     assert not error_with(model, ()) < 0.02
 
 
-def test_two_faults_are_told_apart() -> None:
+def test_two_faults_are_distinguished() -> None:
     first = network("overflow", 0)
     second = onnx.compose.add_prefix(network("epsilon", 2), "b_")
     for node in second.graph.node:

@@ -1,4 +1,4 @@
-"""A backend that computes in half precision is told which nodes it must not."""
+"""A backend that computes in half precision gets the nodes that it must not."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_entries_may_be_a_few_places_away(
     assert bool(result) is passed
 
 
-def test_the_first_misplaced_entry_is_told() -> None:
+def test_the_first_misplaced_entry_is_reported() -> None:
     result = compare([[1, 2, 3], [4, 5, 6]], [[1, 2, 3], [4, 9, 5]])
     assert (result.size, result.count) == (6, 2)
     assert result.first == Misplaced((1, 1), 5, 2)

@@ -244,7 +244,7 @@ def test_the_first_failure_may_be_the_last_comparison() -> None:
 # Shapes.
 
 
-def test_shapes_must_be_equal_unless_told() -> None:
+def test_shapes_must_be_equal_by_default() -> None:
     result = compare([[1.0, 2.0]], [1.0, 2.0])
     assert isinstance(result, UncomparedResult)
     assert not result.is_missing

@@ -86,7 +86,7 @@ def test_what_is_likely_to_be_needed_is_found_in_fewer_tests() -> None:
 
 @settings(deadline=None, max_examples=scaled(50))
 @given(SMALL, st.data())
-def test_what_cannot_be_told_is_not_left_out(count: int, data: st.DataObject) -> None:
+def test_what_cannot_be_reported_is_not_left_out(count: int, data: st.DataObject) -> None:
     test = Family({}, data)
     found = smallest_good_set(range(count), test)
     assert (found is None) == (test.rule[tuple(range(count))] is not Outcome.GOOD)

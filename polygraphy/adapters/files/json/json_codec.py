@@ -31,7 +31,7 @@ _Encoding = tuple[str, Callable[[Any], Any]]
 
 
 class DeferredText:
-    """A long string of a document that stays in the file until somebody asks for it."""
+    """A long string of a document that stays in the file until it is asked for."""
 
     def __len__(self) -> int:
         """Return the number of bytes of its text."""
@@ -46,7 +46,7 @@ class Encoder:
     """Knows for each type the function that turns its objects into fields.
 
     Attributes:
-        polygraphy_registered: the functions by type, for whoever looks which there are.
+        polygraphy_registered: the functions by type.
     """
 
     polygraphy_registered: dict[type | str, Callable[[Any], Any]] = {}

@@ -3,7 +3,7 @@
 Almost all of a saved file is the base64 text of arrays, of which the `json` module would make
 strings, larger than the arrays themselves. So the text is first searched for arrays: ``"array": "``
 and what the text of one starts with, up to the next quotation mark. In its place the parser sees a
-short name that nobody can have put into the file. Neither holds a quotation mark or a backslash, so
+short name that cannot be in the file. Neither holds a quotation mark or a backslash, so
 the document has the same structure with the one as with the other.
 """
 
@@ -42,7 +42,7 @@ _UNFINISHED_ESCAPE = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
 
 
 class _File:
-    """A file that stays open as long as somebody holds this, and is read at any position."""
+    """A file that stays open as long as this is referred to, and is read at any position."""
 
     def __init__(self, path: Path) -> None:
         # No file object: of one that is garbage together with this, Python might complain first.
@@ -187,7 +187,7 @@ def _complaint(error: json.JSONDecodeError) -> str:
     rest = error.doc[error.pos :].strip()
     in_escape = error.msg.startswith("Invalid \\u")
     unfinished = _UNFINISHED_ESCAPE if in_escape else _UNFINISHED_TOKEN
-    # Columns are not told: in the file, arrays stand where the parser saw short names.
+    # Columns are not named: in the file, arrays stand where the parser saw short names.
     if error.msg.startswith("Unterminated string") or unfinished.fullmatch(rest):
         last_line = error.doc.count("\n") + 1
         return f"it is truncated: the text ends in line {last_line}, in the middle of a value"

@@ -22,7 +22,7 @@ class DiskTextFiles:
             raise FileError(f"Could not read {path}: {reason}.", path=path) from error
 
     def write(self, path: str, text: str, *, executable: bool = False) -> None:
-        """Write a file in UTF-8; whoever may read an executable one may run it."""
+        """Write a file in UTF-8; who may read an executable one may run it."""
         try:
             content = text.encode("utf-8")
         except UnicodeEncodeError as error:

@@ -83,7 +83,7 @@ class TensorWriter:
             self._replace_by_folder()
 
     def _replace_by_folder(self) -> None:
-        """Put the folder in the place of an empty folder, of a file, or of nothing."""
+        """Put the folder in place of an empty folder, of a file, or of nothing."""
         if not self._path.is_file():
             self._folder.replace(self._path)
             return

@@ -43,7 +43,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Writer:
-    """What the writers share: after an error nothing is kept, even if somebody caught it."""
+    """What the writers share: after an error nothing is kept, even if it was caught."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -97,7 +97,7 @@ class ResultsFileWriter(_Writer):
 
     In the file, all iterations of a runner stand together. So only those of the first runner are
     written where they belong; those of each other one wait in a temporary file beside it. After
-    them the outputs of the first iteration are told in plain JSON, for other readers.
+    them the outputs of the first iteration are listed in plain JSON, for other readers.
     """
 
     def __init__(self, path: Path, stream: IO[bytes], resources: ExitStack) -> None:

@@ -1,4 +1,4 @@
-"""Which nodes of a model are cast to a narrower type, as far as somebody said so."""
+"""Which nodes of a model are cast to a narrower type, as far as users said so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CastSelection:
 
     Attributes:
         keep_ops: operator types that stay as they are, with the graphs inside them.
-        keep_nodes: names of nodes that stay, likewise; see `names_of`.
+        keep_nodes: names of nodes that stay; see `names_of`.
         only_ops: operator types that are cast; with `only_nodes`, nothing else is. A call of a
             function of the model is one operator.
         only_nodes: names of nodes that are cast.
@@ -46,7 +46,7 @@ class CastSelection:
         return node.op_type in self.only_ops or _is_named(node, self.only_nodes)
 
     def check(self, nodes: Iterable[NodeProto]) -> None:
-        """Tell about names that none of the nodes of a model goes by.
+        """Log which names none of the nodes of a model goes by.
 
         Raises:
             UnknownNameError: there is one, in `keep_nodes`, `only_nodes` or `only_ops`.

@@ -1,7 +1,7 @@
 """Rewrites graphs so that their nodes compute in a narrower floating-point type.
 
 Every float32 tensor of a graph has one or two forms: as it was, and narrow. A node asks for its
-operands in the form that it takes, and whoever asks first for a form that does not exist yet gets a
+operands in the form that it takes, and the first to ask for a form that does not exist yet gets a
 Cast, which serves everybody after. A weight that is only used in one form is converted instead.
 """
 
@@ -54,7 +54,7 @@ class _Weight:
     readers: list[str] = Factory(list)
 
     def form(self, name: str, narrow: bool, reader: str, unused: Callable[[str], str]) -> str:
-        """Return what somebody calls the weight in one of its forms who cannot be patched later."""
+        """Return the name of a form of the weight, for a reader that cannot be patched later."""
         if not narrow:
             self.is_used_wide = True
             return name
@@ -170,8 +170,8 @@ class Scope:
                     self._give(node, position, narrow, wide_outputs)
 
     def _constants(self, nodes: Sequence[NodeProto]) -> dict[str, _Weight]:
-        """Return the Constant nodes that hold what an initialiser might, and that nobody asked to
-        keep: what they become is settled by those that take them.
+        """Return the Constant nodes that hold what an initialiser might, and that no option asked
+        to keep: what they become is settled by those that take them.
         """
         found: dict[str, _Weight] = {}
         for node in nodes:

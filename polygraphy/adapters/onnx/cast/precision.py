@@ -69,7 +69,7 @@ class _Convert(BaseLoader):
         only_nodes: Collection[str] = (),
         cast_io: bool | None = None,
     ) -> None:
-        """Say what is cast, and what is not.
+        """Set what is cast, and what is not.
 
         Args:
             model: the model, or a loader that makes it.
@@ -80,7 +80,7 @@ class _Convert(BaseLoader):
                 the tensors that it computes.
             only_ops: operator types that are cast; where there are any, nothing else is, but for
                 `only_nodes`. A call of a function of the model is one operator.
-            only_nodes: names of nodes that are cast, likewise.
+            only_nodes: names of nodes that are cast, as in `keep_nodes`.
             cast_io: whether inputs and outputs in float32 become narrow, too.
         """
         self._model = model

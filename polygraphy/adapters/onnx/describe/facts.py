@@ -88,7 +88,7 @@ def _found(model: Any) -> ModelFacts:
                 return ModelFacts()
             model = onnx.load_model_from_string(bytes(model))
         return facts_of(model)
-    except Exception as error:  # Facts are an extra: whoever runs the model says what is wrong.
+    except Exception as error:  # Facts are an extra: running the model says what is wrong.
         G_LOGGER.verbose(f"Nothing is known of the model: {error}")
         return ModelFacts()
 

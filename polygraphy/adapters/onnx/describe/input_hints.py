@@ -46,7 +46,7 @@ _SHUTS_OUT = 1000
 """How large a factor is, at least, that makes of what is not masked what does not count."""
 
 _MANY = 1 << 20
-"""More values than these are no choice that somebody wrote down."""
+"""More values than these are no choice that a person wrote down."""
 
 _INDEXING = frozenset({"Gather", "GatherElements", "ScatterElements"})
 _SHAPE_ONLY = frozenset({"Shape", "Size"})

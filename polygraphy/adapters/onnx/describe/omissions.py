@@ -31,7 +31,7 @@ _NAMED = naming(NUMBERED)
 
 def first_omission(model: str | Path | bytes) -> str:
     """Return which node of a model leaves out a numbered result; empty where none does, or where
-    the model cannot be read, about which whoever loads it has more to say.
+    the model cannot be read, about which loading it says more.
 
     Args:
         model: the path of a model, or its bytes.

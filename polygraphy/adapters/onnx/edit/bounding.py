@@ -41,7 +41,7 @@ class SetUpperBound(BaseLoader):
     def __init__(
         self, model: Deferred[ModelProto], upper_bounds: Bounds, copy: bool | None = None
     ) -> None:
-        """Say how large they may become.
+        """Set how large they may become.
 
         Args:
             model: the model, or a loader that makes it. It should have been folded, because a

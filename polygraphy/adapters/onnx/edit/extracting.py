@@ -31,13 +31,13 @@ class Extract(BaseLoader):
         outputs: TensorMetadata | None = None,
         data_loader: Any = None,
     ) -> None:
-        """Say where to cut.
+        """Set where to cut.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
             inputs: the tensors that become inputs, with data types and shapes, which may be None
                 (default: the inputs of the model).
-            outputs: the tensors that become outputs, likewise.
+            outputs: the tensors that become outputs.
             data_loader: where the data come from with which the model is run once if a data type or
                 a shape is neither given nor stated nor inferred (default: generated).
         """

@@ -53,14 +53,14 @@ class ExtractSubgraph(BaseLoader):
         output_metadata: TensorMetadata | None = None,
         check_meta: bool | None = None,
     ) -> None:
-        """Say where to cut.
+        """Set where to cut.
 
         Args:
             model: the model, as an `onnx.ModelProto` or an `onnx_graphsurgeon.Graph`, or a loader
                 that makes it.
             input_metadata: the tensors that become inputs, in order, with data types and shapes;
-                what is None is taken from the model. The inputs of the model unless given.
-            output_metadata: the tensors that become outputs, likewise; shapes may be left out.
+                what is None is taken from the model (default: the inputs of the model).
+            output_metadata: the tensors that become outputs; shapes may be left out.
             check_meta: whether data types and shapes of inputs and data types of outputs have to be
                 known, as they have unless this is False.
         """
@@ -94,7 +94,7 @@ class ExtractSubgraph(BaseLoader):
 
 
 def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:
-    """Reduce a model to what lies between tensors about which `completed` told all there is."""
+    """Reduce a model to what lies between tensors that `completed` described."""
     graph = model.graph
     needed, used = _needed(graph, inputs, outputs)
     types = value_infos(model)

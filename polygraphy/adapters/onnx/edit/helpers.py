@@ -1,4 +1,4 @@
-"""Small questions to ONNX models, and outputs that are marked, for whoever writes scripts.
+"""Small questions to ONNX models, and outputs that are marked, for people's scripts.
 
 A shape is a list: a dimension that is not known is -1, or has a name. Of a tensor of unknown rank
 it is None.

@@ -1,4 +1,4 @@
-"""Puts a node into an ONNX model, in the place of what lies between its operands and results."""
+"""Puts a node into an ONNX model, in place of what lies between its operands and results."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def one_feed(
 
     Args:
         model: the model.
-        data_loader: where they come from: an iterable of feed dictionaries, or one that is told in
+        data_loader: where they come from: an iterable of feed dictionaries, or one that gets in
             `input_metadata` what is asked for (default: generated).
         only_first: whether no other iteration is used elsewhere, which is said where there is one.
 
@@ -169,7 +169,7 @@ class ObserveShapes(BaseLoader):
     """
 
     def __init__(self, model: Deferred[ModelProto], data_loader: Any = None) -> None:
-        """Say with which data.
+        """Set with which data.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.

@@ -36,7 +36,7 @@ class ConvertOpset(BaseLoader):
     makes_new_model = True
 
     def __init__(self, model: Deferred[ModelProto], opset: int) -> None:
-        """Say for which.
+        """Set for which.
 
         Args:
             model: the model, which stays as it is, or a loader that makes it.

@@ -29,7 +29,7 @@ class ModifyOutputs(BaseLoader):
 
     @property
     def makes_new_model(self) -> bool:
-        """Whether nobody but the caller has the model; see `ownership`."""
+        """Whether only the caller has the model; see `ownership`."""
         return self._copy or makes_new_model(self._model)
 
     def __init__(
@@ -40,7 +40,7 @@ class ModifyOutputs(BaseLoader):
         copy: bool | None = None,
         mark_types: Sequence[str] | None = None,
     ) -> None:
-        """Say which tensors become outputs; names may be patterns, as of `fnmatch`.
+        """Set which tensors become outputs; names may be patterns, as of `fnmatch`.
 
         Args:
             model: the model, or a loader that makes it.

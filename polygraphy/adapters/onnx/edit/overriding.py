@@ -26,7 +26,7 @@ class OverrideInputShapes(BaseLoader):
     """Gives inputs of an ONNX model other shapes, and forgets the shapes that follow from them."""
 
     def __init__(self, model: Deferred[ModelProto], shapes: Mapping[str, Shape]) -> None:
-        """Say which shapes.
+        """Set which shapes.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.

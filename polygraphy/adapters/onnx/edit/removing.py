@@ -28,7 +28,7 @@ class RemoveNodes(BaseLoader):
     """
 
     def __init__(self, model: Deferred[ModelProto], types: Sequence[str]) -> None:
-        """Say which types, of the model, which is changed in place, or of what a loader makes."""
+        """Set which types, of the model, which is changed in place, or of what a loader makes."""
         self._model = model
         self._types = list(types)
 

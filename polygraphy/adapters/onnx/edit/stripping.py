@@ -58,7 +58,7 @@ class StripWeights(BaseLoader):
         exclude: Collection[str] = (),
         exclude_list: str | None = None,
     ) -> None:
-        """Say which weights stay.
+        """Set which weights stay.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
@@ -159,10 +159,10 @@ class RestoreWeights(BaseLoader):
 
 @mod.export(funcify=True)
 class ReconstructWeights(BaseLoader):
-    """Puts random numbers in the place of weights that were taken out of an ONNX model."""
+    """Puts random numbers in place of weights that were taken out of an ONNX model."""
 
     def __init__(self, model: Deferred[ModelProto], map_weights: bool | None = None) -> None:
-        """Say which weights are made up, and where they are kept.
+        """Set which weights are made up, and where they are kept.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
@@ -196,7 +196,7 @@ class ReconstructWeights(BaseLoader):
                 hint="Only those that weight-strip left out are reconstructed.",
             )
         _unmark(model)
-        G_LOGGER.info(f"Put random numbers in the place of {count} weights.")
+        G_LOGGER.info(f"Put random numbers in place of {count} weights.")
         return model
 
 

@@ -1,4 +1,4 @@
-"""Puts the branch that is taken in the place of an If node whose condition is a constant."""
+"""Puts the branch that is taken in place of an If node whose condition is a constant."""
 
 from __future__ import annotations
 

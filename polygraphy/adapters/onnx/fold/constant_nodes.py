@@ -215,7 +215,7 @@ class ConstantNodes:
         return renamed
 
     def replace(self, names: Sequence[str], add_input: Callable[[TensorProto], None]) -> int:
-        """Put the values of tensors in the place of the nodes that make them.
+        """Put the values of tensors in place of the nodes that make them.
 
         Args:
             names: the tensors; their values are known.

@@ -52,7 +52,7 @@ class FoldConstants(BaseLoader):
         size_threshold: int | None = None,
         allow_onnxruntime_shape_inference: bool | None = None,
     ) -> None:
-        """Say what is folded.
+        """Set what is folded.
 
         Args:
             model: the model, or a loader that makes it.

@@ -40,7 +40,7 @@ class Simplify(BaseLoader):
     makes_new_model = True
 
     def __init__(self, model: Deferred[ModelProto], copy: bool | None = None) -> None:
-        """Say what is simplified.
+        """Set what is simplified.
 
         Args:
             model: the model, or a loader that makes it.

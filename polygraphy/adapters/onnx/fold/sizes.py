@@ -32,7 +32,7 @@ class Room:
     """How many bytes the constants of a whole model may still come to take."""
 
     def __init__(self, limit: float, said: set[str]) -> None:
-        """Say how many bytes there are, and which nodes were already logged."""
+        """Set how many bytes there are, and which nodes were already logged."""
         self._limit = limit
         self._taken = 0.0
         self._said = said
@@ -62,7 +62,7 @@ class Sizes:
         small: Callable[[str], Any],
         compute: Callable[[str], Any],
     ) -> None:
-        """Say what is known.
+        """Set what is known.
 
         Args:
             kind: returns the type of a tensor.

@@ -344,10 +344,10 @@ class GraphWalk:
         added = enumerate(graph.node[first:])
         return [(first + index, one, scope.inner(index)) for index, one in added]
 
-    # Putting values in the place of nodes.
+    # Putting values in place of nodes.
 
     def fold(self, partitioning: str | None, size_threshold: int | None) -> int:
-        """Put the values of constants in the place of the nodes that compute them.
+        """Put the values of constants in place of the nodes that compute them.
 
         Args:
             partitioning: see `FoldConstants`.

@@ -41,7 +41,7 @@ class CheckModel(BaseLoader):
 
     @property
     def makes_new_model(self) -> bool:
-        """Whether nobody but the caller has the model; see `ownership`."""
+        """Whether only the caller has the model; see `ownership`."""
         return makes_new_model(self._model)
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
@@ -51,7 +51,7 @@ class CheckModel(BaseLoader):
     def call_impl(self) -> ModelProto:
         """Return the model as it was given.
 
-        What the checker has against operators of plugins and outputs of unknown rank is only told
+        What the checker has against operators of plugins and outputs of unknown rank is only logged
         in the log.
 
         Raises:

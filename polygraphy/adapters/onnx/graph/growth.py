@@ -220,7 +220,7 @@ def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[
     Args:
         node: the node.
         value: returns the elements of a tensor as an array, None where they are not known.
-        size: returns the shape of a tensor, likewise.
+        size: returns the shape of a tensor.
     """
     rule = None if domain_of(node.domain) else _RULES.get(node.op_type)
     if rule is None:

@@ -105,7 +105,7 @@ def confirmed(
     infer: Callable[[ModelProto], Mapping[str, ValueInfoProto]],
 ) -> dict[str, Shape]:
     """Return shapes with those numbers that also come out when the dimensions of inputs are
-    numbers, whichever; None in the place of all others.
+    numbers, whichever; None in place of all others.
 
     Args:
         model: the model, whose inputs have at least one dimension that is no number.

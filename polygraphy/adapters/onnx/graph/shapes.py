@@ -69,7 +69,7 @@ class InferShapes(BaseLoader):
         save_to_disk_threshold_bytes: int | None = None,
         allow_onnxruntime: bool | None = None,
     ) -> None:
-        """Say what is inferred, and how.
+        """Set what is inferred, and how.
 
         Args:
             model: the model, its path, or a loader that makes either.

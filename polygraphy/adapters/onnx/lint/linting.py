@@ -133,7 +133,7 @@ class _Trying:
         arrays = WeightArrays(self._source.path, self._source.external_data_dir)
         trials = NodeTrials(self._model, arrays, self._feed, self._trial, self._suspects, large)
         trials.run()
-        yield from self._told(trials, labels)
+        yield from self._findings(trials, labels)
         if error is not None and (not trials.failures or _IR_VERSION in error):
             # Together they fail, each by itself works: the format is too new, or types contradict
             # what the graph says.
@@ -153,7 +153,7 @@ class _Trying:
             return str(error)
         return None
 
-    def _told(self, trials: NodeTrials, labels: Sequence[str]) -> Iterator[LintEntry]:
+    def _findings(self, trials: NodeTrials, labels: Sequence[str]) -> Iterator[LintEntry]:
         nodes = self._model.graph.node
         for index, message in trials.failures.items():
             level = WARNING if _UNREGISTERED in message else EXCEPTION

@@ -146,7 +146,7 @@ def _context(ir_version: int, opsets: dict[str, int]) -> Any:
 
 
 def _disagreements(made: Mapping[str, TypeProto], stated: Mapping[str, TypeProto]) -> Iterator[str]:
-    """Say which tensors have another shape than the graph says: backends go by either."""
+    """Yield which tensors have another shape than the graph says: backends go by either."""
     for name, inferred in made.items():
         if name in stated:
             ours, theirs = _dims(inferred), _dims(stated[name])

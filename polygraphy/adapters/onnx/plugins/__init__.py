@@ -1,4 +1,4 @@
-"""Plugins in the place of parts of a model.
+"""Plugins in place of parts of a model.
 
 May use `graph` and `storage`.
 """

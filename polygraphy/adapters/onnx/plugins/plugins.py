@@ -1,4 +1,4 @@
-"""Puts plugins in the place of the parts of ONNX models that they can compute."""
+"""Puts plugins in place of the parts of ONNX models that they can compute."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def match_plugins(
 
 @mod.export(funcify=True)
 class ReplacePlugins(BaseLoader):
-    """Puts plugins in the place of parts of an ONNX model."""
+    """Puts plugins in place of parts of an ONNX model."""
 
     def __init__(
         self, model: Deferred[ModelProto], plugin_dir: str, matches: Sequence[PluginMatch]
     ) -> None:
-        """Say what is replaced.
+        """Set what is replaced.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.

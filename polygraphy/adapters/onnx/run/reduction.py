@@ -219,7 +219,7 @@ class ReducibleOnnxModel:
             return value
         try:
             meta = self._known(name)
-        except BackendError:  # The model cannot be run; whoever can run the part finds out itself.
+        except BackendError:  # The model cannot be run; what can run the part finds out itself.
             untyped: ValueInfoProto = onnx.ValueInfoProto(name=name)
             return untyped
         shape = meta.shape

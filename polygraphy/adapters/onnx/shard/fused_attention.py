@@ -1,4 +1,4 @@
-"""Puts one node of the operator Attention in the place of the nodes of an attention layer."""
+"""Puts one node of the operator Attention in place of the nodes of an attention layer."""
 
 from __future__ import annotations
 

@@ -72,15 +72,15 @@ def find_shard_hints(
         k_idx: the axis of the sequence in K, as it is multiplied.
         v_idx: the axis of the sequence in V.
         i_rank: how many axes inputs have whose shape the model does not say.
-        o_rank: likewise for outputs.
-        kv_rank: likewise for K and V.
+        o_rank: the same for outputs.
+        kv_rank: the same for K and V.
         reduce_op: what becomes of the copies of an input that the devices have.
         attention_pattern: 0 for attention whose scale and mask are weights or inputs, 1 where they
             may be computed.
         q_shuffle: a permutation of the axes of Q, for `cp_type` ``fused``.
-        k_shuffle: likewise for K.
-        v_shuffle: likewise for V.
-        is_causal: whether a position only attends to those before it, likewise.
+        k_shuffle: the same for K.
+        v_shuffle: the same for V.
+        is_causal: whether a position only attends to those before it.
 
     Raises:
         UnknownNameError: a choice that does not exist.

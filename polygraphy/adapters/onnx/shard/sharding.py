@@ -28,7 +28,7 @@ class ShardModel(BaseLoader):
     """Splits an ONNX model over several devices."""
 
     def __init__(self, model: Deferred[ModelProto], hints: ShardHints) -> None:
-        """Say how.
+        """Set how.
 
         Args:
             model: the model, or a loader that makes it.

@@ -122,7 +122,7 @@ class _Search:
         return [Slice(name, axis, tuple(places)) for (name, axis), places in self._weights.items()]
 
     def check_inside(self) -> None:
-        """Make sure that nobody outside takes what is split, and no weight is split in two ways."""
+        """Make sure that only this block takes what is split, and no weight is split twice."""
         for name in self.facts.outputs:
             if name in self._split:
                 raise Cannot(f"{name!r}, an output of the model, would be split")

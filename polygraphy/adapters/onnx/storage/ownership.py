@@ -1,4 +1,4 @@
-"""Who else has a model: one that somebody else has is copied before it is changed.
+"""Who else has a model: one that other code has is copied before it is changed.
 
 A comparison of a model with what was made of it would otherwise compare the latter with itself.
 """
@@ -20,7 +20,7 @@ _OWN_PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 def makes_new_model(source: Any) -> bool:
-    """Return whether nobody but the caller has the model that `source` makes.
+    """Return whether only the caller has the model that `source` makes.
 
     That is known of this package's loaders, by their attribute `makes_new_model`. Any other
     callable, a subclass of one of them included, may return a model that it keeps.
@@ -34,7 +34,7 @@ def own_model(source: Deferred[ModelProto], copy: bool | None = None) -> ModelPr
 
     Args:
         source: the model, or a loader that makes it.
-        copy: False to change the model in place whoever has it (default: a model that nobody else
+        copy: False to change the model in place, shared or not (default: a model that no other code
             has is not copied, any other is).
     """
     model = evaluate(source)

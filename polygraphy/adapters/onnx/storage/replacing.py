@@ -1,4 +1,4 @@
-"""Puts a model and the files of its weights in the place of others, so that whoever is killed in
+"""Puts a model and the files of its weights in place of others, so that a process killed in
 between leaves a whole pair.
 
 Several files cannot be renamed at once. Where a file of weights is there already, the new weights
@@ -152,7 +152,7 @@ def _write_naming(bare: ModelProto, names: Mapping[str, str], staged: StagedFile
 
 
 def _sweep(target: Path) -> None:
-    """Remove second names of weights that nobody needs any more."""
+    """Remove second names of weights that are not needed any more."""
     with suppress(OSError):
         for file in target.parent.iterdir():
             match = _is_second(file)

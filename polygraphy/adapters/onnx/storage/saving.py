@@ -49,7 +49,7 @@ class SaveOnnx(BaseLoader):
 
     @property
     def makes_new_model(self) -> bool:
-        """Whether nobody but the caller has the model; see `ownership`."""
+        """Whether only the caller has the model; see `ownership`."""
         return makes_new_model(self._model)
 
     def __init__(
@@ -60,7 +60,7 @@ class SaveOnnx(BaseLoader):
         size_threshold: int | None = None,
         all_tensors_to_one_file: bool | None = None,
     ) -> None:
-        """Say what is written, and where.
+        """Set what is written, and where.
 
         Args:
             model: the model, or a loader that makes it.
@@ -120,7 +120,7 @@ class SaveOnnx(BaseLoader):
 
 
 class OnnxModelWriter:
-    """Writes an ONNX model for whoever takes models from files only."""
+    """Writes an ONNX model for libraries that take models from files only."""
 
     def write(self, model: ModelProto, path: str) -> None:
         """Write the model and, beside it, its weights."""

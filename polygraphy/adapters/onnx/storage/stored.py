@@ -1,7 +1,7 @@
 """Weights that stay where they are stored while a model is edited.
 
 A weight that no edit looks at need not be read at all: its tensor says where its bytes are, in the
-form that the standard has for weights in other files, and whoever saves the model has them copied
+form that the standard has for weights in other files, and saving the model copies them
 from file to file. What an edit computes from such weights goes to a temporary file, so that it
 takes no memory either.
 

@@ -63,15 +63,15 @@ class EngineBytesFromNetwork(BaseLoader):
         *,
         device: int | None = None,
     ) -> None:
-        """Say what is built.
+        """Set what is built.
 
         Args:
             network: builder, network and, where there is one, parser; or a loader that makes them.
             config: the `IBuilderConfig`, or something that takes a builder and a network and
                 returns one (default: ``CreateConfig()``).
             save_timing_cache: the file to which what the build measured is added.
-            device: index of the GPU to build on, and for; unless given, the one that the calling
-                thread uses. A builder that exists stays where it was made: `network` must be a
+            device: index of the GPU to build on, and for (default: the one that the calling
+                thread uses). A builder that exists stays where it was made: `network` must be a
                 loader.
         """
         if device is not None and not callable(network):
@@ -206,7 +206,7 @@ class EngineFromNetwork(BaseLoader):
         *,
         device: int | None = None,
     ) -> None:
-        """Say what is built.
+        """Set what is built.
 
         Args:
             network: builder, network and, where there is one, parser; or a loader that makes them.

@@ -6,8 +6,8 @@ stopped. TensorRT 8.6 has no monitors: what it does is read from its log. It bui
 there SIGTERM ends the process at once, so that a build that takes too long can be given up. A
 second ctrl-C does so everywhere.
 
-When it compiles a large part of a network, TensorRT may call nobody for minutes, and Python handles
-no signal: another thread hears of them.
+When it compiles a large part of a network, TensorRT may make no call for minutes, and Python
+handles no signal: another thread hears of them.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _PATIENCE = 5.0
 def build_watched(config: Any, build: Callable[[], T]) -> T:
     """Return what a build returns, show how far it is, and end it at ctrl-C or SIGTERM.
 
-    A configuration that has a progress monitor keeps it: that one alone is told then what is done,
+    A configuration that has a progress monitor keeps it: that one alone hears then what is done,
     and decides about the end. Like with TensorRT 8.6, SIGTERM ends the process then.
 
     Raises:
         KeyboardInterrupt: ctrl-C was pressed; the build has ended.
-        SystemExit: or whatever else the handler of SIGTERM raises, likewise.
+        SystemExit: or whatever else the handler of SIGTERM raises, for the same reason.
     """
     can_stop = capabilities().has("progress_monitor") and config.progress_monitor is None
     with resolve(Progress).watch("Building engine") as tell, last_words(_CRASHED):
@@ -80,7 +80,7 @@ class _Signals:
 
         Args:
             can_stop: whether the build ends soon when it is asked to.
-            tell: is told what comes of the first signal.
+            tell: called with what comes of the first signal.
         """
         self._can_stop = can_stop
         self._tell = tell
@@ -129,7 +129,7 @@ class _Signals:
         if handler is None or not self._may_wait(number):
             return  # A handler of the user's may only want to note something, in the first thread.
         self._heard.append(number)
-        if len(self._heard) > 1:  # Whoever asks again does not want to wait.
+        if len(self._heard) > 1:  # A second signal: the user does not want to wait.
             _end_as_by(number)
         if handler is end_program:
             self._patience.start()
@@ -141,7 +141,7 @@ class _Signals:
 
 
 def _tell_part(tell: Callable[[str], None], is_stopping: Callable[[], bool], line: str) -> None:
-    """Tell what a line of TensorRT's log says about the part of the build that begins."""
+    """Report what a line of TensorRT's log says about the part of the build that begins."""
     for pattern, form in _PARTS:
         found = pattern.match(line)
         if found is not None and not is_stopping():

@@ -42,7 +42,7 @@ class CachedTactics:
         wanted: TacticReplay | None = None,
         finish: Callable[[TacticReplay], None] | None = None,
     ) -> None:
-        """Say what is replayed, or recorded.
+        """Set what is replayed, or recorded.
 
         Args:
             cache: the file of the timing cache that belongs to the replay.

@@ -152,7 +152,7 @@ def _locked(path: str | Path) -> Iterator[None]:
     """Keep other processes from the file inside the block.
 
     Raises:
-        FileError: somebody else keeps it for ten minutes.
+        FileError: another process keeps it for ten minutes.
     """
     lock = filelock.FileLock(f"{ensure_parent(path)}.lock", timeout=_SECONDS_TO_WAIT)
     try:

@@ -1,6 +1,6 @@
 """In which data types the outputs of an engine are computed, and how that is known.
 
-The builder is told at build time which types it may use, so what was built here is known exactly
+The builder knows at build time which types it may use, so what was built here is known exactly
 enough: the types of the network, and those that flags allow. A plan without a record is asked
 through the engine inspector, which tells only as much as was kept in it.
 """

@@ -86,7 +86,7 @@ def _is_input(engine: Any, name: str) -> bool:
 
 
 def _weight_bytes(engine: Any) -> int | None:
-    """Return how many bytes the weights take; None where nobody says."""
+    """Return how many bytes the weights take; None where that is unknown."""
     if hasattr(engine, "get_engine_stat"):
         with asking():
             found = int(engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE))
@@ -137,7 +137,7 @@ def _profile_tensor(
 
 
 def _values(engine: Any, name: str, profile: int) -> Any:
-    """Return the range of the elements of an input that is a shape; None if it is not told."""
+    """Return the range of the elements of an input that is a shape; None if it is unknown."""
     if hasattr(engine, "get_tensor_profile_values"):
         found = engine.get_tensor_profile_values(profile, name)
     else:
@@ -165,14 +165,14 @@ def inspected_layers(
     ]
 
 
-def _layer(told: Mapping[str, Any], attrs: bool, notes: Mapping[str, str]) -> Layer:
-    inputs, outputs = (_metadata(told.get(kind, ()), notes) for kind in _TENSORS)
+def _layer(described: Mapping[str, Any], attrs: bool, notes: Mapping[str, str]) -> Layer:
+    inputs, outputs = (_metadata(described.get(kind, ()), notes) for kind in _TENSORS)
     return Layer(
-        name=str(told.get("Name", "")),
-        op=str(told.get("LayerType", "")) or "Unknown",
+        name=str(described.get("Name", "")),
+        op=str(described.get("LayerType", "")) or "Unknown",
         inputs=inputs,
         outputs=outputs,
-        attributes=_attributes(told) if attrs else {},
+        attributes=_attributes(described) if attrs else {},
     )
 
 
@@ -184,12 +184,12 @@ def _metadata(tensors: Any, notes: Mapping[str, str]) -> TensorMetadata:
             continue
         name = str(tensor.get("Name", ""))
         layout = tensor.get("Format/Datatype") or tensor.get("Format") or ""
-        told = [f"Format: {layout}" if layout else "", notes.get(name, "")]
+        texts = [f"Format: {layout}" if layout else "", notes.get(name, "")]
         metadata.add(
             name,
             _dtype(str(tensor.get("Datatype") or layout)),
             tensor.get("Dimensions"),
-            docstring=", ".join(filter(None, told)) or None,
+            docstring=", ".join(filter(None, texts)) or None,
         )
     return metadata
 
@@ -200,8 +200,8 @@ def _dtype(text: str) -> Any:
     return next((_DTYPES[word] for word in words), None)
 
 
-def _attributes(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what else is told of a layer: first where it comes from, and its tactic."""
-    found = {_SPELLED.get(name, name): value for name, value in told.items() if name not in _KNOWN}
+def _attributes(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what else is known of a layer: first where it comes from, and its tactic."""
+    found = {_SPELLED.get(name, name): value for name, value in known.items() if name not in _KNOWN}
     first = {name: found.pop(name) for name in _FIRST if name in found}
     return {**first, **found}

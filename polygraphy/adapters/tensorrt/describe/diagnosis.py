@@ -52,10 +52,10 @@ def _module(name: str, *, is_used: bool) -> Section:
     try:
         caps = capabilities_of(import_module(name))
     except Exception as error:  # A library that does not load, say.
-        told = " ".join(f"{type(error).__name__}: {error}".split())
+        message = " ".join(f"{type(error).__name__}: {error}".split())
         beside = "" if is_used else f" beside the other (ask again, {state})"
         return Section(
-            f"{_MODULES[name]} ({state})", (), (f"None: it does not load{beside}: {told}",)
+            f"{_MODULES[name]} ({state})", (), (f"None: it does not load{beside}: {message}",)
         )
     return Section(f"{caps.name} {caps.version} ({state})", tuple(_table(caps)))
 

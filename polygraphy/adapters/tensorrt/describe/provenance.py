@@ -64,8 +64,8 @@ def _as_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(names)  # JSON has lists.
 
 
-def _as_texts(told: Mapping[str, str]) -> dict[str, str]:
-    return {str(name): str(text) for name, text in dict(told).items()}
+def _as_texts(saved: Mapping[str, str]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in dict(saved).items()}
 
 
 @frozen
@@ -163,12 +163,12 @@ def _differences(record: BuildRecord) -> Iterable[str]:
     here = f"{caps.name} {caps.version}"
     built = f"{record.library} {record.version}"
     if built != here and "VERSION_COMPATIBLE" not in record.flags:
-        yield f"it was built with {built}, but this is {here}; it may not load. Build it anew."
+        yield f"it was built with {built}, but this is {here}; it may not load. Build it again."
     gpu = gpu_name()
     if record.gpu and gpu and record.gpu != gpu and record.hardware_compatibility == "NONE":
-        yield f"it was built for {record.gpu}, but this is {gpu}; build it anew."
+        yield f"it was built for {record.gpu}, but this is {gpu}; build it again."
     if record.model is not None and record.model.has_changed():
-        yield f"the model {record.model.path} has changed since it was built; build it anew."
+        yield f"the model {record.model.path} has changed since it was built; build it again."
 
 
 def _loaded(path: Path) -> BuildRecord | None:

@@ -31,7 +31,7 @@ def guarded(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 return answer
             try:
                 return method(self, *args)
-            except BaseException as error:  # ctrl-C, too, is for whoever waits for TensorRT
+            except BaseException as error:  # ctrl-C, too, is for the thread that waits for TensorRT
                 setattr(self, _KEPT, error)
                 if isinstance(error, Exception):
                     G_LOGGER.error(f"{type(error).__name__}: {error}")

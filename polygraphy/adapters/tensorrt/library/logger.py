@@ -45,7 +45,7 @@ class Reasons:
     def failed(self, what: str, *, hint: str = "") -> BackendError:
         """Return the error that says what failed, with TensorRT's own reason."""
         reason = str(self)
-        told = f": {reason}" if reason else "; it gave no reason."
+        why = f": {reason}" if reason else "; it gave no reason."
         if not hint and any(sign in reason for sign in ("OutOfMemory", "out of memory")):
             hint = "Out of memory: use a smaller batch, smaller maximum shapes or less workspace."
         if not hint and _SAME_NAME in reason:
@@ -53,7 +53,7 @@ class Reasons:
                 "Dimensions of one name have to be equal, also where that is '?': fix them with"
                 " `polygraphy surgeon sanitize --override-input-shapes`."
             )
-        return BackendError(f"TensorRT could not {what}{told}", backend="tensorrt", hint=hint)
+        return BackendError(f"TensorRT could not {what}{why}", backend="tensorrt", hint=hint)
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def get_trt_logger() -> Any:
 
 
 def made_trt_logger() -> Any:
-    """Return the logger if somebody asked for it already; else None, importing nothing."""
+    """Return the logger if it was asked for already; else None, importing nothing."""
     return _Made.logger
 
 

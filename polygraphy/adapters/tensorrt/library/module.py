@@ -16,7 +16,7 @@ from polygraphy.domain.errors import MissingDependencyError
 from polygraphy.mod.dependency import Dependency
 from polygraphy.mod.versions import Requirement
 
-# Special attributes by which somebody uses a module; others are asked for by tools that look at
+# Special attributes by which a module is used; others are asked for by tools that look at
 # every global, which must not import anything.
 _SPECIAL_ATTRIBUTES = {"__file__", "__name__", "__version__"}
 

@@ -34,7 +34,7 @@ class ModifyNetworkOutputs(EditingLoader):
         exclude_outputs: Sequence[str] | None = None,
         mark_layer_types: Sequence[str] | None = None,
     ) -> None:
-        """Say which tensors become outputs; names may be patterns, as of `fnmatch`.
+        """Set which tensors become outputs; names may be patterns, as of `fnmatch`.
 
         Args:
             network: builder, network and, where there is one, parser; or a loader that makes them.

@@ -25,7 +25,7 @@ class Origin:
 
     Attributes:
         parse: makes it again, as a tuple of builder, network and parser; None where precisions are
-            flags, so that nobody will ask for it, and it need not keep the model in memory.
+            flags, so that it will not be asked for, and it need not keep the model in memory.
         model: the file that it was parsed from; empty for bytes.
         wish: the precision that its model was cast to.
         edits: what loaders did to it since, in order.
@@ -59,7 +59,7 @@ def origin_of(network: Any) -> Origin | None:
 
 
 def remember_edit(network: Any, edit: NetworkEdit) -> None:
-    """Apply an edit to a network, and keep it, unless somebody else edited the network before."""
+    """Apply an edit to a network, and keep it, unless other code edited the network before."""
     origin = origin_of(network)
     if origin is None or origin.parse is None:
         edit(network)

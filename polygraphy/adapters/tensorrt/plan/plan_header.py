@@ -77,5 +77,5 @@ def check_plan(head: bytes, size: int, path: str | Path | None = None) -> None:
             raise ModelError(
                 f"{name} is truncated: it has {size} of {expected} bytes.",
                 path=path,
-                hint="Copy it again, or build it anew.",
+                hint="Copy it again, or build it again.",
             )

@@ -80,13 +80,13 @@ def Calibrator(
             base.__init__(self)
 
         def set_input_metadata(self, input_metadata: TensorMetadata | None) -> None:
-            """Say what the network asks for: data are then checked, and cast where nothing is
+            """Set what the network asks for: data are then checked, and cast where nothing is
             lost.
             """
             feed.set_metadata(input_metadata)
 
         def set_model_facts(self, facts: Facts) -> None:
-            """Say what else is known of the model, for a data loader that wants to know."""
+            """Set what else is known of the model, for a data loader that wants to know."""
             feed.set_facts(facts)
 
         def reset(self) -> None:
@@ -307,7 +307,7 @@ def _read(cache: CalibrationCache) -> bytes | None:
     with translated_os_errors(path, "read"):
         content = path.read_bytes()
     if not content:
-        G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating anew.")
+        G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating again.")
         return None
     G_LOGGER.info(f"Reading calibration cache from {path}")
     return content

@@ -145,7 +145,7 @@ def cast_model(model: Any, job: Casting) -> Any:
 
 
 def warn_of_unknown_layer(name: str, known: Iterable[str]) -> None:
-    """Say that a precision was asked for of a layer that there is not; see `SetLayerPrecisions`."""
+    """Log that a precision was asked for of a layer that there is not; see `SetLayerPrecisions`."""
     G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known)}")
 
 
@@ -172,7 +172,7 @@ def _quantized_once(
             made, {it for it, asked in job.layer_precisions.items() if asked == dtype}
         )
         return made
-    message = f"The model has Q/DQ nodes: it is not quantised to {dtype} anew"
+    message = f"The model has Q/DQ nodes: it is not quantised to {dtype} again"
     if job.layer_precisions:
         G_LOGGER.warning(f"{message}, whatever is asked for of its layers.")
     else:
@@ -181,7 +181,7 @@ def _quantized_once(
 
 
 def _warn_about_others(model: Any, layers: set[str]) -> None:
-    """Say which layers should have been quantised, and are not of a kind that is."""
+    """Log which layers should have been quantised, and are not of a kind that is."""
     made = {name for node in model.graph.node if node.op_type in _Q_OPS for name in node.output}
     for name in sorted(layers):
         chosen = select_nodes(model, [name]).chosen

@@ -1,4 +1,4 @@
-"""An execution context, what it was told, and the graph of what it does."""
+"""An execution context, its settings, and the graph of what it does."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class BoundContext:
         self.forget()
 
     def forget(self) -> None:
-        """Tell everything again the next time."""
-        self._told_shapes: dict[str, Shape] = {}
-        self._told_addresses: dict[str, int] = {}
+        """Set everything again the next time."""
+        self._set_shapes: dict[str, Shape] = {}
+        self._set_addresses: dict[str, int] = {}
         self._know_nothing()
 
     def _know_nothing(self) -> None:
@@ -52,26 +52,26 @@ class BoundContext:
             BackendError: TensorRT does not.
         """
         name = tensor.name
-        if self._told_shapes.get(name) == shape:
+        if self._set_shapes.get(name) == shape:
             return
         check_shape(tensor, shape, self._profile)
-        self._told_shapes.pop(name, None)
+        self._set_shapes.pop(name, None)
         self._know_nothing()
         with watching() as reasons:
             accepted = self.native.set_input_shape(name, shape)
         if not accepted:
             raise refused(f"shape {shape} for input {name!r}", reasons)
-        self._told_shapes[name] = shape
+        self._set_shapes[name] = shape
 
     def tell_address(self, name: str, address: int) -> None:
         """Set where an input or output is; BackendError when TensorRT refuses."""
-        if self._told_addresses.get(name) == address:
+        if self._set_addresses.get(name) == address:
             return
         with watching() as reasons:
             accepted = self.native.set_tensor_address(name, address)
         if not accepted:
             raise refused(f"the address of {name!r}", reasons)
-        self._told_addresses[name] = address
+        self._set_addresses[name] = address
 
     def require_shapes(self) -> None:
         """Do nothing if the shapes of all inputs are known.

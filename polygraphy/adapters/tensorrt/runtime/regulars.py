@@ -11,15 +11,15 @@ _PERIOD = 64
 
 
 class Regulars:
-    """Gives a bounded number of places to visitors that come in turn.
+    """Gives a bounded number of places to visitors: an LFU cache with admission.
 
-    A place goes to who comes a second time. When all are taken, the regular that came least of late
-    yields to one that comes more than twice as often, so that visitors in numbers do not turn each
-    other out all the time: to move in costs something.
+    A visitor gets a place on its second visit. When all are taken, the least frequent is evicted
+    for one that comes more than twice as often: moving in costs something, so that many visitors
+    must not evict each other all the time.
     """
 
     def __init__(self, places: int, on_leave: Callable[[Hashable], None]) -> None:
-        """Have `places` places; `on_leave` is told who loses one."""
+        """Have `places` places; `on_leave` is called with who loses one."""
         self._places = places
         self._on_leave = on_leave
         self._visits: dict[Hashable, int] = {}

@@ -77,7 +77,7 @@ class TrtRunner(BaseRunner):
             device_times: whether the GPU measures copies and computation of each inference; see
                 `last_device_times`.
             device: index of the GPU to run on, where engines that a loader makes are built and
-                loaded, too; unless given, the one that the calling thread uses. An engine or
+                loaded, too (default: the one that the calling thread uses). An engine or
                 context that exists stays where it is: name that GPU. The calling thread uses the
                 same GPU after each call as before.
 

@@ -249,7 +249,7 @@ class Session:
         self._to_host = to_host
         visitor = (to_host, *(item.identity for item in self._inputs))
         bound = self._bound = self._contexts.chosen(visitor)
-        if self._has_shape_values:  # TensorRT 8 crashes unless all is told again with new values.
+        if self._has_shape_values:  # TensorRT 8 crashes unless all is set again with new values.
             bound.forget()
         for item in self._inputs:
             assert item.shape is not None

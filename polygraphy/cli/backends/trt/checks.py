@@ -60,7 +60,7 @@ _LEGACY = ("--quantile", "--regression-cutoff")
 def warn_about_groups(
     values: Values, *, builds: bool, loads: bool, saves: bool = True, because: str = ""
 ) -> None:
-    """Say in one line which options have no effect because nothing is built, or nothing is run.
+    """Log in one line which options have no effect because nothing is built, or nothing is run.
 
     Args:
         values: the options.
@@ -82,7 +82,7 @@ def warn_about_groups(
 
 
 def warn_about_unused(values: Values) -> None:
-    """Say which options of a build outrank others, or have no effect without others."""
+    """Log which options of a build outrank others, or have no effect without others."""
     for flags, reason in _unused(values).items():
         warn(f"{flags}: without effect{reason}.")
 

@@ -90,7 +90,7 @@ class PerNameOnly(Kind):
     nargs = "+"
 
     def __init__(self, value: Kind, what: str, names: Kind | None = None) -> None:
-        """Say what form a value has, what the names are names of, and which there are."""
+        """Set what form a value has, what the names are names of, and which there are."""
         self.value = value
         self.names = names
         self.what = what.lower()

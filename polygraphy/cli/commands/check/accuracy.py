@@ -19,11 +19,11 @@ from polygraphy.codegen.render import render
 
 
 class CheckAccuracyCommand(Command):
-    """Judges saved accuracy results anew."""
+    """Judges saved accuracy results again."""
 
     name = "check accuracy"
     description = (
-        "Judge saved accuracy results anew, under other tolerances, without running the model"
+        "Judge saved accuracy results again, under other tolerances, without running the model"
         " again. Without tolerances, the saved ones count. Exits with 0 when everything passed and"
         " with 1 when something did not."
     )
@@ -39,7 +39,7 @@ class CheckAccuracyCommand(Command):
         }
         if "indices" in thresholds:
             raise CommandLineError(
-                "argument --index-tolerance: lists of indices cannot be judged anew: they are not"
+                "argument --index-tolerance: lists of indices cannot be judged again: they are not"
                 " saved with the verdicts. Save the outputs, and compare them with --load-outputs.",
                 f"polygraphy {self.name}",
             )

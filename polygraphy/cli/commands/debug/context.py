@@ -34,7 +34,7 @@ def check_of(values: Values, usage: str, *, implied: Sequence[str] = (), asks: b
         values: the options.
         usage: the command, for messages.
         implied: the words of a command that does where none is given.
-        asks: whether it only does where nobody can be asked.
+        asks: whether it only does where no user can be asked.
 
     Raises:
         CommandLineError: options exclude each other.

@@ -89,7 +89,7 @@ class _EngineCommand(Command):
         Args:
             values: the options, those about all outputs among them.
             check_words: the check command that does where none is given.
-            asks: whether it only does where nobody can be asked.
+            asks: whether it only does where no user can be asked.
             results: files that the check writes.
         """
         usage = f"polygraphy {self.name}"

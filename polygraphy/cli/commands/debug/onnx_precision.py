@@ -142,7 +142,7 @@ def _number(value: Any, flag: str) -> float | None:
 
 
 def _warn_about_unused(values: Values) -> None:
-    """Say which options are about engines, or about other searches."""
+    """Log which options are about engines, or about other searches."""
     precisions = ("--fp16", "--bf16", "--fp-to-fp16", "--to-bf16")
     unused = flags_given(
         values,

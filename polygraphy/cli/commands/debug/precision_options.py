@@ -70,7 +70,7 @@ class GoldenOptions(Options):
         "--atol",
         "--abs-tol",
         kind=PerName(NumberOrAuto(minimum=0)),
-        help="The absolute tolerance, likewise.",
+        help="The absolute tolerance of that comparison.",
     )
     save_layer_outputs: str | None = option(
         "--save-layer-outputs",

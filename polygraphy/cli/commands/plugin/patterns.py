@@ -76,7 +76,7 @@ class PluginReplaceCommand(Command):
 
     name = "plugin replace"
     description = (
-        "Put plugins in the place of parts of an ONNX model, as a YAML file says that plugin match"
+        "Put plugins in place of parts of an ONNX model, as a YAML file says that plugin match"
         " has written."
     )
     groups = (OneModelOptions, PluginFolderOptions, ReplaceOptions, *_LOADING, *_ENDING)

@@ -72,7 +72,7 @@ def by_layers(
 
 
 def _obstacle(values: Values, backends: Backends) -> str | None:
-    """Say why a model cannot be run layer by layer; None where it can."""
+    """Return why a model cannot be run layer by layer; None where it can."""
     able = able_in_parts()
     names = {name for name, _ in backends.runners}
     for stands_in_the_way, text in (

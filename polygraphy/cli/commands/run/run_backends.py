@@ -149,7 +149,7 @@ def check_model_type(
 
 
 def _warn_about_unused(values: Values, names: set[str], kind: str, *, builds: bool) -> None:
-    """Say in one line each which options are about backends or models that take no part."""
+    """Log in one line each which options are about backends or models that take no part."""
     loads = bool(names & {"trt", "trt_engine"})
     tftrt = "tf" in names
     if not (tftrt and loads):

@@ -192,7 +192,7 @@ class SurgeonInsertCommand(Command):
 
     name = "surgeon insert"
     description = (
-        "Put a node into an ONNX model, in the place of what is between its operands and results."
+        "Put a node into an ONNX model, in place of what is between its operands and results."
     )
     groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
@@ -296,6 +296,6 @@ class SurgeonWeightReconstructCommand(_WeightsCommand):
     """Puts random weights into a model that has none."""
 
     name = "surgeon weight-reconstruct"
-    description = "Put random numbers in the place of weights that weight-strip took out."
+    description = "Put random numbers in place of weights that weight-strip took out."
     summary = "Put random weights into {}."
     ending = "_reconstructed.onnx"

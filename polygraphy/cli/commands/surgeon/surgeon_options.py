@@ -135,7 +135,7 @@ class SanitizeShapeOptions(Options):
         kind=NamedShapes(),
         help=(
             "Give inputs other shapes, as in image:[1,3,224,224]; the shapes of the other tensors"
-            " are inferred anew."
+            " are inferred again."
         ),
         feeds="override_input_shapes.shapes",
     )
@@ -248,7 +248,7 @@ class FoldOptions(Options):
 
 @option_group
 class InsertOptions(Options):
-    """Node: what is put into the model, in the place of what lies between its tensors."""
+    """Node: what is put into the model, in place of what lies between its tensors."""
 
     inputs: tuple[str, ...] = option(
         "--inputs",

@@ -150,13 +150,13 @@ class ShardHintOptions(Options):
     o_rank: int | None = option(
         "--o-rank",
         kind=_RANK,
-        help="Likewise for outputs.",
+        help="How many axes outputs have whose shape the model does not say.",
         feeds="find_shard_hints.o_rank",
     )
     kv_rank: int | None = option(
         "--kv-rank",
         kind=_RANK,
-        help="Likewise for K and V.",
+        help="How many axes K and V have whose shape the model does not say.",
         feeds="find_shard_hints.kv_rank",
     )
     reduce_op: str | None = option(
@@ -183,14 +183,14 @@ class ShardHintOptions(Options):
     k_shuffle: tuple[int, ...] | None = option(
         "--k-shuffle",
         kind=Integers(),
-        help="Likewise for K.",
+        help="A permutation of the axes of K, for --cp-type fused.",
         otherwise="swaps the last two",
         feeds="find_shard_hints.k_shuffle",
     )
     v_shuffle: tuple[int, ...] | None = option(
         "--v-shuffle",
         kind=Integers(),
-        help="Likewise for V.",
+        help="A permutation of the axes of V, for --cp-type fused.",
         feeds="find_shard_hints.v_shuffle",
     )
     is_causal: bool = option(

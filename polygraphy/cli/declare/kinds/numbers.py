@@ -16,7 +16,7 @@ class Integer(Kind):
     metavar = "N"
 
     def __init__(self, minimum: int | None = None) -> None:
-        """Say which is the smallest allowed."""
+        """Set which is the smallest allowed."""
         self.minimum = minimum
 
     def parse(self, words: Sequence[str]) -> int:
@@ -37,7 +37,7 @@ class Number(Kind):
     metavar = "NUMBER"
 
     def __init__(self, minimum: float = -math.inf, maximum: float = math.inf) -> None:
-        """Say which are the smallest and the largest allowed."""
+        """Set which are the smallest and the largest allowed."""
         self.minimum = minimum
         self.maximum = maximum
 

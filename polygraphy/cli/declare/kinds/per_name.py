@@ -21,7 +21,7 @@ class PerName(Kind):
     nargs = "+"
 
     def __init__(self, value: Kind, what: str = "OUTPUT") -> None:
-        """Say what form a single value has, and what the names are names of."""
+        """Set what form a single value has, and what the names are names of."""
         self.value = value
         self.metavar = f"[{what}:]{value.metavar}"
 
@@ -51,7 +51,7 @@ class Statistics(PerName):
     """
 
     def __init__(self, *choices: str) -> None:
-        """Say which words are allowed."""
+        """Set which words are allowed."""
         super().__init__(Choice(*choices))
         self.metavar = "[OUTPUT:]STAT"
         self.listed = choices

@@ -66,7 +66,7 @@ class Choice(Kind):
     def __init__(
         self, *choices: str, metavar: str | None = None, aliases: Mapping[str, str] | None = None
     ) -> None:
-        """Say which words are allowed, and which others are taken for one of them."""
+        """Set which words are allowed, and which others are taken for one of them."""
         self.choices = choices
         self.metavar = metavar or "{" + ",".join(choices) + "}"
         self.aliases = aliases or {}
@@ -114,7 +114,7 @@ class Script(Kind):
     """
 
     def __init__(self, symbol: str) -> None:
-        """Say which symbol is usual."""
+        """Set which symbol is usual."""
         self.symbol = symbol
         self.metavar = "SCRIPT[:SYMBOL]"
 

@@ -299,7 +299,7 @@ class _ComplexKernel(Kernel):
 
 
 class _EqualityKernel(Kernel):
-    """Elements that can only be told apart."""
+    """Elements that can only be equal or different."""
 
     def _allocate(self, scratch: Scratch) -> None:
         self._absolute = scratch.floats()

@@ -15,7 +15,7 @@ kind                  dtypes
 ``OTHER``             strings, objects, dates, records: they are equal or they are not
 ====================  =======================================================================
 
-ml_dtypes is never imported here: an array of one of its types can only exist where somebody else
+ml_dtypes is never imported here: an array of one of its types can only exist where other code
 has imported it already, and its types are known by their names.
 """
 
