@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
     from polygraphy.domain.accuracy.inspection import DataReport
-    from polygraphy.domain.accuracy.layer_errors import LayerError
+    from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
     from polygraphy.domain.checks.capability import SupportReport
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Model
@@ -237,13 +237,16 @@ class Plots(Protocol):
         name: str,
         value: np.ndarray[Any, Any],
         reference: np.ndarray[Any, Any],
+        limits: tuple[float, float],
         *,
         folder: str | None,
         show: bool,
     ) -> None:
-        """Draw the absolute and the relative difference over the reference; see `heat_maps`."""
+        """Draw the absolute and the relative difference over the reference, and what they are held
+        to; see `heat_maps`.
+        """
 
-    def error_by_depth(self, lines: Mapping[str, Sequence[LayerError]], path: str) -> None:
+    def error_by_depth(self, lines: Mapping[str, Sequence[AccuracyRow]], path: str) -> None:
         """Draw the largest differences of outputs, in the order in which a model computes them.
 
         Args:

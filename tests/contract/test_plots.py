@@ -42,7 +42,8 @@ def test_the_adapter_is_bound() -> None:
 def test_any_numbers_can_be_drawn(plots: Plots, kind: str, what: str, tmp_path: Path) -> None:
     plots.prepare()
     draw: Any = getattr(plots, kind)
-    draw("name", ARRAYS[what], ARRAYS[what], folder=str(tmp_path / "pictures"), show=False)
+    limits = [(1e-5, 1e-5)] if kind == "error_plots" else []
+    draw("name", ARRAYS[what], ARRAYS[what], *limits, folder=str(tmp_path / "pictures"), show=False)
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "a\nb", "x" * 300, "\N{GREEK SMALL LETTER PI}"])
@@ -56,7 +57,7 @@ def test_any_text_can_be_the_name(plots: Plots, name: str, tmp_path: Path) -> No
 
 def test_inputs_stay_as_they_are(plots: Plots, tmp_path: Path) -> None:
     value, reference = IMAGE.copy(), IMAGE + 1
-    plots.error_plots("name", value, reference, folder=str(tmp_path), show=False)
+    plots.error_plots("name", value, reference, (1e-5, 1e-5), folder=str(tmp_path), show=False)
     np.testing.assert_array_equal(value, IMAGE)
     np.testing.assert_array_equal(reference, IMAGE + 1)
 
@@ -66,8 +67,8 @@ def test_the_fake_keeps_what_was_asked_for() -> None:
     fake.heat_maps("y", IMAGE, IMAGE, folder="pictures", show=True)
     assert fake.drawn == [DrawnPlot("heat maps", "y", "pictures", True)]
     with pytest.raises(AssertionError):
-        fake.error_plots("y", IMAGE, IMAGE[0], folder="pictures", show=False)
+        fake.error_plots("y", IMAGE, IMAGE[0], (1e-5, 1e-5), folder="pictures", show=False)
     with pytest.raises(AssertionError):
-        fake.error_plots("y", IMAGE, IMAGE, folder=None, show=False)
+        fake.error_plots("y", IMAGE, IMAGE, (1e-5, 1e-5), folder=None, show=False)
     with pytest.raises(MissingDependencyError):
         RecordingPlots(is_available=False).prepare()

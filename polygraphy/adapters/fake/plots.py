@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import Factory, define, frozen
 
-from polygraphy.domain.accuracy.layer_errors import LayerError
+from polygraphy.domain.accuracy.output_rows import OutputRow
 from polygraphy.domain.errors import MissingDependencyError
 
 
@@ -51,6 +51,7 @@ class RecordingPlots:
         name: str,
         value: np.ndarray[Any, Any],
         reference: np.ndarray[Any, Any],
+        limits: tuple[float, float],
         *,
         folder: str | None,
         show: bool,
@@ -58,7 +59,7 @@ class RecordingPlots:
         """Keep that error plots were asked for."""
         self._draw("error plots", name, value, reference, folder, show)
 
-    def error_by_depth(self, lines: Mapping[str, Sequence[LayerError]], path: str) -> None:
+    def error_by_depth(self, lines: Mapping[str, Sequence[OutputRow]], path: str) -> None:
         """Keep that a plot of depth was asked for."""
         self.prepare(path)
         self.drawn.append(DrawnPlot("error by depth", ", ".join(lines), path, show=False))

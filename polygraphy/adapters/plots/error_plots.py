@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polygraphy.adapters.plots.figures import file_name, new_figure
+from polygraphy.adapters.plots.figures import file_name, new_figure, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,15 +18,19 @@ _MOST_POINTS = 50_000
 _LARGEST = 1e150
 
 
-def error_plots(name: str, value: Array, reference: Array) -> list[tuple[str, Figure]]:
+Limits = tuple[float, float]
+
+
+def error_plots(
+    name: str, value: Array, reference: Array, limits: Limits
+) -> list[tuple[str, Figure]]:
     """Return one figure with its file name: the absolute and the relative difference of elements
-    over the magnitude of the second run's.
+    over the magnitude of the second run's, and the tolerance of each as a line.
 
     Of many elements an even sample is drawn, and always the largest differences.
     """
     points = _points(value.reshape(-1), reference.reshape(-1))
-    title = f"{name}: {points[0].size} of {value.size} elements"
-    return [(file_name("error_metrics", name, "png"), _figure(title, *points))]
+    return [(file_name("error_metrics", name, "png"), _figure(name, value.size, limits, *points))]
 
 
 def known_error_plots(
@@ -36,16 +40,32 @@ def known_error_plots(
     with np.errstate(all="ignore"):
         magnitude = np.abs(_wide(reference.reshape(-1)))
     points = [_drawable(each) for each in (magnitude, absolute.reshape(-1), relative.reshape(-1))]
-    return [(file_name("error_metrics", name, "png"), _figure(name, *points))]
+    size = int(magnitude.size)
+    return [(file_name("error_metrics", name, "png"), _figure(name, size, (0, 0), *points))]
 
 
-def _figure(title: str, magnitude: Array, absolute: Array, relative: Array) -> Figure:
-    figure = new_figure(10, 4.5)
-    for axis, errors, what in zip(
-        figure.subplots(1, 2), (absolute, relative), ("Absolute difference", "Relative difference")
-    ):
+def _figure(
+    name: str, size: int, limits: Limits, magnitude: Array, absolute: Array, relative: Array
+) -> Figure:
+    figure = new_figure(10, 5)
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(1, 2)
+    is_held = any(limits)
+    whats = ("Absolute difference", "Relative difference")
+    for axis, errors, what, limit in zip(axes, (absolute, relative), whats, limits):
         known = np.isfinite(errors) & np.isfinite(magnitude)
-        axis.scatter(magnitude[known], errors[known], s=4, alpha=0.4, linewidths=0)
+        within = known & ((absolute <= limits[0]) | (relative <= limits[1]))
+        for chosen, color, label in (
+            (within, "C0", "within tolerance"),
+            (known & ~within, "#c0392b" if is_held else "C0", "outside"),
+        ):
+            if chosen.any():
+                axis.scatter(
+                    magnitude[chosen], errors[chosen], s=9, alpha=0.6, linewidths=0, color=color,
+                    label=label if is_held else None,
+                )  # fmt: skip
+        if 1 / _LARGEST < limit < _LARGEST:
+            axis.axhline(limit, color="0.35", linestyle="--", linewidth=1, label="tolerance")
         axis.set_xlabel("Magnitude in the second run")
         axis.set_ylabel(what)
         for scale, values in (
@@ -56,15 +76,33 @@ def _figure(title: str, magnitude: Array, absolute: Array, relative: Array) -> F
                 scale("log", nonpositive="clip")
         left_out = int(errors.size - np.count_nonzero(known))
         axis.set_title(f"{left_out} not finite" if left_out else "", fontsize=8)
-    figure.suptitle(title, parse_math=False)
+    figure.suptitle(
+        f"{shortened(name)}: {_finding(size, limits, absolute, relative)}", parse_math=False
+    )
+    legend: dict[str, Any] = {}
+    for axis in axes:
+        legend |= dict(zip(*reversed(axis.get_legend_handles_labels())))
+    if legend:
+        figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=3)
     return figure
+
+
+def _finding(size: int, limits: Limits, absolute: Array, relative: Array) -> str:
+    """Return what the points show, in a sentence."""
+    finite = absolute[np.isfinite(absolute)]
+    largest = f"max abs {finite.max():.2g}" if finite.size else "nothing finite"
+    drawn = f" ({absolute.size} drawn)" if absolute.size < size else ""
+    if not any(limits):
+        return f"{largest}; {size} elements{drawn}"
+    outside = int(np.count_nonzero(~((absolute <= limits[0]) | (relative <= limits[1]))))
+    return f"{outside or 'none'} of {size} elements{drawn} outside tolerance, {largest}"
 
 
 def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
     chosen = _sample(value, reference)
     a, b = (_wide(array[chosen]) for array in (value, reference))
     with np.errstate(all="ignore"):
-        absolute = np.abs(a - b)
+        absolute = np.where(a == b, 0.0, np.abs(a - b))
         magnitude = np.abs(b)
         relative = np.where(absolute == 0, 0.0, absolute / magnitude)
         return _drawable(magnitude), _drawable(absolute), _drawable(relative)
@@ -72,7 +110,8 @@ def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
 
 def _drawable(numbers: Array) -> Array:
     """Bring numbers into the range of axes, whose ticks have to fit a float."""
-    clipped = np.where(np.abs(numbers) < 1 / _LARGEST, 0.0, numbers)
+    wide = numbers.astype(np.float64)
+    clipped = np.where(np.abs(wide) < 1 / _LARGEST, 0.0, wide)
     return np.where(np.isfinite(clipped), np.clip(clipped, -_LARGEST, _LARGEST), clipped)
 
 

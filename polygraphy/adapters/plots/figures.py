@@ -57,6 +57,13 @@ def file_name(kind: str, name: str, extension: str) -> str:
     return f"{kind}_{safe}.{extension}"
 
 
+def shortened(name: str, length: int = 48) -> str:
+    """Return the name of a tensor without its middle, where it is long, and in one line."""
+    line = " ".join(name.split())
+    half = length // 2 - 1
+    return line if len(line) <= length else f"{line[:half]}..{line[-half:]}"
+
+
 def hand_over(figures: Sequence[tuple[str, Figure]], *, folder: str | None, show: bool) -> None:
     """Save figures under their file names, and show them.
 

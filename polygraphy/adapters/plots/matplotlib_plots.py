@@ -18,7 +18,7 @@ from polygraphy.adapters.plots.figures import (
     save_figure,
 )
 from polygraphy.adapters.plots.heat_maps import heat_maps
-from polygraphy.domain.accuracy.layer_errors import LayerError
+from polygraphy.domain.accuracy.output_rows import OutputRow
 
 Array = np.ndarray[Any, Any]
 
@@ -44,12 +44,19 @@ class MatplotlibPlots:
         hand_over(heat_maps(name, value, reference), folder=folder, show=show)
 
     def error_plots(
-        self, name: str, value: Array, reference: Array, *, folder: str | None, show: bool
+        self,
+        name: str,
+        value: Array,
+        reference: Array,
+        limits: tuple[float, float],
+        *,
+        folder: str | None,
+        show: bool,
     ) -> None:
         """Draw the differences over the reference; FileError when a picture cannot be saved."""
-        hand_over(error_plots(name, value, reference), folder=folder, show=show)
+        hand_over(error_plots(name, value, reference, limits), folder=folder, show=show)
 
-    def error_by_depth(self, lines: Mapping[str, Sequence[LayerError]], path: str) -> None:
+    def error_by_depth(self, lines: Mapping[str, Sequence[OutputRow]], path: str) -> None:
         """Draw the differences in the order of the model; FileError when the plot cannot be
         saved.
         """

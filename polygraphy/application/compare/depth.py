@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
-from polygraphy.domain.accuracy.layer_errors import layer_errors
-from polygraphy.domain.results.runner_names import label_of_runners
+from polygraphy.domain.accuracy.output_rows import AccuracyTable
+from polygraphy.domain.results.runner_names import short_names
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Plots
 
@@ -31,12 +31,9 @@ class DepthPlot:
         differences; FileError when that is not possible.
         """
         for verdict in verdicts:
-            labels = _labels(verdict)
-            lines = {
-                label: layer_errors(verdict.judged(position))
-                for position, label in enumerate(labels)
-            }
-            if any(error.absolute is not None for errors in lines.values() for error in errors):
+            tables = AccuracyTable.of(verdict)
+            lines = {label: table.rows() for label, table in zip(_labels(verdict), tables)}
+            if any(row.absolute is not None for rows in lines.values() for row in rows):
                 resolve(Plots).error_by_depth(lines, self._path)
                 return
 
@@ -44,8 +41,10 @@ class DepthPlot:
 def _labels(verdict: AccuracyResult) -> list[str]:
     """Name each pair of runs; those of equal names are numbered."""
     labels: list[str] = []
+    names = list(dict.fromkeys(name for runners in verdict for name in runners))
+    short = dict(zip(names, short_names(names)))
     for runners in verdict:
-        name = label = label_of_runners(runners)
+        name = label = " vs. ".join(short[each] for each in runners)
         while label in labels:
             label = f"{name} ({sum(each.startswith(name) for each in labels) + 1})"
         labels.append(label)

@@ -43,9 +43,10 @@ class Pictures:
         heat_maps = self.heat_maps is not None or self.show_heat_maps
         return heat_maps or self.error_plots is not None or self.show_error_plots
 
-    def draw(self, name: str, value: Array, reference: Array) -> None:
-        """Draw two outputs of one shape; an output that was drawn before, in an earlier iteration,
-        is numbered. Text and empty outputs have no picture.
+    def draw(self, name: str, value: Array, reference: Array, limits: tuple[float, float]) -> None:
+        """Draw two outputs of one shape, held to an absolute and a relative tolerance; an output
+        that was drawn before, in an earlier iteration, is numbered. Text and empty outputs have no
+        picture.
         """
         if not self.are_wanted or not value.size:
             return
@@ -59,5 +60,10 @@ class Pictures:
             )
         if self.error_plots is not None or self.show_error_plots:
             resolve(Plots).error_plots(
-                title, value, reference, folder=self.error_plots, show=self.show_error_plots
+                title,
+                value,
+                reference,
+                limits,
+                folder=self.error_plots,
+                show=self.show_error_plots,
             )

@@ -32,10 +32,12 @@ def compare_arrays(
         setting: the name that settings are looked up by.
     """
     arrays = value.array, reference.array
-    function.pictures.draw(value.name, *arrays)
     known = (value.facts, value.name), (reference.facts, reference.name)
     explain = partial(_explained, known, function.threads)
     rounding = explain(arrays) if function.is_auto(setting) else None
+    if function.pictures.are_wanted:
+        limits = function.tolerance_for(setting, rounding)
+        function.pictures.draw(value.name, *arrays, (limits.atol, limits.rtol))
     if rounding is None and function.is_auto(setting):
         return UncomparedResult(
             f"There is no telling what rounding explains of {value.tensor}: give its tolerance."

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
-from polygraphy.domain.accuracy.layer_errors import LayerError
+from polygraphy.domain.accuracy.output_rows import OutputRow, Worst
+from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.errors import FileError
+from polygraphy.domain.limits.tolerance import Tolerance
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("error")
@@ -14,8 +17,22 @@ pytestmark = pytest.mark.filterwarnings("error")
 NAN, INF = float("nan"), float("inf")
 
 
-def error(name: str, absolute: float | None, *, passed: bool = True) -> LayerError:
-    return LayerError(name, ("float32",), ((1,),), absolute, absolute, passed)
+def error(
+    name: str, absolute: float | None, *, passed: bool = True, dtype: str = "float32"
+) -> OutputRow:
+    tensor = ComparedTensor(name, dtype, (1,))
+    excess = None if absolute is None else absolute / 1e-3
+    worst = Worst(0, excess)
+    limit = Tolerance(atol=1e-3, rtol=1e-3)
+    return OutputRow(
+        name, (tensor, tensor), "simple", absolute, absolute, None, limit, frozenset(),
+        int(passed), 1, worst,
+    )  # fmt: skip
+
+
+def words_of(path: Path, lines: dict[str, list[OutputRow]]) -> list[str]:
+    MatplotlibPlots().error_by_depth(lines, str(path))
+    return re.findall("<!-- (.*?) -->", path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +47,7 @@ def error(name: str, absolute: float | None, *, passed: bool = True) -> LayerErr
 )
 @pytest.mark.parametrize("name", ["plot.png", "plot.svg"])
 def test_any_errors_have_a_plot(
-    tmp_path: Path, lines: dict[str, list[LayerError]], name: str
+    tmp_path: Path, lines: dict[str, list[OutputRow]], name: str
 ) -> None:
     path = tmp_path / name
     MatplotlibPlots().error_by_depth(lines, str(path))
@@ -38,13 +55,40 @@ def test_any_errors_have_a_plot(
     assert content.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in content
 
 
-def test_names_and_failures_are_shown(tmp_path: Path) -> None:
-    path = tmp_path / "plot.svg"
-    lines = {"a vs. b": [error("x", 1.0), error("y", 2.0, passed=False)]}
-    MatplotlibPlots().error_by_depth(lines, str(path))
-    text = path.read_text()
-    for word in ("x", "y", "a vs. b", "a vs. b: failed", "Largest absolute difference"):
-        assert f"<!-- {word} -->" in text
+def test_names_failures_and_the_finding_are_shown(tmp_path: Path) -> None:
+    lines = {"a vs. b": [error("x", 1e-6), error("y", 2.0, passed=False)]}
+    words = words_of(tmp_path / "plot.svg", lines)
+    assert {"x", "y", "a vs. b", "a vs. b: failed", "tolerance"} <= set(words)
+    assert "Largest absolute difference" in words
+    assert "a vs. b: 1 of 2 outputs differ, first jump at 'y' (max abs 2)" in words
+
+
+def test_what_passes_says_how_much_of_its_tolerance_is_used(tmp_path: Path) -> None:
+    words = words_of(tmp_path / "plot.svg", {"a": [error("x", 1e-6), error("y", 1e-4)]})
+    assert "a: 2 outputs within tolerance, 0.1 of it in 'y'" in words
+
+
+def test_integers_have_no_part_in_it(tmp_path: Path) -> None:
+    lines = {"a": [error("x", 1e-6), error("shape", 0.0, dtype="int64"), error("y", 1e-6)]}
+    words = words_of(tmp_path / "plot.svg", lines)
+    assert "shape" not in words
+    assert any("1 of integers left out" in word for word in words)
+
+
+def test_what_is_not_finite_is_at_the_top(tmp_path: Path) -> None:
+    words = words_of(
+        tmp_path / "plot.svg", {"a": [error("x", 1e-6), error("y", NAN, passed=False)]}
+    )
+    assert "NaN or infinite" in words
+
+
+def test_of_many_names_an_even_choice_and_the_jump_are_shown(tmp_path: Path) -> None:
+    rows = [error(f"t{at}", 1e-6 if at < 501 else 1.0, passed=at < 501) for at in range(1000)]
+    words = words_of(tmp_path / "plot.svg", {"a": rows})
+    named = [word for word in words if re.fullmatch(r"t\d+", word)]
+    assert "t501" in named
+    assert "t500" not in named
+    assert 30 < len(named) <= 41
 
 
 def test_other_formats_are_refused_before_anything_is_drawn(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from polygraphy import mod
+from polygraphy.adapters.plots.error_plots import error_plots
 from polygraphy.adapters.plots.figures import file_name
 from polygraphy.adapters.plots.matplotlib_plots import MatplotlibPlots
 from polygraphy.domain.compare import SimpleCompareFunc
@@ -48,7 +49,7 @@ def test_any_numbers_have_pictures(
     plots: MatplotlibPlots, tmp_path: Path, value: Any, reference: Any
 ) -> None:
     plots.heat_maps("y", value, reference, folder=str(tmp_path), show=False)
-    plots.error_plots("y", value, reference, folder=str(tmp_path), show=False)
+    plots.error_plots("y", value, reference, (1e-5, 1e-5), folder=str(tmp_path), show=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "error_metrics_y.png",
         "heat_map_y_absolute_difference.svg",
@@ -144,3 +145,20 @@ def test_without_matplotlib_nothing_is_computed_first(monkeypatch: pytest.Monkey
     with pytest.raises(MissingDependencyError, match=r"is not installed.*pip install matplotlib"):
         Pictures(heat_maps="folder")
     Pictures()
+
+
+def test_a_plot_says_what_it_shows() -> None:
+    value, reference = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.5])
+    [(_, figure)] = error_plots("y", value, reference, (1e-3, 1e-3))
+    assert figure.get_suptitle() == "y: 1 of 3 elements outside tolerance, max abs 0.5"
+    labels = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+    assert labels == {"within tolerance", "outside", "tolerance"}
+    [(_, figure)] = error_plots("y" * 200, value, value, (1e-3, 1e-3))
+    assert "none of 3 elements outside" in figure.get_suptitle()
+    assert len(figure.get_suptitle()) < 110
+
+
+def test_equal_infinities_do_not_differ() -> None:
+    value = np.array([np.inf, 1.0])
+    [(_, figure)] = error_plots("y", value, value, (1e-3, 1e-3))
+    assert "none of 2 elements" in figure.get_suptitle()
