@@ -209,6 +209,8 @@ def _unknown_command(first: str, name: str) -> CommandLineError:
     """Return the error that says which commands there are, or which may have been meant."""
     from difflib import get_close_matches
 
+    from polygraphy.domain.catalog.formats import format_named
+
     if first in GROUPS:
         known = {member: f"{first} {member}" for member in members(first)}
         word, usage, there_is = name[len(first) + 1 :], f"polygraphy {first}", list(known)
@@ -216,8 +218,12 @@ def _unknown_command(first: str, name: str) -> CommandLineError:
         known = {full.rpartition(" ")[2]: full for full in COMMANDS}
         known.update({full: full for full in top_level()})
         word, usage, there_is = name, "polygraphy", list(top_level())
+    if "model" in known and format_named(word) is not None:
+        return CommandLineError(
+            f"unknown command {name!r}. Did you mean {first} model {word}?", usage
+        )
     matches = [known[match] for match in get_close_matches(word, known, n=2)]
     meant = (
         f"Did you mean {' or '.join(matches)}?" if matches else f"Available: {', '.join(there_is)}."
     )
-    return CommandLineError(f"{name!r} is no command. {meant}", usage)
+    return CommandLineError(f"unknown command {name!r}. {meant}", usage)

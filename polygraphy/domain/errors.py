@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-_LISTED = 30
+_LISTED = 10
 """How many of the names that there are an error lists."""
 
 

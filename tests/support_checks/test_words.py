@@ -19,7 +19,7 @@ MOST = {
     "unless given": 0,  # (default: ...)
     "anew": 0,  # again
     "There is:": 1,  # Available: ...
-    "is no command": 1,
+    "is no command": 0,
     "likewise": 0,  # also
     "whoever": 0,  # callers that
     "told": 0,  # passed, reported

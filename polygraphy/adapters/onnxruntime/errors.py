@@ -16,6 +16,14 @@ from polygraphy.domain.errors import (
 
 _INVALID_GRAPH = {"InvalidGraph", "NoModel"}
 _FAILED = re.compile(r"while running (\S+) node\. Name:'([^']*)'")
+_STATUS = "Status Message: "
+_SOURCE = re.compile(
+    r"^\S+\.(?:h|hpp|inl|cc|cpp|cu|cuh):\d+ [^()]+(?:::operator\(\))?\([^()]*\)(?: const)?"
+    r" (?:\[with [^]]*\] )?"
+)
+"""Where in ONNX Runtime an error was raised, which says nothing to its users."""
+_CONDITION = re.compile(r"^.+? was false\. (?=\S)")
+"""What was checked there, where what it means follows."""
 _NO_FILE = "External data path does not exist"
 _HINTS = (
     (
@@ -62,10 +70,25 @@ def translated_errors(
             raise
         text = _plain(str(error))
         # Nodes of subgraphs are named after those that they are in.
-        if node_inputs is not None and (failed := _FAILED.findall(text)):
-            given = node_inputs(*failed[-1])
-            text = f"{text.rstrip('. ')} ({given})" if given else text
+        if failed := _FAILED.findall(text):
+            raise _of_node(text, failed[-1], doing, node_inputs) from error
         raise _translated(error, text, doing, model) from error
+
+
+def _of_node(
+    text: str, node: tuple[str, str], doing: str, node_inputs: Callable[[str, str], str] | None
+) -> BackendError:
+    """Return the error of a node that failed: the data had passed for the model's inputs."""
+    op, name = node
+    reason = point_of(text.rpartition(_STATUS)[2])
+    given = node_inputs(op, name) if node_inputs is not None else ""
+    label = f"node {name!r}" if name else "a node without a name"
+    said = f"{label} ({given or op}): {reason}"
+    hint = _hint(text)
+    end = "." if hint and not said.endswith(".") else ""
+    return BackendError(
+        f"ONNX Runtime could not {doing} the model: {said}{end}", backend="onnxruntime", hint=hint
+    )
 
 
 def _translated(error: Exception, text: str, doing: str, model: str) -> PolygraphyException:
@@ -84,18 +107,27 @@ def _translated(error: Exception, text: str, doing: str, model: str) -> Polygrap
             hint="`polygraphy inspect model` may say more. Else export or download it again.",
         )
     if kind in ("InvalidArgument", "ValueError") and doing == "run":
-        return InputError(f"ONNX Runtime refuses the data: {text}")
+        return InputError(f"ONNX Runtime rejected the inputs: {text}")
     if _NO_FILE in text:
         return FileError(
             f"ONNX Runtime could not {doing} the model: {text}.".replace("..", "."),
             path=model or None,
             hint="Put the file beside the model, or name its folder (--external-data-dir).",
         )
-    hint = next((advice for sign, advice in _HINTS if sign in text), "")
+    hint = _hint(text)
     end = "." if hint and not text.endswith(".") else ""
     return BackendError(
         f"ONNX Runtime could not {doing} the model: {text}{end}", backend="onnxruntime", hint=hint
     )
+
+
+def point_of(message: str) -> str:
+    """Return the message of an error without where in ONNX Runtime it was raised."""
+    return _CONDITION.sub("", _SOURCE.sub("", message))
+
+
+def _hint(text: str) -> str:
+    return next((advice for sign, advice in _HINTS if sign in text), "")
 
 
 def _plain(text: str) -> str:

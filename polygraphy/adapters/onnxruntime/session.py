@@ -263,6 +263,16 @@ def matched_providers(providers: Sequence[Provider]) -> list[Provider]:
     return [_matched(provider, available) for provider in providers]
 
 
+_PACKAGES = (
+    ("cuda", "onnxruntime-gpu"),
+    ("tensorrt", "onnxruntime-gpu"),
+    ("dml", "onnxruntime-directml"),
+    ("openvino", "onnxruntime-openvino"),
+    ("qnn", "onnxruntime-qnn"),
+)
+"""Which package brings an execution provider that others lack, by a part of its name."""
+
+
 def _matched(provider: Provider, available: Sequence[str]) -> Provider:
     wanted, options = (provider, None) if isinstance(provider, str) else provider
     exact = [name for name in available if name.lower() == wanted.lower()]
@@ -273,5 +283,13 @@ def _matched(provider: Provider, available: Sequence[str]) -> Provider:
             hint="Write more of its name.",
         )
     if not matches:
-        raise UnknownNameError("Execution provider", wanted, available)
+        package = next((found for sign, found in _PACKAGES if sign in wanted.lower()), None)
+        hint = (
+            ""
+            if package is None
+            else (
+                f"The installed ONNX Runtime is built without it: python -m pip install {package}"
+            )
+        )
+        raise UnknownNameError("Execution provider", wanted, available, hint=hint)
     return matches[0] if options is None else (matches[0], options)

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from polygraphy import config, mod
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
+from polygraphy.adapters.onnxruntime.errors import point_of
 from polygraphy.adapters.onnxruntime.session import (
     Provider,
     load_session,
@@ -147,7 +148,7 @@ def _foreign_errors() -> Iterator[None]:
         text = " ".join(str(error).split())
         for noise in _NOISE:
             text = noise.sub("", text)
-        raise BackendError(text, backend="onnxruntime") from error
+        raise BackendError(point_of(text), backend="onnxruntime") from error
 
 
 def _is_text(value: Any) -> bool:

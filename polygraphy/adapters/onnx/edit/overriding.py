@@ -11,11 +11,12 @@ from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.value_infos import set_shape
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors.naming import matching
+from polygraphy.domain.tensors.naming import counted, matching
 from polygraphy.domain.tensors.shapes import Shape
+from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, ValueInfoProto
 
 
 override_input_shapes: Callable[..., ModelProto]
@@ -52,6 +53,12 @@ class OverrideInputShapes(BaseLoader):
             for name in matching([word], inputs, what="Input"):
                 if inputs[name].type.WhichOneof("value") != "tensor_type":
                     raise UsageError(f"Input {name!r} is no tensor, so it has no shape.")
+                rank = _rank(inputs[name])
+                if rank is not None and rank != len(shape):
+                    G_LOGGER.warning(
+                        f"Input {name!r} has {counted(rank, 'dimension')} in the model, and"
+                        f" {len(shape)} in its new shape."
+                    )
                 set_shape(inputs[name], shape)
         for graph in all_graphs(model.graph):
             for value in graph.value_info:
@@ -62,3 +69,9 @@ class OverrideInputShapes(BaseLoader):
             if value.type.WhichOneof("value") == "tensor_type" and tensor.HasField("shape"):
                 set_shape(value, [None] * len(tensor.shape.dim))
         return model
+
+
+def _rank(value: ValueInfoProto) -> int | None:
+    """Return how many dimensions an input has; None where its model does not say."""
+    tensor = value.type.tensor_type
+    return len(tensor.shape.dim) if tensor.HasField("shape") else None

@@ -1,0 +1,92 @@
+"""What fails inside a kernel is no fault of how the data were given: which node, and why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnxruntime.errors import point_of
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
+
+
+def model(op: str, inputs: dict[str, tuple[int, list[object]]], **weights: object) -> bytes:
+    """Return a model of one node named ``it``."""
+    node = helper.make_node(op, [*inputs, *weights], ["y"], name="it")
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info(name, *meta) for name, meta in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(value), name) for name, value in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+CASES = {
+    "index": (
+        model("Gather", {"x": (FLOAT, [4, 2]), "i": (INT64, [1])}),
+        {"x": np.zeros((4, 2), np.float32), "i": np.array([9])},
+        "node 'it' (Gather of opset 17 on x float32[4,2], i int64[1]): ",
+        "idx=9",
+    ),
+    "reshape": (
+        model("Reshape", {"x": (FLOAT, ["n", 4])}, s=[3, 4]),
+        {"x": np.zeros((1, 4), np.float32)},
+        "node 'it' (Reshape of opset 17 on x float32[1,4], s int64[2]): ",
+        "requested shape",
+    ),
+    "broadcast": (
+        model("Add", {"x": (FLOAT, ["a", 4]), "z": (FLOAT, ["b", 4])}),
+        {"x": np.zeros((2, 4), np.float32), "z": np.zeros((3, 4), np.float32)},
+        "node 'it' (Add of opset 17 on x float32[2,4], z float32[3,4]): ",
+        "2 by 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_kernel_that_fails_is_the_backends_failure_at_a_node(case: str) -> None:
+    serialized, feed, start, reason = CASES[case]
+    with OnnxrtRunner(SessionFromOnnx(serialized)) as runner, pytest.raises(BackendError) as failed:
+        runner.infer(feed)
+    text = str(failed.value)
+    assert failed.value.exit_code == 3
+    assert text.startswith(f"ONNX Runtime could not run the model: {start}")
+    assert reason in text
+    assert "Non-zero status" not in text and "/onnxruntime/core" not in text
+
+
+def test_data_that_do_not_fit_the_inputs_are_the_callers_mistake() -> None:
+    with OnnxrtRunner(SessionFromOnnx(CASES["broadcast"][0])) as runner:
+        for feed in (
+            {"x": np.zeros((2, 4), np.float32)},
+            {"x": np.zeros((2, 4, 1), np.float32), "z": np.zeros((2, 4), np.float32)},
+            {"x": np.zeros((2, 4), np.float32), "w": np.zeros((2, 4), np.float32)},
+        ):
+            with pytest.raises(InputError) as refused:
+                runner.infer(feed)
+            assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "point"),
+    [
+        ("plain words", "plain words"),
+        ("/src/onnxruntime/core/x.h:91 ns::A::A(const ns::B&, bool) a == b was false. It is.", "It is."),
+        ("D:\\a\\x.cc:360 void* ns::F(size_t) Failed to allocate", "Failed to allocate"),
+        ("/s/x.cc:3 ns::Status ns::G<T>::C(K*) const [with T = float] Odd", "Odd"),
+        ("/s/x.cc:3 ns::F(int) n > 0 was false. ", "n > 0 was false. "),
+    ],
+)  # fmt: skip
+def test_where_in_the_source_of_onnxruntime_it_failed_is_left_out(message: str, point: str) -> None:
+    assert point_of(message) == point
+
+
+@pytest.mark.parametrize("name", ["cuda", "CUDAExecutionProvider", "TensorRT"])
+def test_a_provider_of_another_build_says_which_package_brings_it(name: str) -> None:
+    with pytest.raises(UnknownNameError, match="python -m pip install onnxruntime-gpu"):
+        SessionFromOnnx(CASES["index"][0], providers=[name])()
