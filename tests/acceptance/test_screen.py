@@ -251,6 +251,23 @@ def test_nan_is_named(tmp_path: Path, polygraphy: Run, monkeypatch: pytest.Monke
     assert re.search(r"^x y1 .* NaN +NaN .* 0/1  NaN 6$", done.out, re.MULTILINE)
 
 
+@pytest.mark.parametrize("marks", ["", "--mark-all"])
+def test_the_node_that_makes_the_first_nan_is_named(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch, marks: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    layers(tmp_path / "m.onnx", float("nan"))
+    done = polygraphy(f"polygraphy run m.onnx --onnxrt --validate {marks}")
+    assert done.code == 1
+    command = re.sub(" +", " ", done.lines[-1 if marks else -2]).split("polygraphy ", 1)[1]
+    assert command == "diagnose m.onnx --onnxrt"
+    assert "CULPRIT  Mul 'node_mul'" in polygraphy(f"polygraphy {command}").out
+    if marks:
+        assert "FAILED  4 of 5 outputs hold NaN or infinity, first 'b' of onnxrt." in done.lines
+        assert "  node      Mul 'node_mul' of a, factor; model.py:7 (blocks.1.f)" in done.lines
+        assert "  first     b: 4 of 4 elements are NaN, the first at (0,)" in done.lines
+
+
 def test_a_saved_program_shows_what_the_command_shows(
     tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

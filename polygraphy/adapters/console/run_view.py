@@ -101,11 +101,14 @@ class RunView:
 
     def _name_next(self) -> None:
         """Below the lines of a comparison that failed, name the command that finds the culprit."""
-        if not self._comparisons:  # What comes to words is not imported for nothing.
+        if not self._comparisons and not self._invalid:  # Nothing is imported for nothing.
             return
         from polygraphy.adapters.console import outcome
+        from polygraphy.domain.report.advice import diagnosis_of_values
 
         command = outcome.remedy(self._comparisons, self._command)
+        if self._invalid and not command:
+            command = diagnosis_of_values(self._command)
         if command.startswith("polygraphy diagnose "):
             G_LOGGER.start(f"To find the cause: {command}")
 
@@ -378,6 +381,7 @@ class RunView:
         """Show the verdict."""
         from polygraphy.adapters.console import outcome
         from polygraphy.adapters.console.screen import wrapped
+        from polygraphy.domain.report.advice import diagnosis_of_values
 
         passed, level = code == 0, _level()
         if passed and level >= G_LOGGER.FINISH:
@@ -385,19 +389,22 @@ class RunView:
         found = self._comparisons
         if passed:
             words = outcome.passed_words(found, seconds) if found else self._valid_words(seconds)
-            self._say("", (f"PASSED  {words}", G_LOGGER.FINISH))
+            self._say("", *((line, G_LOGGER.FINISH) for line in wrapped(f"PASSED  {words}", 8)))
             return
         facts = [outcome.failed_words(found)] if not all(each.passed for each in found) else []
         facts += self._invalid_words()
         words = " ".join(facts) or f"Exit code {code}."
-        self._say("", (f"FAILED  {words}", G_LOGGER.ERROR))
+        self._say("", *((line, G_LOGGER.ERROR) for line in wrapped(f"FAILED  {words}", 8)))
         if level >= G_LOGGER.START:
             return
-        for reason in outcome.reasons(found):
+        for reason in [*self._invalid_reasons(), *outcome.reasons(found)]:
             self._say(*wrapped(reason, outcome.INDENT))
         if needed := outcome.needed_words(found):
             self._say(outcome.labelled("passes", f"with {needed}"))
-        if command := outcome.remedy(found, self._command):
+        command = outcome.remedy(found, self._command)
+        if self._invalid and not command:
+            command = diagnosis_of_values(self._command)
+        if command:
             self._say(outcome.labelled("next", command))
 
     def _valid_words(self, seconds: float) -> str:
@@ -414,6 +421,19 @@ class RunView:
             f"{len(self._invalid)} of {self._counts['validated']} outputs hold NaN or infinity,"
             f" first {first.name!r} of {short_names([runner])[0]}."
         ]
+
+    def _invalid_reasons(self) -> list[str]:
+        """Name the node that makes the first NaN or infinity, and say how many there are."""
+        if not self._invalid:
+            return []
+        from polygraphy.adapters.console.makers import makers_of, node_words
+        from polygraphy.adapters.console.outcome import labelled
+
+        _, first = self._invalid[0]
+        node = makers_of(self._model, [first.name]).get(first.name)
+        lines = [] if node is None else [labelled("node", node_words(node))]
+        complaint = first.complaint(check_nan=True, check_inf=True)
+        return [*lines, labelled("first", f"{first.name}: {complaint}")]
 
     def _write(self, *lines: str | Line) -> None:
         """Show lines that only the console gets, unless nothing but the verdict is shown."""

@@ -163,9 +163,9 @@ def _result_columns(rows: Sequence[OutputRow], *, repeats: bool = False) -> list
     limits = [limit_words(row) for row in rows]
     said = [limit if repeats or limit != last else "" for limit, last in zip(limits, ["", *limits])]
     return [
-        Column("shape", [_shape(row) for row in rows], rank=3),
+        Column("shape", [_shape(row) for row in rows], rank=4),
         *numbers,
-        Column(_TOLERANCE, said, rank=4),
+        Column(_TOLERANCE, said, rank=3),
         Column("passed", [f"{row.matched}/{row.total}" for row in rows], is_number=True),
         Column("", [_criterion(row) if row.passed else count_words(row) for row in rows], rank=2),
     ]

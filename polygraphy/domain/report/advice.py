@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import isnan
 
 from attrs import frozen
@@ -17,8 +17,8 @@ _OF_DIAGNOSE = {
 }  # fmt: skip
 """Options of a run that `polygraphy diagnose` takes as well."""
 _ABOUT_OUTPUT = re.compile(r"\s--(?:report|format|log-file)[ =]\S+")
-_LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all"})
-"""How much is shown, and that all layers are compared, which a diagnosis does by itself."""
+_LEFT_OUT = frozenset({"-q", "-qq", "-v", "-vv", "-vvv", "--mark-all", "--validate"})
+"""How much is shown, and what a diagnosis does by itself: look at all layers, and for NaN."""
 
 
 @frozen
@@ -75,15 +75,24 @@ def _of_outputs(document: Document) -> Iterator[Advice]:
 
 
 def diagnosis_instead_of(command: str) -> str:
-    """Return the command that finds the culprit of a run that failed; empty where diagnose does not
-    take its options.
+    """Return the command that finds the culprit of a run whose outputs differ; empty where diagnose
+    does not take its options.
     """
+    return _diagnosis(command, ((1, 1, 0), (1, 0, 1)))
+
+
+def diagnosis_of_values(command: str) -> str:
+    """Return the command that finds what makes the first NaN or infinity of a run; empty where
+    diagnose does not take its options.
+    """
+    return _diagnosis(command, ((1, 0, 0), (1, 1, 0), (1, 0, 1)))
+
+
+def _diagnosis(command: str, known: Collection[tuple[int, int, int]]) -> str:
     words = [word for word in _ABOUT_OUTPUT.sub(" ", command).split() if word not in _LEFT_OUT]
     flags = {word for word in words if word.startswith("-")}
     parties = words.count("--onnxrt"), words.count("--onnx"), words.count("--load-outputs")
-    if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE:
-        return ""
-    if parties not in ((1, 1, 0), (1, 0, 1)):
+    if words[:2] != ["polygraphy", "run"] or not flags <= _OF_DIAGNOSE or parties not in known:
         return ""
     return " ".join(["polygraphy", "diagnose", *words[2:]])
 
