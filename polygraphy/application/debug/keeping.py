@@ -69,7 +69,8 @@ def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -
     entry, loaded = casting(dtype), model() if callable(model) else model
 
     def make(path: str, kept: Sequence[str]) -> None:
-        cast = resolve(PrecisionCaster).cast(loaded, entry, keep_nodes=kept)
+        with G_LOGGER.verbosity(G_LOGGER.ERROR):  # What it says is the same each time.
+            cast = resolve(PrecisionCaster).cast(loaded, entry, keep_nodes=kept)
         resolve(ModelReducer).save(cast, path)
 
     return find_layers_to_raise(order, make, iterations, mode="minimal", is_ranked=True)

@@ -66,7 +66,7 @@ def find_layers_to_raise(
     def test(chosen: Sequence[str]) -> Outcome:
         names = set(chosen)
         raised = [name for name in layers if name in names]
-        G_LOGGER.info(f"Layers in higher precision: {len(raised)} of {len(layers)}")
+        G_LOGGER.verbose(f"Layers in higher precision: {len(raised)} of {len(layers)}")
         return iterations.run(
             lambda path: make(path, raised),
             state={"raised": len(raised), "layers": _digest(raised)},

@@ -138,10 +138,12 @@ class Jobs:
         return found
 
     def done(self, started: Started, made: Sequence[str]) -> None:
-        """Let others have the place of a check, in which the files that were made are removed."""
-        for path in made:
-            resolve(WorkFiles).remove(started.place.path(path))
+        """Let others have the place of a check, unless it is the current folder, without the files
+        that were made there.
+        """
         if self._places is not None and started.place.folder is not None:
+            for path in made:
+                resolve(WorkFiles).remove(started.place.path(path))
             self._places.give_back(started.place)
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ class JsonDebugReplays:
 
     def save(self, replay: DebugReplay, path: str) -> None:
         """Write a file."""
-        entries = [f"    {json.dumps(key)}: {self._text(key, replay[key])}" for key in replay]
+        entries = [self._text(key, record) for key, record in replay.items()]
         with atomic_file(path, "w") as stream:
             stream.write("{\n" + ",\n".join(entries) + "\n}" if entries else "{}")
 
@@ -51,7 +51,7 @@ class JsonDebugReplays:
                 "success": record.success,
                 "polygraphy_class": _CLASS,
             }
-            text = json.dumps(entry, indent=4).replace("\n", "\n    ")
+            text = json.dumps({key: entry}, indent=4)[2:-2]
             self._texts[key] = record, text
         return text
 
