@@ -452,6 +452,7 @@ NAN = float("nan")
     [
         (failure(y=0.5), failure(t1=0.1), True),
         (failure(y=0.5), failure(t1=NAN), False),
+        (failure(y=0.5), failure(t1=float("inf")), True),
         (failure(y=NAN), failure(t1=0.1), False),
         (failure(y=NAN), failure(t1=NAN, t2=0.1), True),
         (failure(y=0.5, z=None), failure(z=0.1), False),

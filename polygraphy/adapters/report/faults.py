@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import isfinite, isnan
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from polygraphy.ports.reporting import Console
 @contextmanager
 def faults_written(path: str) -> Iterator[None]:
     """Append a line of JSON to a file when the program ends: for each output that was judged None
-    where it passed, else by how much it differs at most; NaN where it holds what is not finite.
+    where it passed, else by how much it differs at most; NaN where that is not a number, or a
+    validation found what is not finite.
     """
     heard = OutputFaults()
     with bind(Console, Everyone([resolve(Console), heard])):
@@ -65,8 +66,8 @@ def _unheard(*facts: Any) -> None:
 
 
 def _difference(result: Any) -> float:
-    """Return by how much an output differs; infinity, as JSON has it, where that is not known."""
+    """Return by how much an output differs; infinity, as JSON has it, where that is not known, or
+    one side alone is infinite.
+    """
     found = getattr(result, "max_absdiff", None)
-    if found is None:
-        return float("inf")
-    return float(found) if isfinite(found) else float("nan")
+    return float("inf") if found is None else float(found)

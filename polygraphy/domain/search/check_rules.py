@@ -79,7 +79,8 @@ class Failure:
         code: its exit code; all signals count as one.
         words: what its message says, without names and numbers; empty where the exit code says all.
         outputs: for each output that was judged None where it passed, else by how much it differs;
-            NaN where it holds what is not finite. Empty where that is not known.
+            infinity where one side is infinite, NaN where it holds NaN. Empty where that is not
+            known.
     """
 
     code: int
