@@ -62,6 +62,7 @@ _ADAPTERS: dict[str, str] = {
     "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference_trial:ReferenceTrial",
     "ModelTrial/onnxrt": "polygraphy.adapters.onnxruntime.trial:OnnxrtTrial",
     "ModelWriter": "polygraphy.adapters.onnx.storage.saving:OnnxModelWriter",
+    "OtherEnvironments/onnxrt": "polygraphy.adapters.onnxruntime.environments:OnnxrtEnvironments",
     "PerceptualDistance": "polygraphy.adapters.lpips.distance:LpipsDistance",
     "Plots": "polygraphy.adapters.plots.matplotlib_plots:MatplotlibPlots",
     "Progress": "polygraphy.adapters.console.progress:TerminalProgress",

@@ -641,6 +641,7 @@ SIGNATURES = {
             "golden": None,
             "save_culprit": None,
             "issue": None,
+            "environments": None,
         },
     ),
     "diagnose_half": Signature(

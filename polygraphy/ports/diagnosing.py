@@ -251,6 +251,41 @@ class DiagnosisReports(Protocol):
         """The text of a bug report is to be shown."""
 
 
+class OtherEnvironment(Protocol):
+    """A Python environment with a backend of its own.
+
+    Attributes:
+        path: where it is, as it was given.
+        version: of the backend.
+        install: the command line that installs that version.
+    """
+
+    path: str
+    version: str
+    install: str
+
+    def run(
+        self, model: Any, feed: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the outputs of an ``onnx.ModelProto``, run as the settings of a party say.
+
+        Raises:
+            BackendError: the backend refuses it there.
+        """
+
+
+class OtherEnvironments(Protocol):
+    """Opens environments, and installs nothing."""
+
+    def open(self, path: str) -> OtherEnvironment:
+        """Ask for the version in an interpreter, or a folder of a virtual environment.
+
+        Raises:
+            FileError: there is no interpreter.
+            BackendError: the backend cannot be imported there.
+        """
+
+
 class FailureFolders(Protocol):
     """Saves parts of models that show a fault."""
 

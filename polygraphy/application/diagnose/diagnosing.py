@@ -33,6 +33,7 @@ from polygraphy.application.diagnose.numbers import first_non_finite
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.results import against_results, saved_results
 from polygraphy.application.diagnose.rounding import of_rounding
+from polygraphy.application.diagnose.versions import tried_elsewhere
 from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -67,6 +68,7 @@ def diagnose(
     golden: str | Sequence[str] | None = None,
     save_culprit: str | None = None,
     issue: str | None = None,
+    environments: str | Sequence[str] | None = None,
 ) -> bool:
     """Run a model in one or more backends, and if something is wrong, say why.
 
@@ -80,6 +82,8 @@ def diagnose(
         save_culprit: a folder for the first culprit as a model of its own, with inputs and right
             outputs as onnx's backend tests have them, and a program that shows the failure.
         issue: where the text of a bug report is written; ``-`` is standard output.
+        environments: interpreters, or folders of virtual environments, with other versions of the
+            backend at fault, in which the model is run to find out which are right.
 
     Returns:
         Whether nothing is wrong.
@@ -103,6 +107,9 @@ def diagnose(
         found = _Diagnosis(case, data_loader, reference, paths).result()
     else:
         found = of_lowering(case, lowering, data_loader)
+    if environments:
+        elsewhere = [environments] if isinstance(environments, str) else environments
+        found = tried_elsewhere(case, found, elsewhere)
     if save_culprit is not None or issue is not None:
         hand_over(case, found, save_culprit, issue)
     return concluded(evolve(found, attempts=case.attempts))

@@ -70,7 +70,7 @@ class ComparedOptions(Options):
 
 @option_group
 class HandoverOptions(Options):
-    """Bug report: what those need who can mend it."""
+    """Bug report: what those need who can mend it, and in which versions it is mended."""
 
     save_culprit: str | None = option(
         "--save-culprit",
@@ -91,6 +91,17 @@ class HandoverOptions(Options):
             " output."
         ),
         feeds="diagnose.issue",
+    )
+    environments: tuple[str, ...] = option(
+        "--environments",
+        reads="Environment",
+        kind=Texts("PATH"),
+        default=(),
+        help=(
+            "Interpreters, or folders of virtual environments, with other versions of the backend"
+            " that is found to be at fault: which of them are right? Nothing is installed."
+        ),
+        feeds="diagnose.environments",
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.ports.binding import bind
+from polygraphy.ports.diagnosing import OtherEnvironments
 from polygraphy.ports.reporting import Findings
 from tests.support.parties import WrongRewriter
 
@@ -117,3 +120,51 @@ def test_nobody_is_blamed_without_what_is_rewritten_wrongly(kept: Kept) -> None:
 def test_without_backends_there_is_nothing_to_do() -> None:
     with pytest.raises(UsageError, match="no backend"):
         diagnose(network(), [])
+
+
+class Elsewhere:
+    """Environments whose paths are versions of the wrong backend: right from 1.4.0 on."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+
+    def open(self, path: str) -> Any:
+        if path == "broken":
+            raise BackendError(f"{path}: No module named wrong")
+        made = SimpleNamespace(path=path, version=path, install=f"pip install wrong=={path}")
+        made.version = "1.2.0" if path == sys.executable else path
+
+        def run(model: Any, feed: Any, settings: Any) -> Any:
+            self.runs.append(path)
+            party = OnnxParty() if path >= "1.4.0" else WrongRewriter()
+            return party.load(model)(feed)
+
+        made.run = run
+        return made
+
+
+class Unmendable(WrongRewriter):
+    """One whose rewrite cannot be switched off in the whole model."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        is_whole = (
+            len(model.graph.node) == len(network().graph.node) and len(model.graph.output) == 1
+        )
+        return super().load(
+            model, plain=plain and not is_whole, without=() if is_whole else without
+        )
+
+
+@pytest.mark.parametrize("make", [WrongRewriter, Unmendable])
+def test_a_version_that_is_right_is_found_among_environments(make: Any, kept: Kept) -> None:
+    elsewhere = Elsewhere()
+    paths = ["1.5.0", "broken", "1.1.0", "1.3.0", "1.4.0"]
+    with bind(OtherEnvironments, elsewhere, "wrong"):
+        assert not diagnose(network(), [make(), OnnxParty()], environments=paths)
+    [culprit] = kept.culprits
+    said = " ".join(culprit["evidence"])
+    assert "wrong from 1.1.0 to 1.3.0, right from 1.4.0" in said
+    assert "With only wrong 1.4.0 instead of 1.2.0, all outputs match." in said
+    installed = {"command": "pip install wrong==1.4.0", "proven": True}
+    assert (culprit["remedy"] == installed) == (make is Unmendable)
+    assert len(elsewhere.runs) == len(set(elsewhere.runs)) <= 4

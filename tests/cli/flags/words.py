@@ -651,7 +651,11 @@ WORDS: dict[str, dict[str, str]] = {
     **_EDITING_FLAGS,
     **_DEBUGGING_FLAGS,
     "PartyOptions": {"parties": "--onnxrt > --onnx"},
-    "HandoverOptions": {"save_culprit": "--save-culprit c", "issue": "--issue i.md"},
+    "HandoverOptions": {
+        "save_culprit": "--save-culprit c",
+        "issue": "--issue i.md",
+        "environments": "--environments e f/bin/python",
+    },
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
     "DiagnosedOptions": {"path": "m.onnx > n.onnx", "input_shapes": "--input-shapes x:[5,7]"},
 }

@@ -1,0 +1,75 @@
+"""Between which versions a fault came and went."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+
+def ordered(version: str) -> tuple[int, ...]:
+    """Return a key that sorts versions as they were released: 1.9.0 before 1.10.0."""
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+@frozen
+class Span:
+    """The versions around one that is wrong in which the same is so.
+
+    Attributes:
+        first: the oldest of them that is known to be wrong.
+        last: the newest.
+        before: the newest that is older and right; None where none is known.
+        after: the oldest that is newer and right.
+    """
+
+    first: str
+    last: str
+    before: str | None
+    after: str | None
+
+    def in_words(self) -> str:
+        """Return it as a sentence."""
+        same = self.first == self.last
+        wrong = f"wrong in {self.first}" if same else f"wrong from {self.first} to {self.last}"
+        before = f"right in {self.before}" if self.before else ""
+        after = f"right from {self.after}" if self.after else ""
+        words = ", ".join(filter(None, [before, wrong, after or "in no newer one right"]))
+        return f"Of the versions that were tried, {words}."
+
+
+def wrong_span(versions: Sequence[str], here: str, is_right: Callable[[str], bool]) -> Span:
+    """Find out in which versions a fault is that is in one of them.
+
+    It is found by bisection where the newest, or the oldest, is right; else one version after the
+    other is asked, because a fault may have come more than once.
+
+    Args:
+        versions: those that can be tried.
+        here: the one that is wrong.
+        is_right: tries a version.
+    """
+    known = sorted({*versions, here}, key=ordered)
+    place = known.index(here)
+    last, after = _border(known[place:], is_right)
+    first, before = _border(known[place::-1], is_right)
+    return Span(first, last, before, after)
+
+
+def _border(versions: Sequence[str], is_right: Callable[[str], bool]) -> tuple[str, str | None]:
+    """Return the last version that is wrong and the first that is right, of those from one that is
+    wrong.
+    """
+    if len(versions) < 2:
+        return versions[0], None
+    low, high = 0, len(versions) - 1
+    if not is_right(versions[high]):
+        for index in range(1, high):
+            if is_right(versions[index]):
+                return versions[index - 1], versions[index]
+        return versions[high], None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_right(versions[middle]) else (middle, high)
+    return versions[low], versions[high]

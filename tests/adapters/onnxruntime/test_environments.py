@@ -1,0 +1,74 @@
+"""ONNX Runtime in other environments."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from polygraphy.adapters.onnxruntime.environments import OnnxrtEnvironments
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.domain.errors import BackendError, FileError
+from tests.support import models
+
+X = np.linspace(-1, 1, 512, dtype=np.float32).reshape(1, 512)
+
+
+def script(folder: Path, text: str) -> str:
+    """An interpreter that does something else."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("level", [None, "disable"])
+def test_a_model_is_run_as_here(level: str | None) -> None:
+    model = models.mlp(features=512)
+    party = OnnxrtParty(graph_optimization_level=level, threads=1)
+    found = OnnxrtEnvironments().open(sys.executable)
+    assert found.version == onnxruntime.__version__
+    made = found.run(model, {"x": X}, party.settings)
+    np.testing.assert_array_equal(made["y"], party.load(model)({"x": X})["y"])
+
+
+def test_a_model_that_is_refused_is_one_line() -> None:
+    model = models.mlp(features=512)
+    model.graph.node[0].op_type = "NoSuchOperator"
+    found = OnnxrtEnvironments().open(sys.executable)
+    with pytest.raises(BackendError, match="NoSuchOperator") as caught:
+        found.run(model, {"x": X}, OnnxrtParty().settings)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo 'No module named onnxruntime' >&2; exit 1", "No module named onnxruntime"),
+        ("exit 7", "exit code 7"),
+        ("echo hello", "which ONNX Runtime"),
+    ],
+)
+def test_a_broken_environment_says_why(text: str, said: str, tmp_path: Path) -> None:
+    path = script(tmp_path, text)
+    with pytest.raises(BackendError, match=said) as caught:
+        OnnxrtEnvironments().open(path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_what_is_no_environment_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="has no bin/python"):
+        OnnxrtEnvironments().open(str(tmp_path))
+    plain = tmp_path / "notes.txt"
+    plain.write_text("x")
+    with pytest.raises(FileError, match="cannot be run"):
+        OnnxrtEnvironments().open(str(plain))
+
+
+def test_the_interpreter_of_a_folder_is_found(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin", "echo version 9.8.7")
+    assert OnnxrtEnvironments().open(str(tmp_path)).version == "9.8.7"
