@@ -13,9 +13,11 @@ import numpy as np
 import onnx
 import onnx.utils
 import pytest
+import safetensors.numpy
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.backend.onnxrt import session_from_onnx
+from polygraphy.json import save_json
 from tests.support import models
 
 Run = Callable[..., Any]
@@ -251,3 +253,41 @@ def test_nothing_is_saved_where_nobody_is_to_blame(polygraphy: Run) -> None:
     models.save(healthy(), Path("model.onnx"))
     diagnosed(polygraphy, "model.onnx --onnxrt --onnx --save-culprit c --issue i.md", 0)
     assert not Path("c").exists() and not Path("i.md").exists()
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "json"])
+@pytest.mark.parametrize("flag", ["--golden", "--load-outputs"])
+def test_right_outputs_come_from_files_of_other_libraries(
+    suffix: str, flag: str, polygraphy: Run
+) -> None:
+    right, wrong = healthy(), healthy()
+    bias = numpy_helper.to_array(wrong.graph.initializer[1]) + 1
+    wrong.graph.initializer[1].CopyFrom(numpy_helper.from_array(bias, "b1"))
+    models.save(right, Path("right.onnx"))
+    models.save(wrong, Path("wrong.onnx"))
+    feed = {"x": np.random.default_rng(0).random((2, 8), dtype=np.float32)}
+    names = [node.output[0] for node in right.graph.node]
+    for name in names[:-1]:
+        right.graph.output.add().name = name
+    made = session_from_onnx(right).run(names, feed)
+    every = dict(zip(names, made))
+    for stem, arrays in (("inputs", feed), ("golden", every), ("outputs", {"y": every["y"]})):
+        if suffix == "npz":
+            np.savez(f"{stem}.npz", **arrays)
+        elif suffix == "safetensors":
+            safetensors.numpy.save_file(arrays, f"{stem}.safetensors")
+        else:
+            save_json([arrays], f"{stem}.json")
+    files = f"{flag} golden.{suffix} --load-inputs inputs.{suffix}"
+    assert polygraphy(f"polygraphy diagnose right.onnx --onnxrt {files}").code == 0
+    document = diagnosed(polygraphy, f"wrong.onnx --onnxrt {files}", 1)
+    [culprit] = document["culprits"]
+    assert (culprit["nodes"], culprit["cause"]) == (["bias"], "weight")
+    if flag == "--load-outputs" and suffix != "json":
+        files = files.replace("golden", "outputs")
+        ran = [
+            polygraphy(f"polygraphy run {name}.onnx --onnxrt {files}")
+            for name in ("right", "wrong")
+        ]
+        assert [done.code for done in ran] == [0, 1]
+        assert f"polygraphy diagnose wrong.onnx --onnxrt {files}" in ran[1].out

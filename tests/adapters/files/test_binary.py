@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as arrays
 from polygraphy.adapters.files.formats.safetensors_format import open_tensors, write_tensors
 from polygraphy.adapters.files.json.content_error import ContentError
 from polygraphy.adapters.files.store.store import FileResultStore
+from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from tests.support.examples import scaled
@@ -243,15 +244,26 @@ def test_what_has_no_form_in_a_single_file(tmp_path: Path, value: Any) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_says_what_it_holds_is_nothing_else(tmp_path: Path) -> None:
+    FileResultStore().save([{"x": np.ones(2)}], tmp_path / "x.safetensors")
+    with pytest.raises(FileError, match="it holds input data, not inference results"):
+        FileResultStore().iterate(tmp_path / "x.safetensors", RunResults)
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".npy"])
-def test_files_of_numpy_are_inputs(tmp_path: Path, suffix: str) -> None:
+def test_files_of_numpy_are_inputs_or_results(tmp_path: Path, suffix: str) -> None:
     path, array = tmp_path / f"x{suffix}", np.arange(6, dtype=np.float32).reshape(2, 3)
     np.savez(path, x=array, z=array + 1) if suffix == ".npz" else np.save(path, array)
     [feed] = FileResultStore().iterate(path, dict)
     assert list(feed) == (["x", "z"] if suffix == ".npz" else ["x"])
     np.testing.assert_array_equal(feed["x"], array)
-    with pytest.raises(FileError, match="it holds input data, not inference results"):
-        FileResultStore().iterate(path, RunResults)
+    [results] = FileResultStore().iterate(path, RunResults)
+    for one in (results, FileResultStore().load(path, RunResults)):
+        [(runner, [outputs])] = list(one)
+        assert runner == path.name
+        np.testing.assert_array_equal(outputs["x"], array)
+    with pytest.raises(FileError, match="it holds input data, not accuracy results"):
+        FileResultStore().load(path, AccuracyResults)
     before = path.read_bytes()
     with pytest.raises(FileError, match=f"{suffix} files are read here, but not written"):
         FileResultStore().save([feed], path)

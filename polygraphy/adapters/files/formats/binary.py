@@ -34,6 +34,23 @@ _PICKLED = "an array holds pickled Python objects, which are never loaded"
 _LONGEST_COMPLAINT = 200
 
 
+class Undescribed(list[dict[str, Any]]):
+    """The tree of a file of nothing but arrays, which does not say whether they are input data or
+    results: NumPy's own, or one that another library wrote.
+    """
+
+    def as_results(self, name: str) -> Any:
+        """Return the tree of the same arrays as results of a runner."""
+        made = [
+            _iteration(
+                leaves,
+                {"outputs": dict(zip(leaves, leaves)), "runner_name": name, "runtime": None},
+            )
+            for leaves in self
+        ]
+        return {"lst": [[name, made]], TYPE_MARKER: RunResults.__name__}
+
+
 def parse_binary(path: Path) -> Any:
     """Return the tree that the content of a file stands for, without reading its arrays.
 
@@ -45,10 +62,10 @@ def parse_binary(path: Path) -> Any:
     if suffix == TENSORS:
         tensors, description = open_tensors(path)
         leaves = {name: _leaf(tensor, path) for name, tensor in tensors.items()}
-        return [leaves] if description is None else _described(leaves, description)
+        return Undescribed([leaves]) if description is None else _described(leaves, description)
     if suffix == ".npy":
-        return [{path.stem: _leaf(_Npy(path), path)}]
-    return [{name: _leaf(_NpzMember(path, name), path) for name in _members(path)}]
+        return Undescribed([{path.stem: _leaf(_Npy(path), path)}])
+    return Undescribed([{name: _leaf(_NpzMember(path, name), path) for name in _members(path)}])
 
 
 def _leaf(array: MappedTensor | _Npy | _NpzMember, path: Path) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def files_of(path: Path, description: str) -> list[Path]:
 
 def _iterations_in(file: Path, kind: type, split: Split) -> list[Any]:
     with _loading(file):
-        iterations = split(parse_path(file, f"File of {description_of(kind)}"))
+        iterations = split(parse_path(file, f"File of {description_of(kind)}", kind))
         if not iterations:
             raise ContentError("it holds no iterations")
     return iterations

@@ -14,7 +14,7 @@ from polygraphy.adapters.files.codecs import (
     run_codec,
     tactics_codec,
 )
-from polygraphy.adapters.files.formats.binary import SUFFIXES, parse_binary
+from polygraphy.adapters.files.formats.binary import SUFFIXES, Undescribed, parse_binary
 from polygraphy.adapters.files.formats.lazy import lazily
 from polygraphy.adapters.files.json.content_error import ContentError, content_errors_named
 from polygraphy.adapters.files.json.json_codec import decoded
@@ -22,6 +22,7 @@ from polygraphy.adapters.files.json.json_document import parse_file, parse_text
 from polygraphy.adapters.files.json.json_writer import Write, write_json
 from polygraphy.adapters.files.store.kinds import expect
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
+from polygraphy.domain.results.results import RunResults
 
 T = TypeVar("T")
 PathOrFile = Union[str, "PathLike[str]", IO[Any]]
@@ -55,18 +56,20 @@ def load(source: PathOrFile, kind: type[T]) -> T:
     name = name_of(source)
     with content_errors_named(f"load {name}", name), translated_os_errors(name, "read"):
         if isinstance(source, (str, PathLike)):
-            tree = parse_path(source)
+            tree = parse_path(source, kind=kind)
         else:
             tree = parse_text(_whole_text(source))
         return expect(lazily(decoded(tree)), kind, tree)
 
 
-def parse_path(path: str | PathLike[str], what: str = "File") -> Any:
+def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None = None) -> Any:
     """Read a file as far as to know its structure; its arrays are read when they are decoded.
 
     Args:
         path: the file.
         what: what is expected there, for the complaint when it is missing.
+        kind: what it must be: arrays of which a file does not say what they are become results
+            where results are wanted.
 
     Raises:
         FileError: it is missing or empty.
@@ -76,7 +79,11 @@ def parse_path(path: str | PathLike[str], what: str = "File") -> Any:
     if _is_stream(Path(path)):
         return parse_text(Path(path).read_bytes())
     file = readable_file(Path(path), what)
-    return parse_binary(file) if file.suffix.lower() in SUFFIXES else parse_file(file)
+    if file.suffix.lower() not in SUFFIXES:
+        return parse_file(file)
+    tree = parse_binary(file)
+    is_results = kind is RunResults and isinstance(tree, Undescribed)
+    return tree.as_results(file.name) if is_results else tree
 
 
 def dumps(value: Any) -> str:
