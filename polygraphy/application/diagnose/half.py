@@ -17,6 +17,7 @@ from polygraphy.domain.diagnosis.closeness import OutputError, output_error
 from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.half import HalfCulprit, culprits_among, first_invalid, ranked
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, worst_of
+from polygraphy.domain.diagnosis.judging import is_float
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
@@ -270,22 +271,20 @@ class Trial:
         """Return whether float32 itself does not keep the outputs when the inputs are rounded."""
         index = self._order[0]
         rounded = {name: _rounded(value, dtype) for name, value in self._feeds[index].items()}
-        if all(np.isfinite(value).all() for value in rounded.values() if value.dtype.kind == "f"):
+        if all(np.isfinite(value).all() for value in rounded.values() if is_float(value)):
             made = self._model.run(rounded, self._model.nodes)
             return not self._tolerance.error(self._exact[index], made).is_tolerable
         return False
 
 
 def _is_invalid(outputs: Mapping[str, Any]) -> bool:
-    return any(
-        array.dtype.kind == "f" and not np.isfinite(array).all() for array in outputs.values()
-    )
+    return any(is_float(array) and not np.isfinite(array).all() for array in outputs.values())
 
 
 def _rounded(value: Any, dtype: DataTypeEntry) -> Any:
     array = np.asarray(value)
     with np.errstate(over="ignore"):
-        return array.astype(dtype.numpy()).astype(array.dtype) if array.dtype.kind == "f" else array
+        return array.astype(dtype.numpy()).astype(array.dtype) if is_float(array) else array
 
 
 def convert_command(model: str, dtype: str, keep: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.locating import Place, Trace
-from polygraphy.domain.diagnosis.judging import deviation
+from polygraphy.domain.diagnosis.judging import deviation, is_float
 from polygraphy.domain.diagnosis.passes import healing_alone, healing_passes
 from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.errors import PolygraphyException
@@ -122,7 +122,8 @@ def _experiment(
             name: abs(value.astype("float64") - expected[name].astype("float64")) / 16
             for name, value in plain.items()
             if name in expected
-            and value.dtype.kind == "f" == expected[name].dtype.kind
+            and is_float(value)
+            and is_float(expected[name])
             and value.shape == expected[name].shape
             and not deviation(value, expected[name]).excess > 100
         }

@@ -140,20 +140,22 @@ class _Showing:
         if self._stats and _is_built(source, model_type, display_as):
             self._show_built(source, model_type, display_as)
             return
-        description = read_model(source, self._detail, model_type, display_as)
-        reports.model(description, self._detail)
+        counts_shown = self._stats and source.infer_shapes
+        read = evolve(
+            self._detail,
+            layers=self._detail.layers or self._unbounded or counts_shown,
+            attrs=self._detail.attrs or counts_shown,
+        )
+        description = read_model(source, read, model_type, display_as)
+        reports.model(_reduced(description, self._detail), self._detail)
         if self._unbounded:
-            with_layers = read_model(source, Detail(layers=True), model_type, display_as)
-            reports.unbounded(unbounded_tensors(_onnx(with_layers, source).graph))
+            reports.unbounded(unbounded_tensors(_onnx(description, source).graph))
         if self._stats:
-            whole = evolve(
-                source,
-                infer_shapes=True,
-                allow_onnxruntime=source.allow_onnxruntime if source.infer_shapes else False,
-            )
-            detail = Detail(layers=True, attrs=True)
-            described = read_model(whole, detail, model_type, display_as)
-            reports.statistics(statistics_of(_onnx(described, source)))
+            if not counts_shown:  # Sizes need shapes that are not shown.
+                whole = evolve(source, infer_shapes=True, allow_onnxruntime=False)
+                detail = Detail(layers=True, attrs=True)
+                description = read_model(whole, detail, model_type, display_as)
+            reports.statistics(statistics_of(_onnx(description, source)))
 
     def _show_built(
         self, source: ModelSource, model_type: str | None, display_as: str | None
@@ -169,6 +171,17 @@ class _Showing:
             _onnx(described, source)  # which it is not
         reports.model(shown, detail)
         reports.statistics(statistics_of_built(described))
+
+
+def _reduced(description: Any, detail: Detail) -> Any:
+    """Return as much of a description as is shown, where more was read for something else."""
+    if not isinstance(description, Model) or detail.layers:
+        return description
+    return evolve(
+        description,
+        graph=evolve(description.graph, nodes=(), tensors={}),
+        functions=tuple(evolve(each, nodes=()) for each in description.functions),
+    )
 
 
 def _is_built(source: ModelSource, model_type: str | None, display_as: str | None) -> bool:

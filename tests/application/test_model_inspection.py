@@ -1,0 +1,72 @@
+"""How often a model is read, and how much of it is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polygraphy.adapters.onnx.describe.reading import OnnxModelReader
+from polygraphy.application.models.model_inspection import inspect_model
+from polygraphy.domain.model import Detail, Model, ModelSource
+from polygraphy.ports.binding import bind
+from polygraphy.ports.models import ModelReader, ModelReports
+from tests.support import g1
+
+
+class CountingReader(OnnxModelReader):
+    """Reads models, and counts how often."""
+
+    count = 0
+
+    def read(self, source: ModelSource, detail: Detail) -> Model:
+        self.count += 1
+        return super().read(source, detail)
+
+
+class Shown:
+    """Keeps what is shown."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda found, *_: self.events.update({name: found})
+
+
+def inspected(tmp_path: Path, **options: Any) -> tuple[int, dict[str, Any]]:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(g1.classifier().SerializeToString())
+    reader, shown = CountingReader(), Shown()
+    with bind(ModelReader, reader, key="onnx"), bind(ModelReports, shown):  # type: ignore[arg-type]
+        inspect_model(str(path), **options)
+    return reader.count, shown.events
+
+
+@pytest.mark.parametrize(
+    ("options", "reads"),
+    [
+        ({}, 1),
+        ({"list_unbounded_dds": True}, 1),
+        ({"stats": True, "list_unbounded_dds": True, "infer_shapes": True}, 1),
+        # Statistics need shapes that the model does not state, and that are not shown.
+        ({"stats": True, "list_unbounded_dds": True}, 2),
+    ],
+)
+def test_a_model_is_read_once(options: dict[str, Any], reads: int, tmp_path: Path) -> None:
+    count, events = inspected(tmp_path, **options)
+    assert count == reads
+    assert ("statistics" in events) == ("stats" in options)
+    assert ("unbounded" in events) == ("list_unbounded_dds" in options)
+
+
+def test_what_was_read_for_something_else_is_not_shown(tmp_path: Path) -> None:
+    options = {"stats": True, "list_unbounded_dds": True, "infer_shapes": True}
+    _, plain = inspected(tmp_path)
+    _, more = inspected(tmp_path, **options)
+    _, layers = inspected(tmp_path, show=["layers"], **options)
+    assert more["model"].graph.nodes == plain["model"].graph.nodes == ()
+    assert more["model"].graph.tensors == {}
+    assert layers["model"].graph.nodes
+    assert layers["statistics"] == more["statistics"]
