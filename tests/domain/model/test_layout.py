@@ -124,7 +124,7 @@ def test_twenty_thousand_nodes_take_a_moment() -> None:
     count = 20_000
     edges = [(i, i + 1) for i in range(count - 1)]
     edges += [(i, i + 3) for i in range(0, count - 3, 2)] + [(0, i) for i in range(50, count, 97)]
-    start = time.perf_counter()
+    start = time.process_time()
     layout = lay_out(count, edges)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert max(layout.rows) == count - 1
