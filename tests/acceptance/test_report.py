@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -301,3 +302,45 @@ def test_names_from_a_model_are_no_markup(tmp_path: Path, polygraphy: Run) -> No
     suites = junitparser.JUnitXml.fromfile(str(tmp_path / "r.xml"))
     assert suites.failures == 1
     assert "<script>" not in (tmp_path / "r.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("command", "summary"),
+    [
+        ("inspect diff good.onnx bad.onnx", r"1 difference; first: Initializer '.+' changed\."),
+        ("inspect diff good.onnx good.onnx", r"The models are the same\."),
+        ("check lint good.onnx", r"No errors and no warnings\."),
+        ("check lint odd.onnx", r"1 error; first: .*NoSuchOp.*\."),
+        ("check compatibility good.onnx", r"onnxrt can run the model\. onnx can run the model\."),
+        ("check compatibility odd.onnx", r"onnxrt cannot: .*NoSuchOp.*\. onnx cannot: .*"),
+        ("inspect sparsity good.onnx", r"\d of \d weights are 2:4 sparse\."),
+        ("run nan.onnx --onnxrt --onnx", r".*: nan, expected nan, and NaN never passes\."),
+        (
+            "run inf.onnx --onnxrt --onnx",
+            r".*: inf, expected inf, and infinities are equal only .*",
+        ),
+    ],
+)
+def test_the_summary_is_the_answer(two: Path, polygraphy: Run, command: str, summary: str) -> None:
+    x, y = (onnx.helper.make_tensor_value_info(each, 1, [2]) for each in "xy")
+    nodes = {
+        "odd.onnx": [onnx.helper.make_node("NoSuchOp", ["x"], ["y"])],
+        "nan.onnx": [
+            onnx.helper.make_node("Sub", ["x", "x"], ["zero"]),
+            onnx.helper.make_node("Div", ["zero", "zero"], ["y"]),
+        ],
+        "inf.onnx": [
+            onnx.helper.make_node("Sub", ["x", "x"], ["zero"]),
+            onnx.helper.make_node("Div", ["x", "zero"], ["y"]),
+        ],
+    }
+    for name, made in nodes.items():
+        graph = onnx.helper.make_graph(made, "g", [x], [y])
+        onnx.save(
+            onnx.helper.make_model(
+                graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)]
+            ),
+            name,
+        )
+    document = document_of(polygraphy(f"polygraphy {command} --format json").out)
+    assert re.fullmatch(summary, document["summary"]), document["summary"]

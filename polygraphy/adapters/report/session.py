@@ -110,7 +110,13 @@ class Session:
             verdict=verdict,
             exit_code=code,
             summary=recorder.summary
-            or summary_of(verdict, recorder.comparisons, self._problems, recorder.culprits),
+            or summary_of(
+                verdict,
+                recorder.comparisons,
+                self._problems,
+                recorder.culprits,
+                recorder.results,
+            ),
             environment=environment(),
             files=file_facts(self._sources),
             data=recorder.data,

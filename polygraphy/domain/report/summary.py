@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isnan
 from typing import Any
 
@@ -16,6 +16,7 @@ _PLAIN = {
     "agree": "Everything agrees.",
     "ill-conditioned": "The model magnifies rounding; nobody is to blame.",
 }
+_LONGEST = 160
 _BRIEF = 4
 """Digits of a number in a sentence."""
 
@@ -25,6 +26,7 @@ def summary_of(
     comparisons: Sequence[Comparison],
     problems: Sequence[Problem],
     culprits: Sequence[Mapping[str, Any]] = (),
+    results: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return the sentence.
 
@@ -33,6 +35,7 @@ def summary_of(
         comparisons: what was found about pairs of runs.
         problems: what ended the program early.
         culprits: what is to blame.
+        results: what was found besides, each with its ``kind``.
     """
     if culprits:
         return _blamed(culprits)
@@ -43,6 +46,9 @@ def summary_of(
         return _failed(failed)
     if comparisons:
         return _passed(comparisons)
+    found = [_FOUND[each["kind"]](each) for each in results if each["kind"] in _FOUND]
+    if found and verdict in ("passed", "failed"):
+        return " ".join(found)
     return _PLAIN.get(verdict, f"{verdict}.")
 
 
@@ -89,11 +95,68 @@ def row_in_words(row: OutputRow) -> str:
     if row.worst is not None:
         found, expected = brief_pair(row.worst.found, row.worst.expected)
         where += f" at {list(row.worst.index)}: {found}, expected {expected}"
+        if found == expected and row.non_finite is not None:
+            where += _UNEQUAL[found == "nan"]
     if row.iterations > 1 and row.worst_iteration is not None:
         where += f" (iteration {row.worst_iteration})"
     if row.excess is not None and 1 < row.excess < inf:
         where += f", {brief(row.excess)} times the tolerance"
     return where
+
+
+_UNEQUAL = (
+    ", and infinities are equal only with --infinities-compare-equal",
+    ", and NaN never passes",
+)
+
+
+def _linted(facts: Mapping[str, Any]) -> str:
+    levels = [entry["level"] for entry in facts["entries"]]
+    counts = [
+        f"{levels.count(level)} {word}{'s' * (levels.count(level) != 1)}"
+        for level, word in (("exception", "error"), ("warning", "warning"))
+        if level in levels
+    ]
+    if not counts:
+        return "No errors and no warnings."
+    first = min(facts["entries"], key=lambda entry: entry["level"] != "exception")
+    return f"{' and '.join(counts)}; first: {_sentence(first['message'])}"
+
+
+def _differed(facts: Mapping[str, Any]) -> str:
+    found = facts["differences"]
+    if not found:
+        return "The models are the same."
+    first = found[0]
+    what = f"{first['what']} {first['name']!r} {first['change']}"
+    return f"{len(found)} difference{'s' * (len(found) != 1)}; first: {what}."
+
+
+def _could_run(facts: Mapping[str, Any]) -> str:
+    if facts["is_compatible"]:
+        return f"{facts['backend']} can run the model."
+    return f"{facts['backend']} cannot: {_sentence(facts['reason'])}"
+
+
+def _sparse(facts: Mapping[str, Any]) -> str:
+    sparse = sum(weight["is_sparse"] for weight in facts["weights"])
+    return f"{sparse} of {len(facts['weights'])} weights are 2:4 sparse."
+
+
+def _sentence(text: Any) -> str:
+    """Return the first line of a text, as a sentence."""
+    line = str(text).strip().partition("\n")[0]
+    short = line if len(line) <= _LONGEST else f"{line[:_LONGEST].rpartition(' ')[0]} ..."
+    return short if short.endswith(".") else f"{short}."
+
+
+_FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "lint": _linted,
+    "differences": _differed,
+    "compatibility": _could_run,
+    "sparsity": _sparse,
+}
+"""Results of other commands that a sentence can say."""
 
 
 def _passed(comparisons: Sequence[Comparison]) -> str:
