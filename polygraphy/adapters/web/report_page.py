@@ -108,12 +108,19 @@ class HtmlReportPages:
                 for attempt in each["attempts"]
             ],
             results=[
-                (str(each["kind"]), _text(each))
+                (_heading(each), _text(each))
                 for each in document.results
                 if each["kind"] != _ATTEMPTS
             ],
         )
         return displayable(page)
+
+
+def _heading(result: Mapping[str, Any]) -> str:
+    """Return what a result is called: its kind, and what tells it from others of that kind."""
+    texts = [result.get(key) for key in ("backend", "name", "outcome", "path", "source")]
+    kind = str(result["kind"]).replace("_", " ")
+    return " ".join([kind, *(text for text in texts if isinstance(text, str))])
 
 
 def _table(comparison: Comparison, number: int) -> _Table:

@@ -193,3 +193,14 @@ def test_culprits_are_shown_with_what_was_tried() -> None:
                  "--something</code>", "3/5 layer by layer"):  # fmt: skip
         assert text in page, text
     assert page.count(" centre") == 1  # The graph is drawn around it.
+
+
+def test_results_are_told_apart_and_the_only_one_is_open() -> None:
+    one = {"kind": "iteration", "name": "_N0", "outcome": "good", "state": {"name": "x"}}
+    alone = evolve(document([], results=[one]), comparisons=[])
+    opened = HtmlReportPages().page(alone, None)
+    assert "<details open><summary>iteration _N0 good</summary>" in opened
+    several = evolve(alone, results=[one, {**one, "name": MARKUP}])
+    page = HtmlReportPages().page(several, None)
+    assert "<details><summary>iteration _N0 good</summary>" in page
+    assert "<img" not in page
