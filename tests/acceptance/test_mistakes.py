@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
+import onnx.parser
 import pytest
 
 Run = Callable[..., Any]
@@ -237,6 +239,33 @@ def interrupted(folder: Path, how: signal.Signals) -> tuple[int, str]:
     process.send_signal(how)
     rest, _ = process.communicate(timeout=20)
     return process.returncode, seen + rest
+
+
+HEAD = '<ir_version: 8, opset_import: ["": {}]> g (float[2] x) => (float[2] y) '
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        (HEAD.format(17) + "{ }", "run m.onnx --onnxrt --onnxrt --mark-all"),
+        (HEAD.format(2**31) + "{ y = Relu(x) }", "check lint m.onnx"),
+        (HEAD.format(17) + "{ r = Range(, x, x)  y = Relu(x) }", "check lint m.onnx"),
+        (HEAD.format(17) + "{ a = Relu(x)  z = Neg(a)  y = Abs(a) }", "diagnose m.onnx --onnxrt --onnx"),
+        (HEAD.format(17) + "{ a = Relu(x)  z = Neg(a)  y = Abs(a) }", "diagnose m.onnx --fp-to-fp16"),
+    ],
+)  # fmt: skip
+def test_a_model_that_makes_no_sense_is_reported_in_a_line(
+    text: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polygraphy: Run
+) -> None:
+    model = onnx.parser.parse_model(text)
+    for node in model.graph.node:
+        if list(node.output) == ["z"]:  # It makes nothing.
+            node.output[0] = ""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    done = polygraphy(f"polygraphy {command}")
+    assert done.code in (0, 1, 2, 3)
+    assert "shows the traceback" not in done.out + done.err
 
 
 def test_finding_19_an_interruption_that_becomes_another_error_is_one(

@@ -12,7 +12,7 @@ from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of, prom
 from polygraphy.application.run.inference import feed_writer, kept_as
 from polygraphy.application.run.steps import was_interrupted
 from polygraphy.application.run.unmarked import MarkingEffect
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.results.results import IterationResult, Part, RunResults
 from polygraphy.domain.search.layers import Budget, Stretch, plan_stretches
@@ -215,6 +215,11 @@ class _Run:
         self._stretches = plan_stretches(
             layers, self._layered.outputs, budget, self._layered.fixed()
         )
+        if not self._stretches:
+            raise ModelError(
+                "No node of the model makes a tensor that could be compared.",
+                hint="Run it without --mark-all.",
+            )
         self._keeps_loaded = (len(self._seats) + 1) * total <= nbytes
         self._console.stretches_planned(len(self._stretches), len(self._compared), nbytes)
 

@@ -228,7 +228,7 @@ def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[
     operands = [value(name) if name else None for name in node.input]
     try:
         return rule(node, operands, [size(name) for name in node.input])
-    except (IndexError, TypeError, ValueError, ZeroDivisionError, OverflowError):
+    except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
         return None  # Not known, or against the standard, which others say better.
 
 

@@ -5,7 +5,7 @@ inference, one node at a time, so that an error hides no other.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
@@ -14,7 +14,14 @@ from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size, is_extern
 from polygraphy.domain.checks.lint import EXCEPTION, WARNING, LintEntry, Source
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+    from onnx import (
+        GraphProto,
+        ModelProto,
+        NodeProto,
+        OperatorSetIdProto,
+        TensorProto,
+        TypeProto,
+    )
 
 
 onnx = mod.lazy_import("onnx")
@@ -30,14 +37,14 @@ class NodeChecks:
     def __init__(self, model: ModelProto) -> None:
         """Take a model; large weights may be left out."""
         self._model = model
-        self._opsets = {entry.domain: entry.version for entry in model.opset_import}
+        self._opsets = _opsets(model.opset_import)
 
     def entries(self, labels: Sequence[str]) -> Iterator[LintEntry]:
         """Yield what is wrong; `labels` are the names of the nodes of the main graph."""
         context = _context(self._model.ir_version, self._opsets)
         yield from self._graph(self._model.graph, labels, ChainMap(), ChainMap(), context)
         for function in self._model.functions:
-            opsets = {entry.domain: entry.version for entry in function.opset_import}
+            opsets = _opsets(function.opset_import)
             inner = _context(self._model.ir_version, opsets or self._opsets)
             where = f"{function.domain}.{function.name}"
             for index, node in enumerate(function.node):
@@ -136,6 +143,14 @@ class NodeChecks:
 
 class _Contradiction(Exception):
     """The types of a node's inputs do not fit its operator."""
+
+
+_HIGHEST = 2**31 - 1
+"""The highest opset that the checker takes; a model may claim any."""
+
+
+def _opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+    return {each.domain: min(each.version, _HIGHEST) for each in imports}
 
 
 def _context(ir_version: int, opsets: dict[str, int]) -> Any:

@@ -152,7 +152,7 @@ class OnnxDissectedModel:
             if name not in self.constants
             and (name in self._given or not self._readers.get(name, set()) <= inside)
         ]
-        for name in outputs or [self.nodes[chosen[-1]].makes[0]]:
+        for name in outputs or self.nodes[chosen[-1]].makes[:1]:
             if _can_be_handed_out(self._types().get(name)) or len(outputs) == 1:
                 graph.output.add().name = name
         return made

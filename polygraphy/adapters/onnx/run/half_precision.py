@@ -286,7 +286,7 @@ def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 def _weight_names(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
     names = {tensor.name for graph in all_graphs(model.graph) for tensor in graph.initializer}
-    return names | {node.output[0] for node in nodes if node.op_type == "Constant"}
+    return names | {made for node in nodes if node.op_type == "Constant" for made in node.output}
 
 
 def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
@@ -296,7 +296,7 @@ def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
     for node in nodes:
         for read in node.input:
             if read in makers:
-                users.setdefault(makers[read], []).append(_known_as(node)[0])
+                users.setdefault(makers[read], []).extend(_known_as(node))
     return users
 
 
