@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparing import breaks
 from polygraphy.application.diagnose.locating import Trace, isolated, misfits, trace
 from polygraphy.application.diagnose.numbers import first_non_finite
+from polygraphy.application.diagnose.outputs_alone import of_outputs
 from polygraphy.application.diagnose.rounding import LARGE
-from polygraphy.domain.data.describing import describe_model
-from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.diagnosis.closeness import is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
-    INCONCLUSIVE,
     MODEL,
     Culprit,
     DiagnosisResult,
@@ -28,20 +26,15 @@ from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import producers, region_before
 from polygraphy.domain.diagnosis.variants import Variant, explains, guess, variants
-from polygraphy.domain.errors import BackendError, FileError, PolygraphyException, UsageError
+from polygraphy.domain.errors import BackendError, FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
 from polygraphy.ports.storage import ResultStore
 
-_SECONDS = 40.0
-"""How long variants of all nodes are tried where only outputs were saved."""
-_RELATED = 0.3
-"""Outputs of one model on the same data go together at least so much, as a correlation, even where
-a weight was changed.
-"""
-_SHUFFLES = 9
+_CANDIDATES = 64
+"""Tensors that are tried instead of an operand."""
 _STRONGLY = 0.95
 
 
@@ -100,6 +93,7 @@ class _Comparison:
         self._third = third
         self._party: SuspectedParty = case.parties[0]
         self._pairs = resolve(ModelPairs)
+        self._lost: Values = {}
 
     def result(self) -> DiagnosisResult | None:
         """Go through the steps."""
@@ -133,7 +127,7 @@ class _Comparison:
         inner = common - set(case.model.outputs)
         if inner:
             return self._of_tensors(feed, saved, found)
-        return self._of_outputs(feed, saved, values[number], found)
+        return of_outputs(case, (feed, saved, values[number]), found, self._third)
 
     def _worst(self, values: Sequence[Values]) -> tuple[int, dict[str, Deviation]]:
         worst: tuple[int, dict[str, Deviation]] = (0, {})
@@ -152,6 +146,7 @@ class _Comparison:
         case, model = self._case, self._case.model
         order = producers(model.nodes)
         known = Trace({name: saved[name] for name in saved if name in order}, feed, self._third)
+        self._lost = {name: value for name, value in saved.items() if name not in order}
         with case.attempt("node by node") as notes:
             wrong: list[dict[str, tuple[Deviation, Any]]] = []
             for party in dict.fromkeys((self._third, self._party)):
@@ -171,10 +166,11 @@ class _Comparison:
                 name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
             }
             notes.append(f"{len(differing)} tensors are not made of what was saved.")
-        regions = {
-            name: region_before(model.nodes, name, known.values.keys() | feed.keys())
-            for name in differing
-        }
+        regions: dict[str, list[int]] = {}
+        for name in differing:  # A node with several results is one culprit.
+            region = region_before(model.nodes, name, known.values.keys() | feed.keys())
+            if region not in regions.values():
+                regions[name] = region
         if not regions:
             case.unexplained = max(each.relative for each in outputs.values()) > LARGE
             return None
@@ -216,6 +212,7 @@ class _Comparison:
         cause, proven, what = "structure", False, ""
         if index is not None and len(region) == 1:
             variant = self._variant(name, region[0], side, index, known)
+            variant = variant or self._rewired(name, region[0], side, index, known)
             if variant is not None:
                 cause, what, proven = variant.cause, variant.what, True
             else:
@@ -251,6 +248,40 @@ class _Comparison:
                 continue
         return None
 
+    def _rewired(
+        self, name: str, position: int, side: Side, index: int, known: Trace
+    ) -> Variant | None:
+        """Return that a node reads another tensor than it should, if one that was saved makes what
+        was saved; first of those that the model does not have.
+        """
+        held = {**known.values, **known.feed}
+        part = self._case.model.part([position], held)
+        given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
+        compute = self._third.load(part)
+        node = side.nodes[index]
+        others = {**self._lost, **held}
+        behind = {after for one in side.nodes[index:] for after in one.outputs}
+        for operand in dict.fromkeys(given):
+            alike = [
+                other
+                for other, array in others.items()
+                if other not in (name, operand)
+                and other not in behind
+                and getattr(array, "shape", None) == given[operand].shape
+                and array.dtype == given[operand].dtype
+            ]
+            for other in alike[:_CANDIDATES]:
+                try:
+                    made = compute({**given, operand: others[other]})[name]
+                except BackendError:
+                    continue
+                if explains(made, known.values[name]):
+                    what = f"{node.op} reads {operand!r} instead of {other!r}"
+                    if other in self._lost:
+                        what = f"what makes {other!r} is missing before {node.op}"
+                    return Variant("structure", what, node)
+        return None
+
     def _is_other_data(
         self,
         known: Trace,
@@ -279,115 +310,6 @@ class _Comparison:
         )  # fmt: skip
         return DiagnosisResult(FAULT, [one])
 
-    def _of_outputs(
-        self, feed: Feed, saved: Values, values: Values, found: Mapping[str, Deviation]
-    ) -> DiagnosisResult | None:
-        """Only outputs were saved: see whether the data or one changed node explains them."""
-        case = self._case
-        with case.attempt("third party") as notes:
-            try:
-                other: Values = self._third.load(case.model.proto)(feed)
-            except BackendError as error:
-                notes.append(str(error))
-                other = values
-            if not case.differing(other, saved):
-                notes.append(f"{self._third.name} gives what was saved.")
-                return None
-            notes.append(f"{self._third.name} does not give what was saved either.")
-        if self._are_usual_data(saved):
-            evidence = ["The data that `polygraphy run` makes up give what was saved."]
-            culprit = Culprit([], next(iter(found)), "data", "data", evidence=evidence)
-            return DiagnosisResult(FAULT, [culprit])
-        changed = self._changed_node(feed, saved)
-        if changed is not None:
-            return DiagnosisResult(FAULT, [changed])
-        if not self._is_of_these_data(feed, saved, values, found):
-            evidence = [
-                "All backends agree, no changed node explains the saved outputs, and they have"
-                " little to do with what the model makes of these data."
-            ]
-            culprit = Culprit([], next(iter(found)), "data", "data", evidence=evidence)
-            return DiagnosisResult(FAULT, [culprit])
-        return DiagnosisResult(
-            INCONCLUSIVE,
-            reason="All backends agree, so the model is not the one that the results were saved"
-            " with. Which node differs cannot be seen from outputs alone: save all tensors of the"
-            " model that is right, with --onnx-outputs mark all, or give it as --reference.",
-        )
-
-    def _is_of_these_data(
-        self, feed: Feed, saved: Values, values: Values, found: Mapping[str, Deviation]
-    ) -> bool:
-        """Return whether saved outputs have more to do with what the model makes of the data than
-        with what it makes of the same numbers in another order.
-        """
-        if any(_is_partly(values[name], saved[name]) for name in found):
-            return True
-        rng = np.random.default_rng(0)
-        compute = self._case.loaded(self._party)
-        others = []
-        try:
-            for _ in range(_SHUFFLES):
-                mixed = {name: _mixed(array, rng) for name, array in feed.items()}
-                others.append(compute(mixed))
-        except BackendError:
-            return True
-        for name in found:
-            middle = np.mean([np.asarray(one[name], np.float64) for one in others], axis=0)
-            right = saved[name] - middle
-            own = _together(values[name] - middle, right)
-            if own > _RELATED and own > max(_together(one[name] - middle, right) for one in others):
-                return True
-        return False
-
-    def _are_usual_data(self, saved: Values) -> bool:
-        """Return whether the outputs were made with the data that are made up by default."""
-        loader = DataLoader()
-        try:
-            describe_model(loader, self._case.model.inputs, self._case.model.facts)
-            feed = dict(next(iter(loader)))
-            return not self._case.differing(self._case.loaded(self._party)(feed), saved)
-        except PolygraphyException:
-            return False
-
-    def _changed_node(self, feed: Feed, saved: Values) -> Culprit | None:
-        """Try what every node may have been, on the whole model."""
-        case = self._case
-        side = Side(self._pairs.graph(case.model.proto))
-        stop = time.perf_counter() + _SECONDS
-        tried = 0
-        with case.attempt("changed nodes") as notes:
-            for index, node in enumerate(side.nodes):
-                for variant in variants(side, index):
-                    if time.perf_counter() > stop:
-                        notes.append(f"{tried} variants; the rest was left out.")
-                        return None
-                    tried += 1
-                    output = next(filter(None, node.outputs))
-                    if self._gives(output, variant, feed, saved):
-                        notes.append(f"{variant.what}.")
-                        said = f"{variant.what[0].upper()}{variant.what[1:]}."
-                        evidence = [said, "With only that changed, all outputs match."]
-                        remedy = Remedy(f"Undo: {variant.what}.", True)
-                        return Culprit(
-                            [side.identity(index)], output, MODEL, variant.cause,
-                            evidence=evidence, remedy=remedy, op=node.op,
-                        )  # fmt: skip
-            notes.append(f"None of {tried} variants gives what was saved.")
-        return None
-
-    def _gives(self, output: str, variant: Variant, feed: Feed, saved: Values) -> bool:
-        try:
-            made = self._pairs.altered(self._case.model.proto, output, variant)
-            compute = self._party.load(made)
-            values = compute(feed)
-        except Exception:  # A variant that no backend takes is none.
-            return False
-        found = self._case.differing(values, saved)
-        if any(each.relative > LARGE for each in found.values()):
-            return False
-        return not self._case.differing(values, saved, noise_of(compute, feed, values))
-
 
 def _counts(made: Deviation) -> bool:
     return made.relative > 1e-5 or not np.isfinite(made.relative)
@@ -397,25 +319,4 @@ def _is_related(one: Any, other: Any) -> bool:
     """Return whether two arrays go together, or are the same in many places."""
     if np.shape(one) != np.shape(other) or np.size(one) < 2:
         return False
-    return _is_partly(one, other) or _together(one, other) > _STRONGLY
-
-
-def _is_partly(one: Any, other: Any) -> bool:
-    """Return whether many elements are the same, or one array is no numbers any more."""
-    first, second = (np.asarray(array, np.float64) for array in (one, other))
-    if first.shape != second.shape:
-        return False
-    same = np.mean(np.isclose(first, second, rtol=1e-4, atol=1e-6))
-    return bool(same > 0.05 or not np.isfinite(first).all() or not np.isfinite(second).all())
-
-
-def _together(one: Any, other: Any) -> float:
-    """Return the correlation of two arrays; 0 where there is none."""
-    first, second = (np.asarray(array, np.float64).reshape(-1) for array in (one, other))
-    if not first.std() or not second.std():
-        return 0.0
-    return float(np.corrcoef(first, second)[0, 1])
-
-
-def _mixed(array: Any, rng: np.random.Generator) -> Any:
-    return rng.permutation(np.reshape(array, -1)).reshape(np.shape(array))
+    return is_partly(one, other) or together(one, other) > _STRONGLY

@@ -91,3 +91,20 @@ def _compared(
         excess = np.where(errors > 0, errors / (atol + rtol * np.abs(reference)), 0)
     most = np.inf if broken else float(excess.max())
     return OutputError(name, most, float(errors.max()), broken)
+
+
+def is_partly(one: Any, other: Any) -> bool:
+    """Return whether many elements are the same, or one array is no numbers any more."""
+    first, second = (np.asarray(array, np.float64) for array in (one, other))
+    if first.shape != second.shape:
+        return False
+    same = np.mean(np.isclose(first, second, rtol=1e-4, atol=1e-6))
+    return bool(same > 0.05 or not np.isfinite(first).all() or not np.isfinite(second).all())
+
+
+def together(one: Any, other: Any) -> float:
+    """Return the correlation of two arrays; 0 where there is none."""
+    first, second = (np.asarray(array, np.float64).reshape(-1) for array in (one, other))
+    if not first.std() or not second.std():
+        return 0.0
+    return float(np.corrcoef(first, second)[0, 1])

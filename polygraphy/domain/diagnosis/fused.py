@@ -170,6 +170,16 @@ def _attribute(
         )
         if tiny:
             return evolve(suspect, nodes=tiny)
+    if name == "alpha" and mine is not None:
+        # A product with a number became one of a product of matrices.
+        scaling = tuple(
+            index
+            for index in indices
+            if model.nodes[index].op in ("Mul", "Div")
+            and any(_makes(model, one, float(mine.value)) for one in model.nodes[index].inputs)
+        )
+        if scaling:
+            return evolve(suspect, nodes=scaling, cause="weight")
     same = tuple(
         index
         for index in indices
@@ -192,3 +202,11 @@ def _scalar(model: Side, name: str) -> float | None:
     if weight is None or weight.values is None or np.size(weight.values) != 1:
         return None
     return float(np.float32(np.asarray(weight.values).reshape(-1)[0]))
+
+
+def _makes(model: Side, name: str, factor: float) -> bool:
+    """Return whether a weight of one number, or its inverse, is a factor."""
+    held = _scalar(model, name)
+    if not held:
+        return False
+    return any(np.isclose(one, factor, rtol=1e-5) for one in (held, 1 / held))

@@ -4,7 +4,7 @@ one that gives them says what was changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,37 @@ _SWITCHES = {
     "AveragePool": ("ceil_mode", "count_include_pad"),
     "MaxPool": ("ceil_mode",),
     "ArgMax": ("keepdims",),
+    "GRU": ("linear_before_reset",),
+    "LSTM": ("input_forget",),
     "ReduceMean": ("keepdims",),
 }
+_WORDS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "Gelu": {"approximate": ("none", "tanh")},
+    "GridSample": {
+        "mode": ("linear", "nearest", "cubic", "bilinear", "bicubic"),
+        "padding_mode": ("zeros", "border", "reflection"),
+    },
+    "Pad": {"mode": ("constant", "reflect", "edge", "wrap")},
+    "Resize": {
+        "mode": ("nearest", "linear", "cubic"),
+        "coordinate_transformation_mode": (
+            "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric",
+            "half_pixel_symmetric",
+        ),
+        "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+    },
+}  # fmt: skip
+"""Attributes of one word, the default first."""
+_ALIKE = (
+    ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"),
+    ("Relu", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Softplus",
+     "Identity", "Abs", "Neg", "Exp", "Log", "Sqrt", "Erf", "Gelu"),
+    ("MaxPool", "AveragePool"), ("GlobalMaxPool", "GlobalAveragePool"),
+    ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL2"),
+    ("Softmax", "LogSoftmax", "Hardmax"), ("Floor", "Ceil", "Round"), ("ArgMax", "ArgMin"),
+)  # fmt: skip
+"""Operators with the same operands, one of which may stand where another should."""
+_BIASED = ("Conv", "ConvTranspose", "Gemm")
 _AXES = frozenset(
     {"Softmax", "LogSoftmax", "Hardmax", "Concat", "Gather", "Flatten", "LayerNormalization"}
 )
@@ -77,6 +106,8 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     yield from _pads(node)
     yield from _transposed(side, node)
     yield from _partners(side, index)
+    yield from _words(node)
+    yield from _operators(node)
 
 
 def _with(node: Node, name: str, kind: str, value: Any) -> Node:
@@ -141,6 +172,23 @@ def _switches(node: Node) -> Iterator[Variant]:
         yield Variant("attribute", what, _with(node, name, "int", 1 - held))
 
 
+def _words(node: Node) -> Iterator[Variant]:
+    for name, words in _WORDS.get(node.op, {}).items():
+        held = node.attribute(name, words[0])
+        for word in words:
+            if word != held:
+                what = f"the attribute {name!r} of {node.op} is {held} instead of {word}"
+                yield Variant("attribute", what, _with(node, name, "string", word))
+
+
+def _operators(node: Node) -> Iterator[Variant]:
+    for ops in _ALIKE:
+        for op in ops if node.op in ops and not node.domain else ():
+            if op != node.op:
+                what = f"{node.op} is there instead of {op}"
+                yield Variant("structure", what, evolve(node, op=op))
+
+
 def _axes(side: Side, node: Node) -> Iterator[Variant]:
     if node.op not in _AXES:
         return
@@ -164,6 +212,12 @@ def _pads(node: Node) -> Iterator[Variant]:
         if value != now:
             what = f"the attribute 'pads' of {node.op} is {now} instead of {value}"
             yield Variant("attribute", what, _with(node, "pads", "ints", value))
+    spread = node.attribute("dilations") or (1,) * rank
+    if any(one != 1 for one in spread):
+        what = f"the attribute 'dilations' of {node.op} is {tuple(spread)} instead of ones"
+        ones = _with(node, "dilations", "ints", (1,) * rank)
+        usual = tuple(k // 2 for k in kernel) * 2
+        yield Variant("attribute", what, _with(ones, "pads", "ints", usual))
     for name in ("strides", "dilations"):
         if any(one != 1 for one in node.attribute(name) or ()):
             what = f"the attribute {name!r} of {node.op} is {node.attribute(name)} instead of ones"
@@ -212,6 +266,14 @@ def explains(made: Any, expected: Any) -> bool:
     return bool(np.isfinite(one).all() and np.max(np.abs(one - other), initial=0) <= 1e-4 * size)
 
 
+def _lacks_bias(side: Side, node: Node) -> bool:
+    """Return whether a node has no bias where most like it have one."""
+    alike = [len(one.inputs) for one in side.nodes if one.op == node.op]
+    return (
+        node.op in _BIASED and len(node.inputs) == 2 and sum(n > 2 for n in alike) * 2 > len(alike)
+    )
+
+
 def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
     """Return the likeliest cause of what a node makes wrong where no variant explains it, and a
     sentence: a constant difference along the channels is a bias, and otherwise a weight it is.
@@ -221,7 +283,9 @@ def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
     if node.op in QUANTISING:
         return "quantisation", f"the scale or zero point of {side.identity(index)!r} differs"
     apart = np.asarray(made, np.float64) - np.asarray(expected, np.float64)
-    if node.op in ("Conv", "ConvTranspose", "Gemm", "MatMul") and _is_bias(apart, node.op):
+    if _lacks_bias(side, node):
+        return "structure", f"{node.op} lacks a bias"
+    if node.op in (*_BIASED, "MatMul") and _is_bias(apart, node.op):
         missing = len(node.inputs) < 3
         what = f"{node.op} lacks a bias" if missing else f"the bias {node.inputs[2]!r} differs"
         return ("structure" if missing else "weight"), what

@@ -75,10 +75,11 @@ def altered(model: ModelProto, output: str, variant: Variant) -> ModelProto:
     graph = copy.graph
     node = next(node for node in graph.node if output in node.output)
     names = {name: f"{name}//tried" for name in variant.weights}
-    before = list(node.input)
+    before, op = list(node.input), node.op_type
     node.input[:] = [names.get(name, name) for name in variant.node.inputs]
     for name, values in variant.weights.items():
         graph.initializer.append(onnx.numpy_helper.from_array(values, names[name]))
+    node.op_type = variant.node.op
     given = {one.name for one in variant.node.attributes}
     kept = [one for one in node.attribute if one.name in given]
     held = {one.name: onnx.helper.get_attribute_value(one) for one in kept}
@@ -92,15 +93,16 @@ def altered(model: ModelProto, output: str, variant: Variant) -> ModelProto:
     attributes = [onnx.AttributeProto.FromString(one.SerializeToString()) for one in kept]
     del node.attribute[:]
     node.attribute.extend([*attributes, *made])
-    if before != list(node.input) or made:
+    if before != list(node.input) or made or node.op_type != op:
         del graph.value_info[:]
     return copy
 
 
-_PLAIN = frozenset({"float", "int", "ints", "floats"})
+_PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 
 
 def _same(held: Any, value: Any) -> bool:
+    held = held.decode() if isinstance(held, bytes) else held
     return held is not None and (
         list(held) == list(value) if isinstance(value, tuple) else held == value
     )

@@ -1,0 +1,293 @@
+"""Finds out why a model does not give outputs that were saved without the tensors before them.
+
+What was changed is guessed and tried on the whole model: a node as it may have been, a weight by a
+factor. One that gives all outputs is proven by them; where several do, the verdict is inconclusive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.rounding import LARGE
+from polygraphy.domain.data.describing import describe_model
+from polygraphy.domain.data.synthesis import DataLoader
+from polygraphy.domain.diagnosis.closeness import is_partly, together
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.judging import Deviation, is_float
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.variants import Variant, variants
+from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+
+_SECONDS, _SECONDS_OF_FACTORS = 40.0, 20.0
+"""How long variants of all nodes, and factors of all weights, are tried."""
+_RELATED = 0.3
+"""Outputs of one model on the same data go together at least so much, as a correlation, even where
+a weight was changed.
+"""
+_SHUFFLES = 9
+_ENOUGH = 8
+"""So many numbers are not matched by chance: of fewer, others have to be excluded."""
+_STEPS = 9
+"""Factors that are tried of a weight."""
+_MATCHES = 1e-4
+"""What is left of a difference that a factor explains, relative to the outputs, and to it."""
+_NEAR = 0.05
+"""A factor this close to 1 is not a fault: data that resemble each other differ so."""
+_LARGEST = 64.0
+
+
+def of_outputs(
+    case: Case,
+    run: tuple[Feed, Values, Values],
+    found: Mapping[str, Deviation],
+    third: SuspectedParty,
+) -> DiagnosisResult | None:
+    """Find out why outputs are not those that were saved.
+
+    Args:
+        case: the model; its first party computed the outputs.
+        run: the data, what was saved, and what the party makes of them.
+        found: how the outputs differ.
+        third: who computes what is right.
+
+    Returns:
+        What was found out; None where a backend is at fault.
+    """
+    return _Guesses(case, run, found, third).result()
+
+
+class _Guesses:
+    """A model, its data, and the outputs that it should give."""
+
+    def __init__(
+        self,
+        case: Case,
+        run: tuple[Feed, Values, Values],
+        found: Mapping[str, Deviation],
+        third: SuspectedParty,
+    ) -> None:
+        self._case = case
+        self._feed, self._saved, self._values = run
+        self._found = found
+        self._third = third
+        self._party: SuspectedParty = case.parties[0]
+        self._pairs = resolve(ModelPairs)
+        self._side = Side(self._pairs.graph(case.model.proto))
+
+    def result(self) -> DiagnosisResult | None:
+        """See whether the data, one changed node or one changed weight explains the outputs."""
+        case, saved = self._case, self._saved
+        with case.attempt("third party") as notes:
+            try:
+                other: Values = self._third.load(case.model.proto)(self._feed)
+            except BackendError as error:
+                notes.append(str(error))
+                other = self._values
+            if not case.differing(other, saved):
+                notes.append(f"{self._third.name} gives what was saved.")
+                return None
+            notes.append(f"{self._third.name} does not give what was saved either.")
+        if self._are_usual_data():
+            return self._of_data("The data that `polygraphy run` makes up give what was saved.")
+        with case.attempt("changed nodes") as notes:
+            changed = self._unless_ambiguous(self._changed_nodes(notes), notes)
+        if not changed:
+            with case.attempt("changed weights") as notes:
+                changed = list(self._scaled_weights(notes))
+        if len(changed) == 1:
+            return DiagnosisResult(FAULT, changed)
+        if changed:
+            names = ", ".join(repr(one.nodes[0]) for one in changed[:4])
+            reason = (
+                f"Several changes explain the saved outputs, in {names}: which it is cannot be"
+                " seen from outputs alone. Save all tensors of the model that is right, with"
+                " --onnx-outputs mark all, or give it as --reference."
+            )
+            return DiagnosisResult(INCONCLUSIVE, reason=reason)
+        if not self._is_of_these_data():
+            return self._of_data(
+                "All backends agree, no changed node explains the saved outputs, and they have"
+                " little to do with what the model makes of these data."
+            )
+        return DiagnosisResult(
+            INCONCLUSIVE,
+            reason="All backends agree, so the model is not the one that the results were saved"
+            " with. Which node differs cannot be seen from outputs alone: save all tensors of the"
+            " model that is right, with --onnx-outputs mark all, or give it as --reference.",
+        )
+
+    def _of_data(self, said: str) -> DiagnosisResult:
+        culprit = Culprit([], next(iter(self._found)), "data", "data", evidence=[said])
+        return DiagnosisResult(FAULT, [culprit])
+
+    def _is_of_these_data(self) -> bool:
+        """Return whether saved outputs have more to do with what the model makes of the data than
+        with what it makes of the same numbers in another order.
+        """
+        saved, values = self._saved, self._values
+        if any(is_partly(values[name], saved[name]) for name in self._found):
+            return True
+        rng = np.random.default_rng(0)
+        compute = self._case.loaded(self._party)
+        others = []
+        try:
+            for _ in range(_SHUFFLES):
+                mixed = {name: _mixed(array, rng) for name, array in self._feed.items()}
+                others.append(compute(mixed))
+        except BackendError:
+            return True
+        for name in self._found:
+            middle = np.mean([np.asarray(one[name], np.float64) for one in others], axis=0)
+            right = saved[name] - middle
+            own = together(values[name] - middle, right)
+            if own > _RELATED and own > max(together(one[name] - middle, right) for one in others):
+                return True
+        return False
+
+    def _are_usual_data(self) -> bool:
+        """Return whether the outputs were made with the data that are made up by default."""
+        loader = DataLoader()
+        try:
+            describe_model(loader, self._case.model.inputs, self._case.model.facts)
+            feed = dict(next(iter(loader)))
+            return not self._case.differing(self._case.loaded(self._party)(feed), self._saved)
+        except PolygraphyException:
+            return False
+
+    def _unless_ambiguous(self, found: Iterator[Culprit], notes: list[str]) -> list[Culprit]:
+        """Return the first change that explains the outputs; where these are few numbers, all."""
+        numbers = sum(np.size(self._saved[name]) for name in self._found if self._is_float(name))
+        first = next(found, None)
+        if first is None:
+            return []
+        if numbers >= _ENOUGH:
+            return [first]
+        nodes = {first.nodes[0]: first}
+        for other in found:
+            nodes.setdefault(other.nodes[0], other)
+            if len(nodes) == _ENOUGH:
+                break
+        notes.append(f"{len(nodes)} nodes explain it.")
+        return list(nodes.values())
+
+    def _is_float(self, name: str) -> bool:
+        return is_float(self._saved[name])
+
+    def _changed_nodes(self, notes: list[str]) -> Iterator[Culprit]:
+        """Try what every node may have been, on the whole model."""
+        stop = time.perf_counter() + _SECONDS
+        tried = 0
+        for index, node in enumerate(self._side.nodes):
+            for variant in variants(self._side, index):
+                if time.perf_counter() > stop:
+                    notes.append(f"{tried} variants; the rest was left out.")
+                    return
+                tried += 1
+                output = next(filter(None, node.outputs))
+                if self._gives(output, variant):
+                    notes.append(f"{variant.what}.")
+                    yield self._culprit(index, variant)
+        notes.append(f"{tried} variants tried.")
+
+    def _culprit(self, index: int, variant: Variant) -> Culprit:
+        node = self._side.nodes[index]
+        said = f"{variant.what[0].upper()}{variant.what[1:]}."
+        evidence = [said, "With only that changed, all outputs match."]
+        return Culprit(
+            [self._side.identity(index)], next(filter(None, node.outputs)), MODEL, variant.cause,
+            evidence=evidence, remedy=Remedy(f"Undo: {variant.what}.", True), op=node.op,
+        )  # fmt: skip
+
+    def _made(self, output: str, variant: Variant) -> tuple[Any, Values] | None:
+        try:
+            made = self._pairs.altered(self._case.model.proto, output, variant)
+            compute = self._party.load(made)
+            return compute, compute(self._feed)
+        except Exception:  # A variant that no backend takes is none.
+            return None
+
+    def _gives(self, output: str, variant: Variant) -> bool:
+        made = self._made(output, variant)
+        if made is None:
+            return False
+        compute, values = made
+        found = self._case.differing(values, self._saved)
+        if any(each.relative > LARGE for each in found.values()):
+            return False
+        noise = noise_of(compute, self._feed, values)
+        return not self._case.differing(values, self._saved, noise)
+
+    def _scaled_weights(self, notes: list[str]) -> Iterator[Culprit]:
+        """Search for every weight the factor that gives the saved outputs."""
+        names = [name for name in self._found if self._is_float(name)]
+        if sum(np.size(self._saved[name]) for name in names) < _ENOUGH:
+            notes.append("The outputs are too few numbers.")
+            return
+        stop = time.perf_counter() + _SECONDS_OF_FACTORS
+        count = 0
+        for name, weight in self._side.weights.items():
+            held = None if weight.values is None else np.asarray(weight.values)
+            readers = self._side.readers.get(name, [])
+            if held is None or held.dtype != np.float32 or held.size < 2 or len(readers) != 1:
+                continue
+            if time.perf_counter() > stop:
+                notes.append(f"{count} weights; the rest was left out.")
+                return
+            count += 1
+            factor = self._factor(readers[0][0], name, held, names)
+            if factor is not None:
+                notes.append(f"{name!r} by {factor:.6g}.")
+                node = self._side.nodes[readers[0][0]]
+                what = f"the weight {name!r} of {node.op} is scaled by {1 / factor:.4g}"
+                yield self._culprit(readers[0][0], Variant("weight", what, node))
+        notes.append(f"{count} weights tried.")
+
+    def _factor(self, index: int, name: str, held: Any, outputs: list[str]) -> float | None:
+        """Return by which factor a weight has to be multiplied, if that gives what was saved: found
+        by the secant method on how far the outputs are on their way.
+        """
+        node = self._side.nodes[index]
+        output = next(filter(None, node.outputs))
+        goal, start = (
+            np.concatenate([np.asarray(of[one], np.float64).reshape(-1) for one in outputs])
+            for of in (self._saved, self._values)
+        )
+        way = goal - start
+        before, after = (1.0, -1.0), 1.1
+        for _ in range(_STEPS):
+            variant = Variant("weight", "", node, {name: (held * after).astype(held.dtype)})
+            made = self._made(output, variant)
+            if made is None:
+                return None
+            found = self._case.differing(made[1], self._saved)
+            values = [np.asarray(made[1][one], np.float64).reshape(-1) for one in outputs]
+            apart = np.concatenate(values) - goal
+            is_explained = np.linalg.norm(apart) <= _MATCHES * np.linalg.norm(way)
+            if is_explained and all(each.relative <= _MATCHES for each in found.values()):
+                return after if abs(after - 1) > _NEAR else None
+            left = float(np.dot(apart, way) / np.dot(way, way))
+            slope = (left - before[1]) / (after - before[0]) if after != before[0] else 0.0
+            if not np.isfinite(left) or not slope:
+                return None
+            before, after = (after, left), after - left / slope
+            if not 1 / _LARGEST < abs(after) < _LARGEST:
+                return None
+        return None
+
+
+def _mixed(array: Any, rng: np.random.Generator) -> Any:
+    return rng.permutation(np.reshape(array, -1)).reshape(np.shape(array))
