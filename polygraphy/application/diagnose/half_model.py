@@ -42,6 +42,8 @@ from polygraphy.ports.diagnosing import ModelPairs, NarrowModels, SuspectedParty
 
 _MOST = 0.5
 """From this share of nodes on a model computes in half precision; below, only a part of it does."""
+_GONE = 4
+"""Of so few times the smallest number, what is left of an epsilon has no digits any more."""
 
 
 @frozen
@@ -182,7 +184,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     for index, node in enumerate(side.nodes):
         held = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
         lost = [(name, value) for name, value in held if value is not None]
-        if not lost or not is_guard(side, index) or lost[0][1] >= limits.normal:
+        if not lost or not is_guard(side, index) or lost[0][1] > _GONE * limits.smallest:
             continue
         name, value = lost[0]
         evidence = [

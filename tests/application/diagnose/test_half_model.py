@@ -65,6 +65,22 @@ def test_a_lost_epsilon_is_named_with_one_backend_that_makes_nan() -> None:
     assert (culprit["nodes"], culprit["cause"]) == (["safe"], "epsilon")
 
 
+def test_an_epsilon_that_is_only_coarse_is_not_lost() -> None:
+    model = network("epsilon")
+    kept = numpy_helper.from_array(np.array([1e-5], np.float32), "kept")
+    model.graph.initializer.append(kept)
+    at = [node.name for node in model.graph.node].index("relu0")
+    relu = model.graph.node[at]
+    model.graph.node.insert(at + 1, helper.make_node("Sqrt", ["guarded"], ["rooted"], "rooting"))
+    guard = helper.make_node("Add", [relu.output[0], "kept"], ["guarded"], "guard")
+    model.graph.node.insert(at + 1, guard)
+    for node in model.graph.node:
+        if node.name == "add0":
+            node.input[1] = "rooted"
+    [culprit] = found(half(model)).culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["safe"], "epsilon")
+
+
 def quantised_twice() -> onnx.ModelProto:
     """What ONNX Runtime rewrites wrongly, in float32 as well."""
     weights = {"fine": np.float32(0.02), "coarse": np.float32(0.05), "zero": np.uint8(128)}
