@@ -12,6 +12,7 @@ import onnxruntime
 
 from .case import Case, Culprit
 from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantised, unet
+from .other_hosts import OTHERS
 from .planting import KINDS, Planted, planted, renamed, unnamed
 from .real_cases import distance, drawn
 
@@ -25,13 +26,9 @@ def planted_cases(folder: Path, models: Models, seed: int, faulty: int, healthy:
     rng = np.random.default_rng(seed)
     makers: list[Callable[[Path, np.random.Generator, Models, int], Case | None]] = []
     kinds = [kind for kind in KINDS if kind != "quantisation"]
-    for number in range(faulty):
-        turn = number % 12
-        makers.append(
-            (quantised_case, not_numbers, not_numbers, _half, two)[turn - 7]
-            if turn >= 7
-            else changed(kinds[turn])
-        )
+    others = (quantised_case, not_numbers, not_numbers, _half, _half, two)
+    turns = [*map(changed, kinds), *others]
+    makers += [turns[number % len(turns)] for number in range(faulty)]
     makers += [HEALTHY[number % len(HEALTHY)] for number in range(healthy)]
     cases = []
     for number, maker in enumerate(makers):
@@ -47,8 +44,11 @@ def host(
     rng: np.random.Generator, build: Any = None, embed: Any = None, style: str = ""
 ) -> onnx.ModelProto:
     """A healthy network."""
-    made = build or PLANTED[str(rng.choice(list(PLANTED)))]
-    net = Net(int(rng.integers(2**31)), style or str(rng.choice(STYLES[:2])), opset=13)
+    known = {**PLANTED, **OTHERS}
+    name = "" if build else str(rng.choice(list(known)))
+    made = build or known[name]
+    opset = 17 if name in OTHERS else 13
+    net = Net(int(rng.integers(2**31)), style or str(rng.choice(STYLES[:2])), opset=opset)
     return net.model(made(net, embed or (lambda net, t: t), rng.random()))
 
 

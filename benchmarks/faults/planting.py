@@ -245,6 +245,55 @@ def quantisation(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
     return Planted((identity(node),), ("quantisation", "weight"))
 
 
+_OTHERS = {
+    "Relu": "Sigmoid", "Sigmoid": "Tanh", "Tanh": "Sigmoid", "Add": "Sub", "Mul": "Add",
+    "Sub": "Add", "HardSwish": "Sigmoid", "MaxPool": "AveragePool",
+}  # fmt: skip
+
+
+def another(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A node is another operator."""
+    node = _drawn(rng, [node for node in model.graph.node if node.op_type in _OTHERS])
+    if node is None:
+        return None
+    node.op_type = _OTHERS[node.op_type]
+    return Planted((identity(node),), ("structure", "attribute"))
+
+
+def missing(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """An activation is gone: what stands before it and behind it is named."""
+    ops = {"Relu", "Clip", "HardSwish", "Tanh", "Erf", "PRelu", "LeakyRelu"}
+    outputs = {value.name for value in model.graph.output}
+    nodes = [n for n in model.graph.node if n.op_type in ops and n.output[0] not in outputs]
+    gone = _drawn(rng, nodes)
+    if gone is None:
+        return None
+    beside = [node for node in model.graph.node if gone.input[0] in node.output]
+    for node in model.graph.node:
+        if gone.output[0] in node.input:
+            beside.append(node)
+            node.input[:] = [gone.input[0] if n == gone.output[0] else n for n in node.input]
+    model.graph.node.remove(gone)
+    return Planted(tuple(map(identity, beside)), ("structure",))
+
+
+def rewired(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A sum reads an earlier sum or product than it should."""
+    weights = {weight.name for weight in model.graph.initializer}
+    nodes = list(model.graph.node)
+    adds = [i for i, n in enumerate(nodes) if n.op_type == "Add" and not weights & {*n.input}]
+    at = _drawn(rng, adds)
+    if at is None:
+        return None
+    node = nodes[at]
+    made = [n.output[0] for n in nodes[:at] if n.op_type in ("Add", "Mul")]
+    other = _drawn(rng, [name for name in made if name not in node.input])
+    if other is None:
+        return None
+    node.input[int(rng.integers(2))] = other
+    return Planted((identity(node),), ("structure",))
+
+
 KINDS: dict[str, Callable[[onnx.ModelProto, np.random.Generator], Planted | None]] = {
     "element": element,
     "scaled": scaled,
@@ -253,6 +302,9 @@ KINDS: dict[str, Callable[[onnx.ModelProto, np.random.Generator], Planted | None
     "attribute": attribute,
     "swapped": swapped,
     "dropped": dropped,
+    "another operator": another,
+    "missing": missing,
+    "rewired": rewired,
     "quantisation": quantisation,
 }
 
@@ -265,6 +317,7 @@ def planted(
     copy.CopyFrom(model)
     _constants(copy)
     found = KINDS[kind](copy, rng)
+    del copy.graph.value_info[:]
     return None if found is None else (copy, found)
 
 

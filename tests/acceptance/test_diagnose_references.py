@@ -21,6 +21,8 @@ SEEDS = {
     "attribute": 5,
     "swapped": 6,
     "dropped": 7,
+    "missing": 10,
+    "rewired": 11,
 }
 WAYS = ("same", "renamed", "golden")
 
@@ -47,6 +49,7 @@ def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, ki
     rng = np.random.default_rng(SEEDS.get(kind, 8))
     if kind in SEEDS:
         monkeypatch.setattr(planted_cases, "PLANTED", planted_cases.HOSTS)
+        monkeypatch.setattr(planted_cases, "OTHERS", {})
         maker = planted_cases.changed(kind)
     elif kind == "optimised":
         maker = planted_cases.changed("element")
@@ -71,6 +74,7 @@ def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, ki
 def test_nobody_is_blamed_where_nothing_is_wrong(faults, polygraphy, tmp_path, monkeypatch, number):
     _, judge, planted_cases = faults
     monkeypatch.setattr(planted_cases, "PLANTED", planted_cases.HOSTS)
+    monkeypatch.setattr(planted_cases, "OTHERS", {})
     maker = planted_cases.HEALTHY[number]
     case = maker(tmp_path, np.random.default_rng(number), {}, number)
     done, document = _diagnosed(polygraphy, tmp_path / case.name, case.words)

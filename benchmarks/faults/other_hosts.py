@@ -1,0 +1,132 @@
+"""More networks that faults are planted in: a MobileNet, a recurrent one, a generator and a GPT."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from .hosts import Embed, Net, dense
+
+
+def mobile(net: Net, embed: Embed, at: float) -> str:
+    """Inverted residuals with depthwise convolutions, and squeeze and excitation."""
+    trunk = net.conv(net.input("image", (1, 3, 14, 14)), 8)
+    for block in range(4):
+        with net.scope(f"block{block}"):
+            wide = net.same("HardSwish", net.conv(trunk, 16, kernel=1))
+            weight = net.weight(16, 1, 3, 3, fan_in=9, gain=1.3)
+            bias = net.constant(net.rng.standard_normal(16) * 0.1)
+            made = net.same("Conv", wide, weight, bias, kernel_shape=[3, 3], pads=[1] * 4, group=16)
+            made = net.same("Clip", made, net.constant(-2.0), net.constant(3.0))
+            small = net.shaped(net.node("GlobalAveragePool", made), (1, 16, 1, 1))
+            small = net.conv(net.same("Relu", net.conv(small, 8, kernel=1)), 16, kernel=1)
+            made = net.same("Mul", made, net.same("HardSigmoid", small, alpha=0.2, beta=0.5))
+            trunk = net.same("Add", trunk, net.conv(made, 8, kernel=1))
+            trunk = embed(net, trunk) if block == int(at * 4) else trunk
+    pooled = net.node(
+        "AveragePool", trunk, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, count_include_pad=0
+    )
+    flat = net.node("Flatten", pooled, axis=1)
+    bias = net.constant(net.rng.standard_normal(10) * 0.1)
+    return net.shaped(net.node("Gemm", flat, net.weight(10, 392, gain=2), bias, transB=1), (1, 10))
+
+
+def recurrent(net: Net, embed: Embed, at: float) -> str:
+    """An LSTM, a GRU, and attention over their steps."""
+    width = 12
+    trunk = net.input("steps", (6, 2, 8))
+    for op, gates, held in (("LSTM", 4, 8), ("GRU", 3, width)):
+        made = net.node(
+            op,
+            trunk,
+            net.weight(1, gates * width, held, fan_in=held),
+            net.weight(1, gates * width, width, fan_in=width),
+            net.constant(net.rng.standard_normal((1, 2 * gates * width)) * 0.1),
+            hidden_size=width,
+            outputs=2,
+            **({"linear_before_reset": 1} if op == "GRU" else {}),
+        )
+        squeezed = net.node("Squeeze", made[0], net.constant([1], np.int64))
+        trunk = net.shaped(squeezed, (6, 2, width))
+    trunk = net.shaped(net.node("Transpose", embed(net, trunk), perm=[1, 0, 2]), (2, 6, width))
+    scores = net.same("Tanh", net.same("MatMul", trunk, net.weight(width, width, fan_in=width)))
+    mixed = net.same("Mul", net.same("Softmax", scores, axis=1), trunk)
+    total = net.node("ReduceSum", mixed, net.constant([1], np.int64), keepdims=0)
+    joined = net.node("Concat", total, net.node("ReduceMax", trunk, axes=[1], keepdims=0), axis=1)
+    bias = net.constant(net.rng.standard_normal(5) * 0.1)
+    weight = net.weight(2 * width, 5, fan_in=2 * width, gain=2)
+    return net.shaped(net.node("Gemm", joined, weight, bias, beta=0.7), (2, 5))
+
+
+def generator(net: Net, embed: Embed, at: float) -> str:
+    """Transposed convolutions with instance normalisation, padded by reflection and resized."""
+    weight = net.weight(16, 128, fan_in=16, gain=1.5)
+    trunk = net.reshape(net.node("Gemm", net.input("noise", (1, 16)), weight), (1, 8, 4, 4))
+    for level in range(2):
+        side = net.shapes[trunk][2]
+        made = net.node(
+            "ConvTranspose",
+            trunk,
+            net.weight(8, 8, 4, 4, fan_in=32),
+            net.constant(net.rng.standard_normal(8) * 0.1),
+            kernel_shape=[4, 4],
+            strides=[2, 2],
+            pads=[1] * 4,
+        )
+        trunk = net.shaped(made, (1, 8, 2 * side, 2 * side))
+        scale = net.constant(net.rng.uniform(0.7, 1.3, 8))
+        bias = net.constant(net.rng.standard_normal(8) * 0.2)
+        trunk = net.same("InstanceNormalization", trunk, scale, bias, epsilon=1e-4)
+        trunk = net.same("PRelu", trunk, net.constant(net.rng.uniform(0.1, 0.4, (8, 1, 1))))
+        trunk = embed(net, trunk) if level == int(at * 2) else trunk
+    pads = net.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64)
+    padded = net.node("Pad", trunk, pads, mode="reflect")
+    bias = net.constant(net.rng.standard_normal(3) * 0.1)
+    made = net.node("Conv", padded, net.weight(3, 8, 3, 3), bias, kernel_shape=[3, 3])
+    scales = net.constant([1, 1, 2, 2])
+    made = net.node(
+        "Resize", made, "", scales, mode="linear", coordinate_transformation_mode="half_pixel"
+    )
+    return net.same("Sigmoid", net.shaped(made, (1, 3, 32, 32)))
+
+
+def gpt(net: Net, embed: Embed, at: float) -> str:
+    """Three causal layers with LayerNormalization, tied embeddings, and the last word's scores."""
+    width = 24
+    words = net.input("input_ids", (1, 10), TensorProto.INT64)
+    table = net.constant(net.rng.standard_normal((50, width)))
+    trunk = net.shaped(net.node("Gather", table, words), (1, 10, width))
+    trunk = net.same("Add", trunk, net.constant(net.rng.standard_normal((10, width)) * 0.3))
+    mask = net.constant(np.triu(np.full((10, 10), -1e4), 1))
+    for layer in range(3):
+        with net.scope(f"h.{layer}"):
+            three = dense(net, _norm(net, trunk), 3 * width)
+            sizes = net.constant([width] * 3, np.int64)
+            query, key, held = net.node("Split", three, sizes, axis=-1, outputs=3)
+            scores = net.node("MatMul", query, net.node("Transpose", key, perm=[0, 2, 1]))
+            scores = net.node("Mul", scores, net.constant(width**-0.5))
+            shares = net.node("Softmax", net.node("Add", scores, mask), axis=-1)
+            mixed = net.shaped(net.node("MatMul", shares, held), (1, 10, width))
+            trunk = net.same("Add", trunk, dense(net, mixed, width))
+            inner = dense(net, _norm(net, trunk), 2 * width)
+            curve = net.same("Erf", net.same("Div", inner, net.constant(np.sqrt(2))))
+            curve = net.same("Mul", inner, net.same("Add", curve, net.constant(1.0)))
+            inner = net.same("Mul", curve, net.constant(0.5))
+            trunk = net.same("Add", trunk, dense(net, inner, width))
+            trunk = embed(net, trunk) if layer == int(at * 3) else trunk
+    bounds = [net.constant([each], np.int64) for each in (9, 10, 1)]
+    last = net.node("Slice", trunk, *bounds)
+    return net.shaped(
+        net.node("MatMul", last, net.node("Transpose", table, perm=[1, 0])), (1, 1, 50)
+    )
+
+
+def _norm(net: Net, tensor: str) -> str:
+    width = net.shapes[tensor][-1]
+    scale = net.constant(net.rng.uniform(0.7, 1.3, width))
+    bias = net.constant(net.rng.standard_normal(width) * 0.1)
+    return net.same("LayerNormalization", tensor, scale, bias, axis=-1, epsilon=1e-5)
+
+
+OTHERS = {"mobile": mobile, "recurrent": recurrent, "generator": generator, "gpt": gpt}
+"""Written for opset 17."""
