@@ -26,21 +26,6 @@ def test_the_readme_snippet() -> None:
     assert namespace["verdict"].mismatches.worst.index == (2,)
 
 
-def test_a_run_that_compares_nothing_does_not_import_what_compares(g2_dir: Path) -> None:
-    code = (
-        "import atexit, sys\nfrom polygraphy.cli.main import main\n"
-        "atexit.register(lambda: print('LOADED', *sorted(sys.modules)))\n"
-        "main(['run', 'identity.onnx', '--onnxrt'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=g2_dir, capture_output=True, text=True, check=True
-    )
-    loaded = done.stdout.partition("LOADED")[2].split()
-    assert "polygraphy.application.run.inference" in loaded
-    assert not [name for name in loaded if name.startswith("polygraphy.domain.compare")]
-    assert "polygraphy.domain.arithmetic" not in loaded
-
-
 def test_two_frameworks_on_a_dynamic_model(g3_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run dynamic_identity.onnx --onnx --onnxrt")
     assert done.code == 0

@@ -8,12 +8,24 @@ from pathlib import Path
 
 import pytest
 
+COMMAND = "from polygraphy.cli.main import main; main({words})"
 NAMES = "from polygraphy.comparator import Comparator, SimpleCompareFunc"
 REPORT = "import atexit, sys\natexit.register(lambda: print('LOADED', *sys.modules))\n"
 
 
+BARE = set(
+    subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+)
+"""What an interpreter imports by itself: an editable installation has more."""
+
+
 def imported(program: str, folder: Path) -> list[str]:
-    """Return what a program imports that a bare interpreter has not."""
+    """Return what a process has imported that runs a program."""
     command = [sys.executable, "-c", f"{REPORT}{program}"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout.partition("LOADED")[2].split()
@@ -31,3 +43,18 @@ def test_names_alone_import_no_other_package(program: str, most: int, tmp_path: 
     loaded = imported(program, tmp_path)
     assert not {"numpy", "attr", "onnx", "jinja2", "difflib", "logging"} & set(loaded)
     assert len(ours(loaded)) <= most
+
+
+def test_help_imports_no_other_package(tmp_path: Path) -> None:
+    loaded = imported(COMMAND.format(words=["-h"]), tmp_path)
+    assert not {"numpy", "attr", "onnx", "jinja2", "argparse", "re"} & set(loaded) - BARE
+    assert len(ours(loaded)) <= 15
+
+
+def test_a_plain_run_imports_what_it_needs(g2_dir: Path) -> None:
+    loaded = imported(COMMAND.format(words=["run", "identity.onnx", "--onnxrt"]), g2_dir)
+    assert "polygraphy.application.run.inference" in loaded
+    assert not {"onnx", "ml_dtypes", "black", "rich"} & set(loaded)
+    assert not [name for name in loaded if name.startswith("polygraphy.domain.compare")]
+    assert "polygraphy.domain.arithmetic" not in loaded
+    assert len(ours(loaded)) <= 212

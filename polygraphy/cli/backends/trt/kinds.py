@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from polygraphy.cli.backends.trt.names import DATA_TYPES, NAMES
@@ -18,6 +17,8 @@ def _known(word: str, known: Sequence[str], what: str) -> str:
     lowered = word.lower()
     if lowered in known:
         return lowered
+    from difflib import get_close_matches
+
     matches = get_close_matches(lowered, known, n=2)
     advice = f"did you mean {' or '.join(matches)}" if matches else f"there is {', '.join(known)}"
     raise BadValue(f"{word!r} is no {what}; {advice}")
