@@ -1,12 +1,13 @@
 """Processor seconds of whole commands and programs: a floor, ours and NVIDIA's, started in turn.
 
-    python benchmarks/side_by_side.py [--runs 11] [--only fold]
+    python benchmarks/side_by_side.py [--runs 11] [--only fold] [--page docs/benchmarks.md]
 
 Every row makes its models by itself. The floor is what the same work takes with onnx, NumPy or ONNX
 Runtime alone, interpreter and imports included; NVIDIA's Polygraphy is measured where
 POLYGRAPHY_NVIDIA_PYTHON names the interpreter of a virtual environment that has it. Reported are
-the minimum of all runs, and the largest memory that the process used. Install the package, not an
-editable one, whose import hook alone costs milliseconds.
+the minimum of all runs, and the largest memory that a process used, which counts what is mapped of
+files. Install the package, not an editable one, whose import hook alone costs milliseconds. With
+--page, the table in that page is replaced.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,11 +94,32 @@ arrays = [{{f"y{{i}}": np.full({size}, i, np.float32) for i in range({count})}}]
 results.add([IterationResult(each, runner_name="r") for each in arrays], runner_name="r")
 results.save("out.json")
 """
+_RAW_SAVE = """
+import binascii
+import numpy as np
+with open("out.txt", "wb") as file:
+    for i in range({count}):
+        array = np.full({size}, i, np.float32)
+        for start in range(0, array.nbytes, 1 << 18):
+            file.write(binascii.b2a_base64(array.view(np.uint8)[start : start + (1 << 18)]))
+"""
+_RAW_READ = """
+import binascii
+import numpy as np
+with open("{model}", "rb") as file:
+    for line in file:
+        if b'"array"' in line:
+            np.frombuffer(binascii.a2b_base64(line.split(b'"')[3]), np.uint8)
+"""
 _READ = """
 from polygraphy.comparator import RunResults
 for name, iterations in RunResults.load("{model}"):
     sum(float(array.reshape(-1)[0]) for array in iterations[0].values())
 """
+
+
+HEADER = "| work | floor | MB | ours | MB | of the floor | NVIDIA | MB | of NVIDIA's | goal |"
+RULE = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
 
 
 class Row(NamedTuple):
@@ -110,6 +133,8 @@ class Row(NamedTuple):
         program: a program that both packages run, instead.
         floor: a program that does what has to be done without either; as often as there are
             commands.
+        goal: what is aimed at, in processor seconds.
+        runs: how often it is run at most.
     """
 
     name: str
@@ -117,26 +142,43 @@ class Row(NamedTuple):
     words: str | None = None
     program: str | None = None
     floor: str | None = None
+    goal: str = ""
+    runs: int = 11
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=11)
     parser.add_argument("--only", default="", help="rows whose name has this in it")
+    parser.add_argument("--page", type=Path, help="a page whose table is replaced")
     options = parser.parse_args()
+    if options.page and options.only:
+        parser.error("a page takes all rows")
     nvidia = os.environ.get("POLYGRAPHY_NVIDIA_PYTHON")
     for python in filter(None, (sys.executable, nvidia)):
         compile_packages(Path(python))
-    print("| work | floor | MB | ours | MB | of the floor | NVIDIA | MB | of NVIDIA's |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    lines: list[str] = []
+    for line in chain((HEADER, RULE), _measured(options.only, options.runs, nvidia)):
+        print(line, flush=True)
+        lines.append(line)
+    if options.page:
+        text = options.page.read_text(encoding="utf-8")
+        before, header, rest = text.partition(HEADER)
+        assert header, f"{options.page} has no such table"
+        _, end, after = rest.partition("\n\n")
+        page = before + "\n".join(lines) + end + after
+        options.page.write_text(page, encoding="utf-8")
+
+
+def _measured(only: str, runs: int, nvidia: str | None) -> Iterator[str]:
     for row in ROWS:
-        if options.only in row.name:
+        if only in row.name:
             with tempfile.TemporaryDirectory() as folder:
-                measure(row, Path(folder), options.runs, nvidia)
+                yield measure(row, Path(folder), min(runs, row.runs), nvidia)
 
 
-def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> None:
-    """Print the line of a row."""
+def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> str:
+    """Return the line of the table about a row."""
     model = folder / "model.onnx"
     # In a process of its own: what is started next counts the memory of this one as its own.
     maker = multiprocessing.get_context("fork").Process(target=row.make, args=(model,))
@@ -173,8 +215,9 @@ def measure(row: Row, folder: Path, runs: int, nvidia: str | None) -> None:
         *(shown.get("floor", ""), str(memory.get("floor", ""))),
         *(shown["ours"], str(memory["ours"]), ratios.get("floor", "")),
         *(shown.get("NVIDIA", ""), str(memory.get("NVIDIA", "")), ratios.get("NVIDIA", "")),
+        row.goal,
     ]
-    print(f"| {' | '.join(cells)} |", flush=True)
+    return f"| {' | '.join(cells)} |"
 
 
 def run(command: list[str], folder: Path) -> tuple[float, int]:
@@ -206,6 +249,20 @@ def in_turn(commands: list[list[str]]) -> list[str]:
     if len(commands) == 1:
         return commands[0]
     return ["/bin/sh", "-ec", "\n".join(map(shlex.join, commands))]
+
+
+def save_chain(path: Path) -> None:
+    """Save 200 nodes, one after another."""
+    nodes = [
+        onnx.helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"], name=f"node{i}") for i in range(200)
+    ]
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 4))
+        for name in ("t0", "t200")
+    ]
+    graph = onnx.helper.make_graph(nodes, "chain", ends[:1], ends[1:])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
 
 
 def save_blocks(path: Path, nodes: int) -> None:
@@ -241,6 +298,7 @@ def _nothing(_: Path) -> None:
 
 
 _SHOWN = "inspect model {model} --show layers attrs weights"
+_HALF = "0.5 of NVIDIA's"
 _MANY = {"size": 1000, "count": 10_000}
 _LARGE = {"size": 25_000_000, "count": 10}
 _IMAGE = "(1, 3, 224, 224)"
@@ -252,30 +310,50 @@ ROWS = (
             partial(save_blocks, nodes=nodes),
             words=_FOLD,
             floor=_ROUND_TRIP,
+            goal="0.33 of NVIDIA's",
+            runs=runs,
         )
-        for nodes in (1_001, 5_005, 20_020, 80_002)
+        for nodes, runs in ((1_001, 11), (5_005, 11), (20_020, 5), (80_002, 1))
     ),
-    Row("import the names", _nothing, program=_NAMES, floor="import numpy"),
-    Row("import and compare 16 elements", _nothing, program=_COMPARE, floor="import numpy"),
-    Row("DataLoader, 1000 feeds", _nothing, program=_FEEDS, floor=_RAW_FEEDS),
-    Row("run identity.onnx --onnxrt", _identity, words="run identity.onnx --onnxrt", floor=RAW),
+    Row("import the names", _nothing, program=_NAMES, floor="import numpy", goal="1.15 floors"),
+    Row(
+        "import and compare 16 elements",
+        _nothing,
+        program=_COMPARE,
+        floor="import numpy",
+        goal="NVIDIA's",
+    ),
+    Row(
+        "DataLoader, 1000 feeds", _nothing, program=_FEEDS, floor=_RAW_FEEDS, goal="0.7 of NVIDIA's"
+    ),
+    Row(
+        "run identity.onnx --onnxrt",
+        _identity,
+        words="run identity.onnx --onnxrt",
+        floor=RAW,
+        goal="1.25 floors, 0.85 of NVIDIA's",
+    ),
     Row(
         "run resnet50 --onnxrt",
         _saved(resnet50),
         words="run {model} --onnxrt",
         floor=_RUN.format(shape=_IMAGE, sessions=1, model="{model}"),
+        goal="1.10 floors, NVIDIA's",
     ),
     Row(
         "run resnet50 --onnxrt --onnxrt",
         _saved(resnet50),
         words="run {model} --onnxrt --onnxrt",
         floor=_RUN.format(shape=_IMAGE, sessions=2, model="{model}"),
+        goal="1.10 floors, NVIDIA's",
     ),
     Row(
         "run 2.7 GB of weights in another file",
         save_large,
         words="run {model} --onnxrt",
         floor=_RUN.format(shape=(64, LARGE_WIDTH), sessions=1, model="{model}"),
+        goal="1.1 floors",
+        runs=3,
     ),
     Row(
         "ResNet-50 layer by layer, saved and compared",
@@ -283,6 +361,8 @@ ROWS = (
         words=f"run {_EVERY_TENSOR} --save-outputs out.json"
         f" && run {_EVERY_TENSOR} --load-outputs out.json",
         floor=_LAYERS.replace("{{", "{").replace("}}", "}"),
+        goal="1.3 floors",
+        runs=3,
     ),
     Row(
         "extract half of BERT-base",
@@ -290,13 +370,61 @@ ROWS = (
         words="surgeon extract {model} --inputs layer5_out:auto:auto --outputs layer11_out:auto"
         " -o out.onnx",
         floor=_ROUND_TRIP,
+        goal="0.5 of NVIDIA's, 250 MB of its own",
+        runs=3,
     ),
-    Row("inspect BERT-base, everything", _saved(bert), words=_SHOWN, floor=_LOAD),
-    Row("inspect 20,000 nodes, everything", _saved(many_nodes), words=_SHOWN, floor=_LOAD),
-    Row("save 10,000 arrays as JSON", _nothing, program=_SAVE.format(**_MANY)),
-    Row("load 10,000 arrays from JSON", partial(save_results, **_MANY), program=_READ),
-    Row("save 1 GB as JSON", _nothing, program=_SAVE.format(**_LARGE)),
-    Row("load 1 GB from JSON", partial(save_results, **_LARGE), program=_READ),
+    Row(
+        "inspect BERT-base, everything",
+        _saved(bert),
+        words=_SHOWN,
+        floor=_LOAD,
+        goal="0.4 of NVIDIA's",
+    ),
+    Row(
+        "inspect 20,000 nodes, everything",
+        _saved(many_nodes),
+        words=_SHOWN,
+        floor=_LOAD,
+        goal="0.4 of NVIDIA's",
+    ),
+    Row(
+        "debug reduce 200 nodes, linear",
+        save_chain,
+        words="debug reduce {model} -o out.onnx --mode linear --fail-code 0"
+        " --check grep -q node100 polygraphy_debug.onnx",
+        goal="0.4 of NVIDIA's",
+        runs=5,
+    ),
+    Row(
+        "save 10,000 arrays as JSON",
+        _nothing,
+        program=_SAVE.format(**_MANY),
+        floor=_RAW_SAVE.format(**_MANY),
+        goal=_HALF,
+    ),
+    Row(
+        "load 10,000 arrays from JSON",
+        partial(save_results, **_MANY),
+        program=_READ,
+        floor=_RAW_READ,
+        goal=_HALF,
+    ),
+    Row(
+        "save 1 GB as JSON",
+        _nothing,
+        program=_SAVE.format(**_LARGE),
+        floor=_RAW_SAVE.format(**_LARGE),
+        goal=_HALF,
+        runs=1,
+    ),
+    Row(
+        "load 1 GB from JSON",
+        partial(save_results, **_LARGE),
+        program=_READ,
+        floor=_RAW_READ,
+        goal=_HALF,
+        runs=2,
+    ),
 )
 
 

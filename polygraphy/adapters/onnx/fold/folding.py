@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
+from polygraphy.adapters.onnx.fold.functions import fold_functions
 from polygraphy.adapters.onnx.fold.node_inference import NodeInference
 from polygraphy.adapters.onnx.fold.sizes import Room
 from polygraphy.adapters.onnx.fold.walk import Walk
@@ -105,6 +106,8 @@ class FoldConstants(BaseLoader):
         sort(model.graph)
         try:
             self._fold(model)
+            room = self._room(model)
+            fold_functions(model, lambda body: self._fold_body(body, room))
         except BackendError as error:
             if not self._error_ok:
                 raise
@@ -130,15 +133,28 @@ class FoldConstants(BaseLoader):
             if not self._walk(model, self._shapes(model), along=False):
                 return
 
-    def _walk(self, model: ModelProto, shapes: Shapes, *, along: bool) -> bool:
+    def _fold_body(self, body: ModelProto, room: Room) -> None:
+        """Fold the body of a function; all of them share the room."""
+        along = self._infers and self._num_passes is None
+        for _ in range(self._num_passes or 1):
+            if not self._walk(body, {}, room, along=along):
+                return
+
+    def _room(self, model: ModelProto) -> Room:
+        return Room(limit_bytes(model_bytes(model)), self._said)
+
+    def _walk(
+        self, model: ModelProto, shapes: Shapes, room: Room | None = None, *, along: bool
+    ) -> bool:
         """Fold what a walk over the model finds, and return whether that is anything.
 
         Args:
             model: the model, which is changed.
             shapes: what is known of the shapes of its tensors before.
+            room: how much constants may come to take (default: what the model allows).
             along: whether shapes are inferred on the way, too.
         """
-        room = Room(limit_bytes(model_bytes(model)), self._said)
+        room = room or self._room(model)
         walk = walk_over(model, shapes, room, folds_shapes=self._folds_shapes, infers=along)
         # Before version 4, a branch can have no weights.
         graphs = walk.graphs if model.ir_version >= 4 else walk.graphs[:1]
@@ -191,7 +207,8 @@ def walk_over(
 
 
 def _count(model: ModelProto) -> int:
-    return sum(len(graph.node) for graph in all_graphs(model.graph))
+    inside = sum(len(function.node) for function in model.functions)
+    return sum(len(graph.node) for graph in all_graphs(model.graph)) + inside
 
 
 def _has_unknown_shapes(graph: GraphProto, shapes: Shapes) -> bool:
