@@ -313,3 +313,63 @@ def test_lines_are_not_held_back_for_long(monkeypatch: pytest.MonkeyPatch) -> No
     assert gate([("third", 20)]) == [("third", 20)]
     gate.sum_up()
     assert gate([("fourth", 20), ("bad", 40)]) == [("bad", 40)]
+
+
+def test_what_happens_in_processes_of_runners_reaches_the_screen_and_the_document(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 5)
+    command = "polygraphy run m.onnx --onnxrt --onnx --use-subprocess"
+    done = polygraphy(command)
+    assert re.fullmatch(r"Inputs +seed 1: x float32\[2,3\]", done.lines[1])
+    assert re.fullmatch(r"Runners +onnxrt \S+ ms +onnx \S+ ms per iteration", done.lines[2])
+    assert len(done.lines) == 12 and "[I]" not in done.out
+    found = json.loads(polygraphy(f"{command} --format json").out)
+    assert [party["times"]["count"] for party in found["parties"]] == [1, 1]
+
+
+def test_lines_of_runners_in_processes_of_their_own_come_in_order(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 1)
+    done = polygraphy("polygraphy run m.onnx --onnxrt --onnx --use-subprocess")
+    marks = ("RUNNING |", "Activating", "Inference Input", "Completed")
+    order = [mark for line in done.lines for mark in marks if mark in line]
+    assert order == [marks[0], *marks[1:], *marks[1:]]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "options", "before", "most"),
+    [
+        (2, "--iterations 4", 121, 9),
+        (3, "--iterations 10", 379, 10),
+        (3, "--iterations 10 -q", 6, 1),
+        (3, "--iterations 10 -qq", 3, 0),
+        (1, "--iterations 1000 -q", 6, 1),
+    ],
+)
+def test_what_passes_takes_few_lines(
+    tmp_path: Path,
+    polygraphy: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    outputs: int,
+    options: str,
+    before: int,
+    most: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", outputs)
+    done = polygraphy(f"polygraphy run m.onnx --onnxrt --onnx {options}")
+    assert done.code == 0
+    assert len(done.lines) <= most < before
+
+
+def test_nan_takes_few_lines(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 5, y1=float("nan"))
+    done = polygraphy("polygraphy run m.onnx --onnxrt --onnx --iterations 10")
+    assert len(done.lines) <= 15  # 92 when every line was shown

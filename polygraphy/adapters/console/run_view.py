@@ -55,6 +55,7 @@ class RunView:
         self._notes: list[str] = []
         self._inputs: TensorMetadata | None = None
         self._seed: int | None = None
+        self._iterations: int | None = None
         self._runners: list[str] = []
         self._times: dict[str, Sequence[float]] = {}
         self._files: dict[int, str] = {}
@@ -139,7 +140,7 @@ class RunView:
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
         """Input data are about to be taken from a data loader."""
-        self._seed = seed
+        self._seed, self._iterations = seed, iterations
 
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
@@ -256,9 +257,13 @@ class RunView:
     def _count(self, what: str, count: int) -> None:
         """Count what was compared or checked; too many are summed up."""
         self._counts[what] += count
+        self._sum_up_beyond(self._counts[what])
+
+    def _sum_up_beyond(self, count: int) -> None:
+        """Sum up what was compared or checked, or is going to be, if it is too much for lines."""
         screen = self._screen
         most = 0 if self._verifies else MOST_LINES
-        if screen is None or screen.sums_up or self._counts[what] <= most:
+        if screen is None or screen.sums_up or count <= most:
             return
         kept = screen.sum_up()
         if kept:
@@ -275,7 +280,10 @@ class RunView:
         for position, origin in zip(pair.positions, pair.origins):
             if origin:
                 self._files[position] = origin
-        self._count("compared", len(pair.results))
+        compared = len(pair.results)
+        self._count("compared", compared)
+        if pair.iteration == 0 and self._iterations is not None:  # A slow run is summed up at once.
+            self._sum_up_beyond(compared * self._iterations)
 
     # What is shown in place of lines.
 

@@ -19,8 +19,6 @@ from polygraphy.logger.sinks import of_one_stream, write_console
 if TYPE_CHECKING:
     from polygraphy.logger.sinks import Line
 
-_BRIEFLY = 0.5
-"""Seconds."""
 _PATIENCE = 10.0
 """Seconds for which lines are held back: a model may take minutes to build."""
 
@@ -46,7 +44,7 @@ class Screen:
         self._sums_up = False
         self._tells = False
         self._timer: Timer | None = None
-        os.register_at_fork(before=self._release_soon)
+        os.register_at_fork(after_in_child=self._leave_to_parent)
 
     def __call__(self, lines: list[Line]) -> list[Line]:
         """Return the lines that are shown now."""
@@ -114,16 +112,13 @@ class Screen:
             self._holds = False
             self._show_held()
 
-    def _release_soon(self) -> None:
-        """Show what is held back before a fork, of which the child would show it again; unless
-        another thread is in the middle of logging, for which nobody waits.
+    def _leave_to_parent(self) -> None:
+        """In a forked process, show nothing that its parent shows: what is held back, and what
+        happens in a run. What the child warns of is shown at once, because it may crash.
         """
-        lock = G_LOGGER._lock
-        if self._held and lock.acquire(timeout=_BRIEFLY):
-            try:
-                self.release()
-            finally:
-                lock.release()
+        self._held.clear()
+        self._timer = None
+        self._holds, self._sums_up = False, True
 
     def sum_up(self) -> list[Line]:
         """Drop lines that tell a run from now on; return the other ones that are held back and

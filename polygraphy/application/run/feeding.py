@@ -170,6 +170,15 @@ class Feeds:
         self._current: Feed | None = None
         console.data_chosen(type(data_loader).__name__, _seed_of(data_loader), self.total)
 
+    @contextmanager
+    def reporting_to(self, console: Console) -> Iterator[None]:
+        """Pass notes to another console inside the block."""
+        before, self._console = self._console, console
+        try:
+            yield
+        finally:
+            self._console = before
+
     def describe_model_inputs(self, runners: Sequence[Runner]) -> None:
         """Pass what the model asks for to a loader that wants to know, and take the first data.
 

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from attrs import Factory, define
 
@@ -169,9 +169,15 @@ def run_sequentially(
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         save_results = _writer(saving, save_outputs_path, RunResults)
         for runner in runners:
-            turn = partial(_one_turn, runner, feeds, cached, console, warm_up)
             try:
-                made = turn() if not isolated else _isolated(turn, runner.name, timeout)
+                if isolated:
+                    console.runner_activating(runner.name)
+                    turn = partial(_recorded_turn, runner, feeds, cached, warm_up)
+                    made, events = _isolated(turn, runner.name, timeout)
+                    for event, facts in events:
+                        getattr(console, event)(*facts)
+                else:
+                    made = _one_turn(runner, feeds, cached, console, warm_up)
             except BackendError as error:
                 if not isolated:
                     raise
@@ -206,7 +212,36 @@ class _Turn:
     feeds: list[Feed]
 
 
-def _isolated(turn: Callable[[], _Turn], runner: str, timeout: float | None) -> _Turn:
+_Events = list[tuple[str, tuple[Any, ...]]]
+"""What a console is passed: methods and their arguments."""
+
+
+class _Recording:
+    """A console that keeps what it is passed, in a process that the user does not see."""
+
+    def __init__(self) -> None:
+        self.events: _Events = []
+
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        return lambda *facts: self.events.append((event, facts))
+
+
+def _recorded_turn(
+    runner: Runner, feeds: Feeds, cached: list[Feed], warm_up: int
+) -> tuple[_Turn, _Events]:
+    """Run one runner as `_one_turn` does; return also what happened, for the console of the parent
+    process, which knows already that the runner is activated.
+    """
+    recording = _Recording()
+    console = cast("Console", recording)
+    with feeds.reporting_to(console):
+        made = _one_turn(runner, feeds, cached, console, warm_up)
+    return made, [each for each in recording.events if each[0] != "runner_activating"]
+
+
+def _isolated(
+    turn: Callable[[], tuple[_Turn, _Events]], runner: str, timeout: float | None
+) -> tuple[_Turn, _Events]:
     try:
         return resolve(Isolation).call(turn, what=runner, timeout=timeout)
     except PolygraphyException:

@@ -313,6 +313,8 @@ class Difference:
         extent = self._extents.get(channel)
         if extent is not None and extent.nan:
             return math.nan
+        if extent is not None and extent.peak == 0:  # All of them are 0.
+            return 0.0
         known = self._order(channel, quantiles, median=probability is None)
         if known.valid < self.size:
             return math.nan
