@@ -83,7 +83,7 @@ _ADAPTERS: dict[str, str] = {
     "SuspectedParty/onnxrt": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
     "TensorObserver": "polygraphy.adapters.onnx.edit.observing:OnnxTensorObserver",
     "Tensors/torch": "polygraphy.adapters.torch.tensors:TorchTensors",
-    "TensorFiles": "polygraphy.adapters.onnx.storage.tensor_files:OnnxTensorFiles",
+    "TensorFiles": "polygraphy.adapters.onnx.storage.files:OnnxTensorFiles",
     "TextFiles": "polygraphy.adapters.files.small.text:DiskTextFiles",
     "WorkFiles": "polygraphy.adapters.files.small.work_files:DiskWorkFiles",
 }

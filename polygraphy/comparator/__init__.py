@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.compare.metrics import *  # noqa: F403
     from polygraphy.domain.data.loading import StreamingDataLoader
     from polygraphy.domain.data.synthesis import DataLoader
-    from polygraphy.domain.limits.threshold import Threshold
-    from polygraphy.domain.limits.tolerance import Tolerance
+    from polygraphy.domain.limits.tolerance import Threshold, Tolerance
     from polygraphy.domain.limits.tolerance import Tolerance as SimpleThreshold
     from polygraphy.domain.results.postprocess import BasePostprocessFunc, TopKPostprocessFunc
     from polygraphy.domain.results.results import IterationResult, RunResults
@@ -71,7 +70,7 @@ _ELSEWHERE = {
     "RunResults": "polygraphy.domain.results.results",
     "StreamingDataLoader": "polygraphy.domain.data.loading",
     "SimpleThreshold": "polygraphy.domain.limits.tolerance:Tolerance",
-    "Threshold": "polygraphy.domain.limits.threshold",
+    "Threshold": "polygraphy.domain.limits.tolerance",
     "Tolerance": "polygraphy.domain.limits.tolerance",
     "TopKPostprocessFunc": "polygraphy.domain.results.postprocess",
     "WithUnmarked": "polygraphy.application.run.unmarked",

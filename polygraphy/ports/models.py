@@ -10,8 +10,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from polygraphy.domain.checks.capability import ModelNode, Problem
-    from polygraphy.domain.checks.compatibility import Compatibility
+    from polygraphy.domain.checks.capability import Compatibility, ModelNode, Problem
     from polygraphy.domain.checks.lint import Findings, LintReport
     from polygraphy.domain.model import Detail, ModelSource
     from polygraphy.domain.model.difference import Difference

@@ -8,8 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.tactics.tactic_search import suspicious_tactics
-from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
+from polygraphy.domain.tactics.tactics import (
+    Algorithm,
+    TacticReplay,
+    TensorInfo,
+    suspicious_tactics,
+)
 from tests.domain.strategies import names
 
 

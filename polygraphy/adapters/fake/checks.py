@@ -1,14 +1,17 @@
-"""Commands that are not run, and questions that are not asked."""
+"""Commands and functions that are not run in processes, and questions that are not asked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from attrs import frozen
 
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 from polygraphy.ports.running import RunningCommand
+
+T = TypeVar("T")
 
 
 class FunctionCommands:
@@ -87,3 +90,23 @@ class ScriptedQuestions:
         for answer in self._answers:
             return answer.strip()
         raise CheckFailedError("Nobody answers.")
+
+
+class InlineIsolation:
+    """Calls functions right here, and remembers what for; fails instead for what it is set to.
+
+    Attributes:
+        calls: what was called, with the time it was allowed.
+    """
+
+    def __init__(self, crashes: dict[str, Exception] | None = None) -> None:
+        """Map what is being done to the error that it ends with."""
+        self.calls: list[tuple[str, float | None]] = []
+        self._crashes = crashes or {}
+
+    def call(self, function: Callable[[], T], *, what: str, timeout: float | None = None) -> T:
+        """Call a function, or raise the error that was prepared for it."""
+        self.calls.append((what, timeout))
+        if what in self._crashes:
+            raise self._crashes[what]
+        return function()

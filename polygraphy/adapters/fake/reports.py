@@ -1,14 +1,15 @@
-"""Reports that are kept."""
+"""Reports that are kept, and a diagnosis that is known beforehand."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import Factory, define
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport
-from polygraphy.domain.environment import Environment
+from polygraphy.domain.environment import Environment, Section
 
 
 @define
@@ -34,3 +35,15 @@ class RecordingReports:
     def environment(self, environment: Environment) -> None:
         """What is installed on this machine."""
         self.reports.append(("environment", environment))
+
+
+class FixedDiagnosis:
+    """Finds what it was made with."""
+
+    def __init__(self, sections: Sequence[Section] = ()) -> None:
+        """Take what is found."""
+        self._sections = tuple(sections)
+
+    def sections(self) -> list[Section]:
+        """Return what is known."""
+        return list(self._sections)

@@ -1,4 +1,4 @@
-"""A runner without a backend."""
+"""A runner and a loader without a backend."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError
@@ -117,3 +118,29 @@ class FakeRunner(BaseRunner):
             buffer = self._buffers[name] = np.empty_like(source)
         buffer[...] = source
         return buffer
+
+
+class FakeLoader(BaseLoader):
+    """Hands over the value that it was given, and counts how often it was asked.
+
+    Attributes:
+        calls: how often the loader was called, failures included.
+    """
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Set what a call returns, or raises."""
+        self._calls: list[None] = []
+        self._value = value
+        self._error = error
+
+    @property
+    def calls(self) -> int:
+        """How often the loader was called."""
+        return len(self._calls)
+
+    def call_impl(self) -> Any:
+        """Count the call, and return the value or raise the error."""
+        self._calls.append(None)
+        if self._error is not None:
+            raise self._error
+        return self._value

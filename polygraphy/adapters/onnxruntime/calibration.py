@@ -13,8 +13,8 @@ import numpy as np
 from polygraphy import mod
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, terminable
-from polygraphy.domain.data.describing import describe_model
 from polygraphy.domain.data.feed import fit_feed
+from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.errors import DataTypeConversionException, InputError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata

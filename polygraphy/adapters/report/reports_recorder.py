@@ -13,8 +13,7 @@ from polygraphy.ports.reporting import Findings
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResults
     from polygraphy.domain.accuracy.inspection import DataReport
-    from polygraphy.domain.checks.capability import SupportReport
-    from polygraphy.domain.checks.compatibility import Compatibility
+    from polygraphy.domain.checks.capability import Compatibility, SupportReport
     from polygraphy.domain.checks.lint import LintReport
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Detail

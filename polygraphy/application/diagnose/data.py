@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polygraphy.domain.data.describing import describe_model
 from polygraphy.domain.data.feed import fit_feed
+from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -14,7 +14,7 @@ import numpy as np
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.rounding import LARGE
-from polygraphy.domain.data.describing import describe_model
+from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import is_partly, together
 from polygraphy.domain.diagnosis.culprit import (

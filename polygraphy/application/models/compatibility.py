@@ -7,7 +7,7 @@ from typing import Any
 
 from polygraphy.application.models.linting import lint
 from polygraphy.application.run.feeding import FeedFitter, Feeds
-from polygraphy.domain.checks.compatibility import Compatibility, UnsupportedNode
+from polygraphy.domain.checks.capability import Compatibility, UnsupportedNode
 from polygraphy.domain.checks.lint import EXCEPTION, INFO, Source
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import (

@@ -20,9 +20,8 @@ from polygraphy.domain.checks.lint import (
     Source,
 )
 from polygraphy.domain.checks.lint_rules import graph_findings
-from polygraphy.domain.data.describing import describe_model
 from polygraphy.domain.data.feed import fit_feed
-from polygraphy.domain.data.loading import ONLY_FIRST, has_more, notes_of
+from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource

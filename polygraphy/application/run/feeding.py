@@ -10,9 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from polygraphy.domain.calling import supporting
-from polygraphy.domain.data.describing import describe_model
 from polygraphy.domain.data.feed import fit_feed, own_copy
-from polygraphy.domain.data.loading import ONLY_FIRST, AssumesShapes, has_more, notes_of
+from polygraphy.domain.data.loading import (
+    ONLY_FIRST,
+    AssumesShapes,
+    describe_model,
+    has_more,
+    notes_of,
+)
 from polygraphy.domain.errors import (
     BackendError,
     InputError,

@@ -7,7 +7,7 @@ from typing import Any, Union
 
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.limits.threshold import Threshold
+from polygraphy.domain.limits.tolerance import Threshold
 
 Thresholds = Union[Threshold, Mapping[str, Threshold]]
 """One for all outputs, or by output name, in which ``""`` stands for the others."""

@@ -1,4 +1,4 @@
-"""Which nodes of a model a backend supports, and why not the others."""
+"""Whether a backend can run a model: which nodes it supports, and why not the others."""
 
 from __future__ import annotations
 
@@ -141,3 +141,32 @@ def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield " | ".join(f"{cell:{width}}" for cell, width in zip(row, widths)).rstrip()
         if index == 0:
             yield "-" * (sum(widths) + 3 * (len(widths) - 1))
+
+
+@frozen
+class UnsupportedNode:
+    """A node that a backend cannot run: its name, its operator, and why."""
+
+    name: str
+    op: str
+    reason: str
+
+
+@frozen
+class Compatibility:
+    """What came of trying a model in a backend.
+
+    Attributes:
+        backend: name of the backend.
+        reason: why it cannot run the model; None where it can.
+        unsupported: the nodes that it cannot run by themselves, as far as that is known.
+    """
+
+    backend: str
+    reason: str | None
+    unsupported: tuple[UnsupportedNode, ...] = ()
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether the backend can run the model."""
+        return self.reason is None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.compare.align import aligned
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.results.lineage import Lineage
@@ -163,3 +162,24 @@ def _array(output: Any) -> Array | None:
         return np.asarray(output)
     except ValueError:
         return None
+
+
+def aligned(value: Array, reference: Array, *, check_shapes: bool) -> tuple[Array, Array] | None:
+    """Return both arrays in the shape of `value`; None when their shapes differ and must not, or
+    cannot be reconciled.
+
+    The same dimensions in another order mean a transposed array, of which the first fitting order
+    is taken; another arrangement of the same number of elements means a reshaped one.
+    """
+    if value.shape == reference.shape:
+        return value, reference
+    if check_shapes or value.size != reference.size:
+        return None
+    if sorted(value.shape) == sorted(reference.shape):
+        axes: list[int] = []
+        for dim in value.shape:
+            axes.append(
+                next(a for a, d in enumerate(reference.shape) if d == dim and a not in axes)
+            )
+        return value, reference.transpose(axes)
+    return value, reference.reshape(value.shape)

@@ -1,8 +1,8 @@
-"""Input data that were saved before, and what is said where only the first of them are used."""
+"""Input data that were saved before, and what data loaders know of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.data.blobs import arrays_of
 from polygraphy.domain.errors import InputError, UsageError
+from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.storage import BlobFiles, ResultStore
@@ -120,3 +121,19 @@ def has_more(data_loader: Any, rest: Iterator[Any]) -> bool:
         return len(data_loader) > 1
     except TypeError:
         return False
+
+
+def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
+    """Pass what a model asks for to a loader that wants to know: one with `input_metadata`, with
+    `model_facts`, or with both. Others stay as they are.
+
+    Args:
+        data_loader: the loader.
+        inputs: the data types and shapes of the inputs.
+        facts: finds out what else the model tells, such as which indices are legal; called for a
+            loader that wants it only.
+    """
+    if hasattr(data_loader, "input_metadata"):
+        data_loader.input_metadata = TensorMetadata(inputs)
+    if hasattr(data_loader, "model_facts"):
+        data_loader.model_facts = facts()

@@ -1,4 +1,4 @@
-"""How much two outputs may differ, and why that much."""
+"""Thresholds: how much two outputs may differ, and why that much."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from attrs import field, frozen, validators
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.limits.threshold import Threshold
 from polygraphy.domain.tensors.pickling import pickled_as
 
 DEFAULT_RTOL = 1e-5
@@ -45,6 +44,28 @@ def _number(value: Any) -> float:
     if isnan(number) or number < 0:
         raise UsageError(f"A tolerance is a number that is not negative, not {value!r}.")
     return number
+
+
+@pickled_as("polygraphy.comparator.compare")
+class Threshold:
+    """What the metrics of one output are held to; the base of all thresholds."""
+
+    __slots__ = ()
+
+    METRIC_FIELDS: ClassVar[list[str]] = []
+    """The metrics that a threshold of this kind can be about, where it chooses some of several."""
+
+    def metric_fields(self) -> tuple[str, ...]:
+        """Name the metrics that decide."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement metric_fields")
+
+    def passed(self, metric_values: Mapping[str, float | None]) -> bool:
+        """Judge metrics by name; one that is NaN or None never passes."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement passed")
+
+    def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
+        """Return the verdict in a line, and whether it passed; None where a line cannot tell."""
+        return None
 
 
 @pickled_as("polygraphy.comparator.compare")

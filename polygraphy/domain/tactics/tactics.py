@@ -1,4 +1,4 @@
-"""Which implementation a builder chose for each layer, so that a later build can choose the same.
+"""Which implementation a builder chose for each layer, and which may be to blame for failures.
 
 The values are plain: data types and tactics are kept as the builder printed them, so a replay is
 read and compared without the backend that recorded it.
@@ -138,3 +138,23 @@ class TacticReplay(dict[str, Algorithm]):
         return "\n".join(
             f"Layer: {name}\n    Algorithm: {algorithm}" for name, algorithm in self.items()
         )
+
+
+def suspicious_tactics(
+    good: Iterable[TacticReplay], bad: Iterable[TacticReplay]
+) -> dict[str, tuple[Algorithm, ...]]:
+    """Return, per layer, the tactics that builds which failed chose and no build that passed did.
+
+    Layers and tactics are in the order in which the replays that failed hold them; each tactic is
+    listed once.
+    """
+    harmless: dict[str, set[Algorithm]] = {}
+    for replay in good:
+        for name, algorithm in replay.items():
+            harmless.setdefault(name, set()).add(algorithm)
+    found: dict[str, dict[Algorithm, None]] = {}
+    for replay in bad:
+        for name, algorithm in replay.items():
+            if algorithm not in harmless.get(name, ()):
+                found.setdefault(name, {})[algorithm] = None
+    return {name: tuple(algorithms) for name, algorithms in found.items()}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.compare.align import aligned
+from polygraphy.domain.compare.pairwise import aligned
 from tests.domain.strategies import shapes
 
 

@@ -13,7 +13,7 @@ from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.domain.checks.compatibility import Compatibility
+    from polygraphy.domain.checks.capability import Compatibility
     from polygraphy.domain.checks.lint import LintEntry, LintReport
     from polygraphy.domain.model import Detail
     from polygraphy.domain.model.difference import Difference

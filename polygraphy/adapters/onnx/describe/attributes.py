@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
-from polygraphy.adapters.onnx.storage.texts import texts
+from polygraphy.adapters.onnx.storage.parsing import texts
 from polygraphy.domain.model import Attribute, Graph, Weight
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from polygraphy.adapters.onnx.storage.texts import text
+from polygraphy.adapters.onnx.storage.parsing import text
 from polygraphy.domain.model import Origin
 from polygraphy.domain.tensors.naming import one_line
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.describe.reading import described
-from polygraphy.adapters.onnx.storage.texts import texts
+from polygraphy.adapters.onnx.storage.parsing import texts
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.edits import Outline

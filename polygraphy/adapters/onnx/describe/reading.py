@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.storage.arrays import WeightArrays
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.external import location_of
 from polygraphy.adapters.onnx.storage.mapped import load_structure
-from polygraphy.adapters.onnx.storage.texts import check_texts, text, texts
+from polygraphy.adapters.onnx.storage.parsing import check_texts, text, texts
 from polygraphy.adapters.onnx.storage.weights import byte_size, is_external
 from polygraphy.domain.model import (
     Attribute,

@@ -10,8 +10,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
-from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
-from polygraphy.adapters.onnx.graph.renaming import rename_uses
+from polygraphy.adapters.onnx.graph.graph import rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.ownership import own_model
 from polygraphy.domain.errors import UnknownNameError, UsageError

@@ -11,11 +11,11 @@ from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.graph import (
     clean_model,
     producers,
+    rename_uses,
     sort,
     taken_names,
     unused_name,
 )
-from polygraphy.adapters.onnx.graph.renaming import rename_uses
 from polygraphy.domain.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:

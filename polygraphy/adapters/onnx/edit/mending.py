@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
-from polygraphy.adapters.onnx.graph.graph import sort
-from polygraphy.adapters.onnx.graph.renaming import rename_uses
+from polygraphy.adapters.onnx.graph.graph import rename_uses, sort
 from polygraphy.adapters.onnx.storage.arrays import WeightArrays
 from polygraphy.domain.model import EVERYTHING
 

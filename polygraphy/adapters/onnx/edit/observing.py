@@ -18,8 +18,7 @@ from polygraphy.adapters.onnx.graph.shapes import value_infos
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata, restate, value_info
 from polygraphy.adapters.onnx.storage.stored import load_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.domain.data.describing import describe_model
-from polygraphy.domain.data.loading import ONLY_FIRST, has_more
+from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
 from polygraphy.domain.tensors.metadata import TensorMetadata

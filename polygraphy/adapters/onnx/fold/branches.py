@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.graph import unused_name
-from polygraphy.adapters.onnx.graph.renaming import rename_uses
+from polygraphy.adapters.onnx.graph.graph import rename_uses, unused_name
 
 if TYPE_CHECKING:
     from onnx import GraphProto

@@ -12,8 +12,7 @@ from polygraphy.adapters.onnx.fold.folding import walk_over
 from polygraphy.adapters.onnx.fold.walk import QUANTISATION, GraphWalk
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of, signature_of
-from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, sort
-from polygraphy.adapters.onnx.graph.renaming import rename_uses
+from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, rename_uses, sort
 from polygraphy.adapters.onnx.storage.ownership import own_model
 from polygraphy.logger import G_LOGGER
 

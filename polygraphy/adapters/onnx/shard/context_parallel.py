@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.graph.graph import clean, sort, taken_names, unused_name
-from polygraphy.adapters.onnx.graph.renaming import rename_uses
+from polygraphy.adapters.onnx.graph.graph import clean, rename_uses, sort, taken_names, unused_name
 from polygraphy.adapters.onnx.shard.attention import Attention, attentions
 from polygraphy.adapters.onnx.shard.collectives import ALL_GATHER, REDUCE_SCATTER, collective
 from polygraphy.adapters.onnx.shard.fused_attention import fuse

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
+from polygraphy.adapters.onnx.storage.parsing import text
 from polygraphy.adapters.onnx.storage.stored import StoredFile, is_stored, refer
-from polygraphy.adapters.onnx.storage.texts import text
 from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors, byte_size, is_external
 from polygraphy.adapters.os.paths import translated_os_errors
 from polygraphy.domain.errors import FileError, ModelError

@@ -1,18 +1,16 @@
-"""What is asked of every ONNX model as it is read, and how it is said that one is damaged."""
+"""What is asked of every ONNX model as it is read, damaged texts and sizes included."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.onnx.storage.texts import texts
 from polygraphy.domain.errors import ModelError
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
-
 
 # What protobuf raises; which one follows from the form that the onnx package takes a file for, by
 # its extension.
@@ -80,3 +78,31 @@ def _collect_node_names(nodes: Any, names: list[str]) -> None:
                 _collect_names(attribute.g, names)
             for inner in attribute.graphs:
                 _collect_names(inner, names)
+
+
+def text(value: str) -> str:
+    """Return a text of a message; ModelError when it is none."""
+    return value if isinstance(value, str) else texts((value,))[0]
+
+
+def texts(values: Iterable[str]) -> tuple[str, ...]:
+    """Return texts of a message; ModelError when one is none."""
+    made = tuple(values)
+    check_texts(made)
+    return made
+
+
+def check_texts(values: tuple[str | bytes, ...]) -> None:
+    """Look at texts of a message.
+
+    Raises:
+        ModelError: one is none.
+    """
+    try:
+        "".join(values)  # type: ignore[arg-type]
+    except TypeError:
+        wrong = next(one for one in values if isinstance(one, bytes))
+        raise ModelError(
+            f"ONNX model is invalid: the name {wrong!r} is no UTF-8, so the model is damaged.",
+            hint="Export or download it again.",
+        ) from None

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.parsing import check_texts
 from polygraphy.adapters.onnx.storage.stored import is_stored
-from polygraphy.adapters.onnx.storage.texts import check_texts
 from polygraphy.adapters.onnx.storage.wire import BYTES, FIXED, as_varint, field
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from polygraphy.adapters.tensorrt.library.logger import watching
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
 from polygraphy.adapters.tensorrt.runtime.graphs import CUDA_GRAPH_MODES
 from polygraphy.adapters.tensorrt.runtime.scratch import STRATEGIES, Scratch
-from polygraphy.adapters.tensorrt.runtime.session import Session, SessionOptions
+from polygraphy.adapters.tensorrt.runtime.session import DeviceTimes, Session, SessionOptions
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor, read_tensors
-from polygraphy.adapters.tensorrt.runtime.timing import DeviceTimes
 from polygraphy.adapters.tensorrt.runtime.weights import set_weight_budget
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.facts import Facts

@@ -31,8 +31,8 @@ from polygraphy.adapters.tensorrt.runtime.outputs import (
 from polygraphy.adapters.tensorrt.runtime.refusals import refused
 from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
-from polygraphy.adapters.tensorrt.runtime.timing import DeviceTimes, Stopwatch
 from polygraphy.domain.errors import BackendError, InputError
+from polygraphy.domain.results.device_times import DeviceTimes
 from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.ports.machine import Device, DeviceStream
 
@@ -363,3 +363,32 @@ def _raw(output: Output, to_host: bool) -> FormattedArray:
 def _missing(name: str, feed_dict: Mapping[str, Any]) -> InputError:
     given = ", ".join(map(repr, feed_dict)) or "none"
     return InputError(f"There are no data for input {name!r}; there are data for: {given}.")
+
+
+__all__ = ["DeviceTimes", "Stopwatch"]
+
+
+class Stopwatch:
+    """Marks four moments on a stream: before the inputs are copied, before and after the engine
+    runs, and after the outputs are copied.
+    """
+
+    def __init__(self, device: Device) -> None:
+        """Create the events; BackendError when that fails."""
+        self._events = [device.create_event() for _ in range(4)]
+
+    def mark(self, moment: int, stream: DeviceStream) -> None:
+        """Mark one of the moments, from 0 to 3."""
+        stream.record(self._events[moment])
+
+    def times(self) -> DeviceTimes:
+        """Return the times between the moments; the stream is synchronised."""
+        first, second, third, last = self._events
+        return DeviceTimes(
+            second.seconds_since(first), third.seconds_since(second), last.seconds_since(third)
+        )
+
+    def free(self) -> None:
+        """Give the events back."""
+        for event in self._events:
+            event.free()

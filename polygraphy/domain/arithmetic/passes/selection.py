@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 
 from polygraphy.domain.arithmetic.passes.interpolation import ranks_beside
-from polygraphy.domain.arithmetic.passes.keys import END, LEAST, is_point, key_of, value_of
 from polygraphy.domain.arithmetic.passes.scratch import Scratch
 from polygraphy.domain.arithmetic.passes.widen import Floats, Reals
 
@@ -256,3 +256,30 @@ def _select(elements: Reals, ranks: dict[int, int]) -> dict[int, float]:
         found[key] = float(elements[rank])
         start = rank
     return found
+
+
+_SIGN = 1 << 63
+
+
+def key_of(value: float) -> int:
+    """The key of a float that is not NaN."""
+    bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
+    return bits if bits < _SIGN else _SIGN - bits
+
+
+def value_of(key: int) -> float:
+    """The float that has a key."""
+    value: float = struct.unpack("<d", struct.pack("<Q", abs(key)))[0]
+    return value if key >= 0 else -value
+
+
+def is_point(low: int, high: int) -> bool:
+    """Whether only one value has a key of at least `low` and below `high`."""
+    return high == low + 1
+
+
+LEAST = key_of(-math.inf)
+"""The least key."""
+
+END = key_of(math.inf) + 1
+"""The key after the greatest one."""

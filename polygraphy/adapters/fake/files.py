@@ -1,9 +1,10 @@
-"""Text files that are kept in memory."""
+"""Files in memory: texts, models, and spools."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import PurePath
+from typing import Any
 
 from polygraphy.domain.errors import FileError
 
@@ -54,3 +55,59 @@ def _normal(path: str) -> str:
 def _folders(path: str) -> list[str]:
     """Return the folders that a path lies in."""
     return [str(folder) for folder in PurePath(path).parents]
+
+
+class MemorySpool:
+    """Keeps bytes in memory.
+
+    Args:
+        room: how many bytes there is room for; None for any number.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        self.room = room
+        self.kept: list[bytes] = []
+
+    def put(self, data: bytes) -> int:
+        """Keep bytes."""
+        if self.room is not None and sum(map(len, self.kept)) + len(data) > self.room:
+            raise FileError("There is no room left.")
+        self.kept.append(data)
+        return len(self.kept) - 1
+
+    def take(self, ticket: int) -> bytes:
+        """Return bytes."""
+        return self.kept[ticket]
+
+
+class MemorySpools:
+    """Opens spools in memory, and remembers them as `opened`.
+
+    Args:
+        room: how many bytes there is room for in each; None for any number.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        self.room = room
+        self.opened: list[MemorySpool] = []
+
+    def open(self) -> MemorySpool:
+        """Return an empty spool."""
+        self.opened.append(MemorySpool(self.room))
+        return self.opened[-1]
+
+
+class MemoryModelWriter:
+    """Remembers what was written where.
+
+    Attributes:
+        written: the models by path; the same objects that were given.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no file."""
+        self.written: dict[str, Any] = {}
+
+    def write(self, model: Any, path: str) -> None:
+        """Keep a model under a path."""
+        self.written[path] = model
