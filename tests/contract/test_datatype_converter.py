@@ -15,6 +15,7 @@ from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter, DataTypeEntry
 from polygraphy.ports.binding import resolve
+from polygraphy.testing import check_data_types
 
 CONVERTERS: dict[str, DataTypeConverter] = {
     "onnx": OnnxDataTypes(),
@@ -39,6 +40,13 @@ def test_takes_the_arguments_of_the_port(library: str) -> None:
 @converters
 def test_is_what_the_port_is_bound_to(library: str) -> None:
     assert type(resolve(DataTypeConverter, library)) is type(CONVERTERS[library])
+
+
+@pytest.mark.parametrize("library", [*CONVERTERS, "tensorflow", "tensorrt", "torch"])
+def test_the_published_suite(library: str) -> None:
+    """What `polygraphy.testing` asks of other packages holds of every converter of this one."""
+    pytest.importorskip(library)
+    check_data_types(resolve(DataTypeConverter, library))
 
 
 @converters

@@ -20,6 +20,7 @@ from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.ports.storage import ResultStore
+from polygraphy.testing import check_result_store
 
 pytestmark = pytest.mark.usefixtures("_in_fresh_folder")
 
@@ -33,6 +34,11 @@ def _in_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def store(request: pytest.FixtureRequest) -> ResultStore:
     made: ResultStore = request.param()
     return made
+
+
+def test_the_published_suite(store: ResultStore, tmp_path: Path) -> None:
+    """What `polygraphy.testing` asks of other packages holds of every store of this one."""
+    check_result_store(lambda: store, tmp_path)
 
 
 def feed(value: float = 0) -> dict[str, Any]:

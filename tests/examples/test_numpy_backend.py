@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,22 @@ def test_the_program_reads_as_a_person_would_have_written_it(site: Path) -> None
         "--gen-script", "-",
     )  # fmt: skip
     assert done.stdout == PROGRAM
+
+
+def test_it_passes_the_suites_that_are_published(site: Path, tmp_path: Path) -> None:
+    """Outside of this repository, whose configuration of pytest does not reach there."""
+    shutil.copytree(FOLDER / "tests", tmp_path / "tests")
+    path = os.pathsep.join(map(str, (site, FOLDER, EXAMPLES.parent)))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
 
 
 def test_help_lists_it(site: Path) -> None:

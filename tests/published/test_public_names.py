@@ -564,6 +564,9 @@ PUBLISHED: dict[str, list[str]] = {
         "RecordingReports",
         "ScriptedQuestions",
         "bind",
+        "check_data_types",
+        "check_loader",
+        "check_result_store",
         "check_runner",
     ],
     "polygraphy.util": [

@@ -46,5 +46,8 @@ class OnnxDataTypes:
         return _NUMBERS.get(entry)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for numbers that are not known here."""
-        return _ENTRIES.get(int(dtype))
+        """Return our data type; None for what is no number that is known here."""
+        try:
+            return _ENTRIES.get(int(dtype))
+        except (TypeError, ValueError):
+            return None

@@ -1,0 +1,189 @@
+"""Contract suites: what every adapter of a port promises, asked of one.
+
+A suite raises an AssertionError that names the promise that is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polygraphy.domain.errors import FileError, PolygraphyException
+from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.tensors.datatype import DataType, DataTypeConverter
+from polygraphy.ports.running import Runner
+from polygraphy.ports.storage import ResultStore
+
+
+def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]) -> None:
+    """Check that a runner keeps to the life cycle of the port `polygraphy.ports.running.Runner`.
+
+    Args:
+        make_runner: makes a runner of a deterministic model that is not active yet.
+        feed_dict: data that fit the model: one array per input.
+
+    Raises:
+        AssertionError: the runner breaks a promise; the message says which.
+    """
+    runner, other = make_runner(), make_runner()
+    _check(bool(runner.name), "A runner has a name.")
+    _check(runner.name != other.name, "Runners of one kind have unique names.")
+    _check(not runner.is_active, "A new runner is not active: loading is left to `activate`.")
+    _check(_fails(lambda: runner.infer(feed_dict)), "`infer` fails before `activate`.")
+    before = {name: np.array(array) for name, array in feed_dict.items()}
+    answers = []
+    for _ in range(2):
+        with runner:
+            _check(runner.is_active, "A runner is active inside the block.")
+            inputs = runner.get_input_metadata()
+            _check(set(inputs) == set(feed_dict), "The metadata name the inputs.")
+            answers.append(_kept(runner.infer(feed_dict)))
+            answers.append(_kept(runner.infer(feed_dict)))
+            seconds = runner.last_inference_time()
+            _check(seconds is None or seconds > 0, "The time of an inference is positive, or None.")
+        _check(not runner.is_active, "A runner is not active after the block.")
+    for name, array in before.items():
+        _check(_is_same(array, np.asarray(feed_dict[name])), f"Input {name!r} is left alone.")
+    _check(all(answers), "An inference has outputs.")
+    for answer in answers[1:]:
+        _check(list(answer) == list(answers[0]), "Outputs have one order.")
+        same = all(_is_same(array, answers[0][name]) for name, array in answer.items())
+        _check(same, "The same data have the same outputs.")
+    _check(_raises_in_block(make_runner()), "An error inside the block deactivates the runner.")
+
+
+def check_loader(
+    make_loader: Callable[[], Callable[[], Any]],
+    make_broken: Callable[[], Callable[[], Any]] | None = None,
+) -> None:
+    """Check that a loader does its work when it is called, each time.
+
+    Args:
+        make_loader: makes a loader.
+        make_broken: makes a loader of something that is missing or damaged (default: not checked).
+
+    Raises:
+        AssertionError: the loader breaks a promise; the message says which.
+    """
+    loader = make_loader()
+    first, second = loader(), loader()
+    _check(first is not None, "A loader returns what it loads.")
+    _check(type(first) is type(second), "A loader can be called again.")
+    _check(type(make_loader()()) is type(first), "Loaders of one kind load values of one type.")
+    if make_broken is not None:
+        broken = make_broken()  # Not where errors are caught: the constructor loads nothing.
+        _check(_fails(broken), "A loader that fails raises a PolygraphyException at the call.")
+
+
+def check_data_types(converter: DataTypeConverter) -> None:
+    """Check that a converter translates data types there and back.
+
+    Args:
+        converter: of the data types of one library; see `polygraphy.extension`.
+
+    Raises:
+        AssertionError: the converter breaks a promise; the message says which.
+    """
+    known = [(entry, converter.to_native(entry)) for entry in DataType]
+    known = [(entry, native) for entry, native in known if native is not None]
+    _check(bool(known), "A library has at least one of the data types.")
+    for entry, native in known:
+        _check(converter.from_native(native) is entry, f"{entry} is translated there and back.")
+    others = [native for _, native in known]
+    is_unique = all(native != other for i, native in enumerate(others) for other in others[:i])
+    _check(is_unique, "No two data types have one name.")
+    _check(converter.from_native(object()) is None, "What is no data type is None.")
+
+
+def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path) -> None:
+    """Check that a store returns what was saved in it, and names what is missing.
+
+    Args:
+        make_store: makes a store; stores of one place see the same files, or one store is returned
+            each time.
+        folder: an empty folder, where the store keeps files in one.
+
+    Raises:
+        AssertionError: the store breaks a promise; the message says which.
+    """
+    results = RunResults(
+        [("runner", [IterationResult({"y": np.full((2, 3), i, np.float32)}) for i in range(2)])]
+    )
+    feeds = [{"x": np.array([i, np.nan], np.float32), "n": np.array(i)} for i in range(3)]
+    store, file = make_store(), str(Path(folder, "results.json"))
+    store.save(results, file)
+    _check(_same_results(make_store().load(file, RunResults), results), "What is saved is loaded.")
+    text = store.dumps(results)
+    _check(_same_results(store.loads(text, RunResults), results), "Text is read as it was written.")
+    for place in ("feeds.json", "feeds"):
+        path = str(Path(folder, place))
+        with store.writer(path, dict) as writer:
+            for feed in feeds:
+                writer.add(feed)
+        read = list(make_store().iterate(path, dict))
+        _check(
+            len(read) == len(feeds)
+            and all(_is_same(feed[k], got[k]) for feed, got in zip(feeds, read) for k in feed),
+            f"The iterations of {place!r} are read one by one, in order.",
+        )
+        _check(make_store().look_into(path).kind is dict, "A store knows what a file holds.")
+    missing = str(Path(folder, "missing.json"))
+    for call in (
+        lambda: store.load(missing, RunResults),
+        lambda: store.iterate(missing, dict),
+        lambda: store.loads("{", RunResults),
+        lambda: store.load(str(Path(folder, "feeds.json")), RunResults),
+    ):
+        _check(_fails(call, FileError), "What is missing, damaged or of another kind: a FileError.")
+
+
+def _same_results(one: RunResults, other: RunResults) -> bool:
+    return [name for name, _ in one] == [name for name, _ in other] and all(
+        len(mine) == len(its)
+        and all(
+            list(left) == list(right) and all(_is_same(left[k], right[k]) for k in left)
+            for left, right in zip(mine, its)
+        )
+        for (_, mine), (_, its) in zip(one, other)
+    )
+
+
+def _check(holds: bool, promise: str) -> None:
+    if not holds:
+        raise AssertionError(promise)
+
+
+def _fails(
+    call: Callable[[], object], kind: type[PolygraphyException] = PolygraphyException
+) -> bool:
+    try:
+        call()
+    except kind:
+        return True
+    return False
+
+
+def _kept(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.array(array) for name, array in outputs.items()}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    # Bytes, so that NaN is what it is; texts are references.
+    return (
+        bool(np.array_equal(one, other))
+        if one.dtype.hasobject
+        else one.tobytes() == other.tobytes()
+    )
+
+
+def _raises_in_block(runner: Runner) -> bool:
+    try:
+        with runner:
+            raise LookupError
+    except LookupError:
+        return not runner.is_active

@@ -1,0 +1,125 @@
+"""Every port with more than one adapter, fakes included, has a suite here that each of them passes."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polygraphy import ports, wiring
+from polygraphy.adapters import fake
+from polygraphy.domain.accuracy.answer_log import Spool
+from polygraphy.domain.compare.perceptual import PerceptualDistance
+from polygraphy.domain.tensors.datatype import DataTypeConverter
+
+FOLDER = Path(__file__).parent
+SUITES = {
+    "Commands": "commands",
+    "Console": "console",
+    "ConstantEvaluator": "constant_evaluator",
+    "DataTypeConverter": "datatype_converter",
+    "DeviceMemory": "memory",
+    "Diagnosis": "diagnosis",
+    "Isolation": "isolation",
+    "ModelReader": "model_reader",
+    "ModelTrial": "model_trial",
+    "ModelWriter": "model_writer",
+    "NarrowModels": "narrow_models",
+    "PerceptualDistance": "perceptual_distance",
+    "Plots": "plots",
+    "PrecisionCaster": "precision",
+    "Progress": "progress",
+    "Quantizer": "precision",
+    "Questions": "questions",
+    "Reports": "reports",
+    "ResultStore": "result_store",
+    "ShapeInference": "shape_inference",
+    "Spools": "spools",
+    "SuspectedParty": "suspected_party",
+    "TextFiles": "text_files",
+}
+"""By port: the test module that is its suite."""
+ELSEWHERE = {"TrtParty": "gpu/test_diagnosing.py"}
+"""Adapters that run on a GPU only, and what tests them there."""
+COINCIDENCES = {("TensorFiles", "MemoryTextFiles")}
+"""Fakes that have the methods of a port by chance."""
+
+
+def protocols() -> dict[str, type]:
+    """Return every port by name: the protocols of `polygraphy.ports`, and those of the domain."""
+    found: dict[str, type] = {
+        port.__name__: port for port in (DataTypeConverter, PerceptualDistance, Spool)
+    }
+    for info in pkgutil.iter_modules(ports.__path__, "polygraphy.ports."):
+        for name, value in vars(import_module(info.name)).items():
+            is_own = getattr(value, "__module__", None) == info.name
+            if inspect.isclass(value) and is_own and getattr(value, "_is_protocol", False):
+                found[name] = value
+    return found
+
+
+def implements(adapter: type, port: type) -> bool:
+    """Return whether a class has the methods of a port, with parameters of the same names."""
+    methods = [
+        (name, method)
+        for name, method in vars(port).items()
+        if inspect.isfunction(method) and (not name.startswith("_") or name == "__call__")
+    ]
+    return bool(methods) and all(
+        inspect.isfunction(own := getattr(adapter, name, None))
+        and list(inspect.signature(own).parameters) == list(inspect.signature(method).parameters)
+        for name, method in methods
+    )
+
+
+def adapters() -> dict[str, set[tuple[str, str]]]:
+    """Return by port the class names of its adapters, each with the key that it is bound by."""
+    found: dict[str, set[tuple[str, str]]] = {name: set() for name in protocols()}
+    for slot, place in vars(wiring)["_ADAPTERS"].items():
+        name, _, key = slot.partition("/")
+        found.setdefault(name, set()).add((place.partition(":")[2], key))
+    for made in fake.__all__:
+        value: Any = getattr(fake, made)
+        for name, port in protocols().items():
+            if implements(value, port) and (name, made) not in COINCIDENCES:
+                found[name].add((made, ""))
+    return found
+
+
+SEVERAL = sorted(
+    name for name, made in adapters().items() if len({adapter for adapter, _ in made}) > 1
+)
+
+
+def test_ports_are_found() -> None:
+    assert {"Console", "ResultStore", "DataTypeConverter", "Questions"} <= set(SEVERAL)
+    assert ("RecordingConsole", "") in adapters()["Console"]
+    assert not implements(fake.RecordingConsole, protocols()["ResultStore"])
+
+
+@pytest.mark.parametrize("port", SEVERAL)
+def test_every_adapter_passes_the_suite_of_its_port(port: str) -> None:
+    assert port in SUITES, f"{port} has several adapters: write tests/contract/test_....py"
+    text = (FOLDER / f"test_{SUITES[port]}.py").read_text(encoding="utf-8")
+    missing = [
+        adapter
+        for adapter, key in adapters()[port]
+        if adapter not in ELSEWHERE
+        and not re.search(rf"\b{adapter}\b", text)
+        and not (key and f'"{key}"' in text)
+    ]
+    assert not missing, f"The suite of {port} leaves out {missing}."
+
+
+def test_what_runs_elsewhere_is_there() -> None:
+    assert all((FOLDER.parent / place).is_file() for place in ELSEWHERE.values())
+
+
+@pytest.mark.parametrize("port", SUITES)
+def test_every_suite_is_of_a_port(port: str) -> None:
+    assert port in SEVERAL
