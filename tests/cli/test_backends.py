@@ -91,7 +91,7 @@ def polygraphy_in(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tree, text=True, capture_output=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["torch", "pluginref", "onnx"])
+@pytest.mark.parametrize("name", ["torch", "pluginref", "onnx", "tf"])
 def test_the_product_works_without_a_backend(without: Tree, name: str) -> None:
     tree, flag = without(name), f"--{name}"
     (tree / "m.onnx").write_bytes(g1.classifier().SerializeToString())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.cli.backends.tf import (
-    TfLoadOptions,
-    TfOnnxOptions,
     TfRunnerOptions,
     TfSaveOptions,
     TfTrtOptions,
@@ -34,6 +32,7 @@ from polygraphy.cli.backends.trt.precision_options import (
 )
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
+from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions
 
 __all__ = ["tensorrt_groups"]
 

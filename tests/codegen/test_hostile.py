@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polygraphy.cli.backends.onnxrt import OnnxrtModelOptions, OnnxrtOptions
 from polygraphy.cli.backends.pluginref import PluginRefOptions
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.backends.tf import TfLoadOptions, TfRunnerOptions, TfSaveOptions
+from polygraphy.cli.backends.tf import TfRunnerOptions, TfSaveOptions
 from polygraphy.cli.backends.torch import TorchOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
 from polygraphy.cli.commands.check.accuracy import CheckAccuracyCommand
@@ -91,6 +91,7 @@ from polygraphy.cli.shared.compare import (
     TopKOptions,
 )
 from polygraphy.cli.shared.data import DataOptions
+from polygraphy.cli.shared.graph import TfLoadOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions

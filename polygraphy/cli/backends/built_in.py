@@ -77,7 +77,9 @@ class BuiltIn(Backend):
         groups: the groups of its own options.
         text: what the text after its flag is called; such a backend runs what the text names, and
             the others the model of the command line.
-        idle: why its options have no effect where it is not chosen; empty if others use them, too.
+        shared: those of them that say how a model is loaded, whichever backend runs it.
+        idle: why its other options have no effect where it is not chosen; empty if others use them,
+            too.
         runs_parts: whether it runs any part of an ONNX model, so that layers can take turns.
         marks_outputs: whether it makes tensors outputs by itself, without an ONNX model.
         modules: what it imports that a process which forks later may have imported.
@@ -92,6 +94,7 @@ class BuiltIn(Backend):
 
     name: str
     groups: tuple[type[Options], ...] = ()
+    shared: tuple[type[Options], ...] = ()
     text: str = ""
     idle: str = ""
     runs_parts: bool = False
@@ -102,6 +105,11 @@ class BuiltIn(Backend):
     party: Callable[[Values], Call] | None = None
     party_groups: tuple[type[Options], ...] | None = None
     choose: Callable[[Values, str, str], Chosen] | None = None
+
+    @property
+    def own_groups(self) -> tuple[type[Options], ...]:
+        """The groups of options that nothing else uses."""
+        return tuple(group for group in self.groups if group not in self.shared)
 
     @property
     def declares_runner(self) -> bool:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from importlib import import_module
 
 from polygraphy.cli.backends.built_in import BuiltIn
+from polygraphy.cli.declare.option import Options
 
 _MODULES = ("onnxrt", "onnx", "trt.backend", "tf", "pluginref", "torch")
 """The modules beside this one that declare backends; one whose file is not there is left out."""
@@ -38,6 +39,13 @@ def _declared_in(name: str) -> Iterable[BuiltIn]:
             raise
         return ()
     return declared
+
+
+def groups_of(name: str) -> tuple[type[Options], ...]:
+    """Return the groups of options that a module beside this one declares; none where it is not
+    there.
+    """
+    return tuple(group for each in _declared_in(name) for group in each.groups)
 
 
 def named_in(runners: Iterable[str]) -> dict[str, BuiltIn]:

@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
-from polygraphy.cli.backends.trt.config_options import TrtConfigOptions
+from functools import partial
+
+from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Flag, Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.shared.model import ModelOptions, model_type
-from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions, Outputs
+from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_graph
 from polygraphy.codegen.call import Call, in_turn
 from polygraphy.domain.catalog.formats import formats_of
-
-TF_TYPES = formats_of("tensorflow")
-"""Types of models that TensorFlow loads."""
-
-_LOADERS = {
-    "keras": "GraphFromKeras",
-    "saved-model": "GraphFromSavedModel",
-    "ckpt": "GraphFromCkpt",
-    "frozen": "GraphFromFrozen",
-}
-
-
-@option_group
-class TfLoadOptions(Options):
-    """TensorFlow Model Loading: where the graph comes from, and its outputs."""
-
-    ckpt: str | None = option(
-        "--ckpt",
-        feeds="GraphFromCkpt.name",
-        kind=Text("NAME"),
-        help="Name of the checkpoint, without extension, in the folder that MODEL is.",
-    )
-    tf_outputs: tuple[str, ...] = option(
-        "--tf-outputs",
-        feeds="ModifyGraphOutputs.outputs",
-        kind=Outputs("NAME"),
-        default=(),
-        help="Tensors of the graph that become its outputs; '*' is every tensor.",
-    )
-    freeze_graph: bool = option(
-        "--freeze-graph", kind=Flag(), help="Freeze the graph, and optimise it."
-    )
 
 
 @option_group
@@ -116,61 +84,6 @@ class TfRunnerOptions(Options):
     )
 
 
-@option_group
-class TfOnnxOptions(Options):
-    """TensorFlow to ONNX: how a TensorFlow graph becomes an ONNX model."""
-
-    opset: int | None = option(
-        "--opset",
-        kind=Integer(minimum=1),
-        help=(
-            "Opset of the ONNX model that a TensorFlow graph becomes; convert"
-            " rewrites ONNX models for it, too."
-        ),
-        otherwise="11",
-    )
-
-
-GRAPH_GROUPS: tuple[type[Options], ...] = (TfLoadOptions,)
-SESSION_GROUPS: tuple[type[Options], ...] = (TfTrtOptions, TfSaveOptions, TfRunnerOptions)
-
-
-def graph_of(values: Values, kind: str, usage: str) -> tuple[Call, ...]:
-    """Return what loads a graph: calls of which the first one takes the path, and each other what
-    the one before gives.
-
-    Args:
-        values: the options; those about outputs are as if left out where the command lacks them.
-        kind: the type of the model, one of `TF_TYPES`.
-        usage: the command, for messages.
-
-    Raises:
-        CommandLineError: a checkpoint is named, and the model is none.
-    """
-    load = values[TfLoadOptions]
-    every = next((group for group in values if isinstance(group, OutputOptions)), OutputOptions())
-    if load.ckpt is not None and kind != "ckpt":
-        raise CommandLineError(
-            f"--ckpt names a checkpoint, but the model is of type {kind}. Give the folder of the"
-            " checkpoint as MODEL.",
-            usage,
-        )
-    outputs = call_of("ModifyGraphOutputs", values)
-    if every.mark_all:
-        outputs = outputs.of(outputs=Outputs("NAME").argument(EVERY_TENSOR))
-    return (
-        call_of(_LOADERS[kind], values),
-        *([outputs] if outputs.kwargs else ()),
-        *([Call("OptimizeGraph")] if load.freeze_graph else ()),
-    )
-
-
-def kind_of_graph(values: Values) -> str:
-    """Return the type of a model that TensorFlow runs."""
-    kind = model_type(values[ModelOptions])
-    return kind or ("frozen" if values[TfLoadOptions].ckpt is None else "ckpt")
-
-
 def _runner(values: Values, model: RunnerModel) -> Call:
     graph = [*graph_of(values, kind_of_graph(values), ""), *_in_session(values)]
     config = call_of("CreateTfConfig", values)
@@ -187,21 +100,35 @@ def _in_session(values: Values) -> list[Call]:
     groups = {type(group) for group in values}
     if not groups >= {TfTrtOptions, TfSaveOptions}:
         return []
-    save, pools = call_of("SaveGraph", values), values[TrtConfigOptions].pool_limit or {}
-    workspace = {"max_workspace_size": pools["workspace"]} if "workspace" in pools else {}
+    save = call_of("SaveGraph", values)
     return [
-        *([call_of("UseTfTrt", values, **workspace)] if values[TfTrtOptions].tftrt else ()),
+        *([_in_tensorrt(values)] if values[TfTrtOptions].tftrt else ()),
         *([save] if save.kwargs else ()),
     ]
 
 
-def check_tensorrt(values: Values, usage: str) -> None:
+def _in_tensorrt(values: Values) -> Call:
+    """Return what lets TensorRT run parts of a graph, in a workspace as large as its own may be."""
+    from polygraphy.cli.backends.trt.config_options import TrtConfigOptions
+
+    pools = values[TrtConfigOptions].pool_limit or {}
+    workspace = {"max_workspace_size": pools["workspace"]} if "workspace" in pools else {}
+    return call_of("UseTfTrt", values, **workspace)
+
+
+def _choose(values: Values, kind: str, usage: str) -> Chosen:
+    _check_tensorrt(values, usage)
+    return Chosen(runner=partial(_runner, values))
+
+
+def _check_tensorrt(values: Values, usage: str) -> None:
     """Refuse options about TensorRT in TensorFlow without it.
 
     Raises:
         CommandLineError: there are such.
     """
-    given = flags_given(values, [TfTrtOptions])
+    declared = {type(group) for group in values}  # `check compatibility` has no such options.
+    given = flags_given(values, declared & {TfTrtOptions})
     if given and not values[TfTrtOptions].tftrt:
         raise CommandLineError(f"{given[0]} needs --tftrt, which it is about.", usage)
 
@@ -213,7 +140,9 @@ BACKENDS = (
         help="Run the model in TensorFlow.",
         groups=(TfLoadOptions, TfSaveOptions, TfTrtOptions, TfRunnerOptions, TfOnnxOptions),
         model_types=formats_of("tensorflow"),
+        shared=(TfLoadOptions, TfOnnxOptions),
+        idle="nothing runs in TensorFlow",
         marks_outputs=True,
-        call=_runner,
+        choose=_choose,
     ),
 )

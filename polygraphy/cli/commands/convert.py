@@ -8,7 +8,6 @@ from pathlib import PurePath
 from typing import Any
 
 from polygraphy.cli.backends.built_in import RunnerModel
-from polygraphy.cli.backends.tf import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn_about_groups
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
 from polygraphy.cli.backends.trt.context import build_of, network_of
@@ -24,6 +23,7 @@ from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import argv_of, changed
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
+from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol

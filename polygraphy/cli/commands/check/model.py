@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from polygraphy.cli.backends.built_in import RunnerModel
-from polygraphy.cli.backends.onnxrt import OnnxrtOptions
-from polygraphy.cli.backends.registry import built_in
-from polygraphy.cli.backends.tf import TF_TYPES, TfLoadOptions, graph_of
+from polygraphy.cli.backends.registry import built_in, groups_of
 from polygraphy.cli.commands.check.model_options import (
     BackendOptions,
     CheckedModelOptions,
@@ -23,6 +21,7 @@ from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import changed
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
+from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
@@ -36,6 +35,8 @@ from polygraphy.domain.tensors.naming import enumerated
 
 _PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
 """The packages of the backends that run ONNX models."""
+_SESSIONS = groups_of("onnxrt")[:1]
+"""How ONNX Runtime runs a model; nothing where that backend is not there."""
 _UNCHECKED = ("engine", "trt-network-script")
 """Types of models that are TensorRT's already."""
 
@@ -54,7 +55,7 @@ class CheckLintCommand(Command):
         LintOptions,
         ExternalDataOptions,
         DataOptions,
-        OnnxrtOptions,
+        *_SESSIONS,
         ScriptOptions,
         ReportOptions,
         LogOptions,
@@ -88,7 +89,7 @@ class CheckCompatibilityCommand(Command):
         ModelOptions,
         TfLoadOptions,
         DataOptions,
-        OnnxrtOptions,
+        *_SESSIONS,
         ScriptOptions,
         ReportOptions,
         LogOptions,
@@ -105,8 +106,7 @@ class CheckCompatibilityCommand(Command):
         _check_type(path, kind, backends, usage)
         is_tensorflow = kind in TF_TYPES
         backends = backends or _installed(usage, is_tensorflow=is_tensorflow)
-        sessions = values[OnnxrtOptions]
-        if "onnxrt" not in backends and sessions != OnnxrtOptions():
+        if "onnxrt" not in backends and flags_given(values, _SESSIONS):
             warn("--providers, --graph-optimization-level: only used by --onnxrt.")
         unused = [] if is_tensorflow else flags_given(values, [TfLoadOptions])
         if unused:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.cli.backends.tf import TfLoadOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
@@ -19,6 +18,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.shared.graph import TfLoadOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, model_type

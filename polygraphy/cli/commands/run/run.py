@@ -37,6 +37,7 @@ from polygraphy.cli.shared.compare import (
     postprocess_of,
 )
 from polygraphy.cli.shared.data import DataOptions, data_of
+from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
@@ -72,7 +73,13 @@ class RunCommand(Command):
         OnnxCastOptions,
         OnnxShapeOptions,
         OnnxSaveOptions,
-        *(group for each in built_in().values() for group in each.groups),
+        *dict.fromkeys(
+            (
+                *(group for each in built_in().values() for group in each.groups),
+                TfLoadOptions,
+                TfOnnxOptions,
+            )
+        ),
         DataOptions,
         OrderOptions,
         RunOptions,

@@ -10,20 +10,12 @@ from polygraphy.cli.backends.built_in import Chosen
 from polygraphy.cli.backends.foreign import PluggedBackend
 from polygraphy.cli.backends.registry import built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.backends.tf import (
-    GRAPH_GROUPS,
-    SESSION_GROUPS,
-    TF_TYPES,
-    TfLoadOptions,
-    TfOnnxOptions,
-    check_tensorrt,
-    graph_of,
-)
 from polygraphy.cli.backends.trt.checks import warn_about_groups
 from polygraphy.cli.commands.run.run_plugins import check_types
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.domain.catalog.formats import formats_of
@@ -76,7 +68,9 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
     chosen = named_in(runners)
     names = set(chosen)
     options = values[ModelOptions]
-    kind = kind_of_model(values, unknown="frozen" if names == {"tf"} else "onnx")
+    takes_graphs = [set(each.model_types) <= {*TF_TYPES} for each in chosen.values()]
+    is_graph = bool(takes_graphs) and all(takes_graphs)
+    kind = kind_of_model(values, unknown="frozen" if is_graph else "onnx")
     if any(not each.text for each in chosen.values()):
         check_model_type(options.model_file or "", kind, names, usage)
     check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins, usage)
@@ -87,8 +81,6 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
     builds = "trt" in names and kind != _ENGINE
     parses = builds and kind != _SCRIPT
     _warn_about_unused(values, names, kind, builds=builds)
-    if "tf" in names:
-        check_tensorrt(values, usage)
     used = {name: each.chosen(values, kind, usage) for name, each in chosen.items()}
     is_tensorflow = kind in TF_TYPES
     onnx = onnx_of(
@@ -155,11 +147,7 @@ def _warn_about_unused(values: Values, names: set[str], kind: str, *, builds: bo
     if not (tftrt and loads):
         because = "the engine is built already" if loads else "nothing runs in TensorRT: see --trt"
         warn_about_groups(values, builds=builds or tftrt, loads=loads or tftrt, because=because)
-    if "tf" not in names:
-        unused = flags_given(values, SESSION_GROUPS)
-        if unused:
-            warn(f"{', '.join(unused)}: without effect, because nothing runs in TensorFlow.")
     if kind not in TF_TYPES:
-        unused = flags_given(values, [*GRAPH_GROUPS, TfOnnxOptions])
+        unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
         if unused:
             warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")

@@ -77,7 +77,7 @@ def _idle_backends(runners: Sequence[str]) -> list[_Idle]:
     """Return what is said about the options of backends that are not chosen, if others are."""
     chosen = named_in(runners)
     return [
-        _Idle(lambda values: bool(runners), each.groups, each.idle)
+        _Idle(lambda values: bool(runners), each.own_groups, each.idle)
         for name, each in built_in().items()
         if each.idle and name not in chosen
     ]
@@ -118,7 +118,7 @@ _REFUSALS = (
     ),
 )
 
-_GROUPS = tuple(group for each in built_in().values() if each.idle for group in each.groups)
+_GROUPS = tuple(group for each in built_in().values() if each.idle for group in each.own_groups)
 """The options that are about one backend alone."""
 
 _IDLE = (
