@@ -102,14 +102,12 @@ def test_the_older_helpers_count_bindings_as_tensorrt_does(tmp_path: Path) -> No
     ]
     engine = engine_from_network(network_from_onnx_path(DIGITS), CreateConfig(profiles=profiles))
     names = [engine.get_tensor_name(at) for at in range(engine.num_io_tensors)]
-    with pytest.warns(DeprecationWarning):
-        assert util.get_bindings_per_profile(engine) == len(names)
+    assert util.get_bindings_per_profile(engine) == len(names)
     context = engine.create_execution_context()
     for profile in range(2):
         context.set_optimization_profile_async(profile, 0)
-        with pytest.warns(DeprecationWarning):
-            start, end = util.get_active_profile_bindings(context)
-            taken = util.get_input_metadata_from_engine(engine, start, end)
+        start, end = util.get_active_profile_bindings(context)
+        taken = util.get_input_metadata_from_engine(engine, start, end)
         assert (start, end) == (profile * len(names), (profile + 1) * len(names))
         assert list(taken) == ["image"]
         if hasattr(engine, "num_bindings"):  # TensorRT 8 counts them itself.
@@ -117,8 +115,7 @@ def test_the_older_helpers_count_bindings_as_tensorrt_does(tmp_path: Path) -> No
             own = [engine.get_binding_name(at).partition(" ")[0] for at in range(start, end)]
             assert own == names
             assert engine.binding_is_input(start + names.index("image"))
-    with pytest.warns(DeprecationWarning):
-        assert util.np_dtype_from_trt(engine.get_tensor_dtype("image")) == np.float32
+    assert util.np_dtype_from_trt(engine.get_tensor_dtype("image")) == np.float32
 
 
 def test_calibration(client: Any, tmp_path: Path) -> None:
