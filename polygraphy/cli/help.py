@@ -75,7 +75,7 @@ def describe(command: Command) -> Description:
     groups = []
     positional = ""
     for group in command.groups:
-        title, _, text = (group.__doc__ or "").strip().partition(": ")
+        title, _, text = " ".join((group.__doc__ or "").split()).partition(": ")
         entries: list[tuple[str, str]] = []
         for option in command.declared(group):
             metavar = _metavar(option.kind.metavar, option.kind.nargs)

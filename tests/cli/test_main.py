@@ -119,7 +119,7 @@ def test_the_help_of_a_command_says_what_each_group_is_about() -> None:
     command = load("run")
     explained = {title: text for title, text, _ in describe(command)[3]}
     for group in command.groups:
-        title, _, text = (group.__doc__ or "").strip().partition(": ")
+        title, _, text = " ".join((group.__doc__ or "").split()).partition(": ")
         assert explained[title] == text
 
 

@@ -50,7 +50,7 @@ def test_the_layer_whose_weight_the_check_looks_at_is_found(
 ) -> None:
     models.save(products(), Path("model.onnx"))
     code, said = run(
-        f"debug precision model.onnx {flags}"
+        f"debug precision model.onnx -v {flags}"
         f" --check grep -q w1_constant{dtype} polygraphy_debug.engine"
     )
     assert code == 0, said
