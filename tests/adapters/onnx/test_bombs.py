@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy import config
-from polygraphy.adapters.onnx.graph.growth import expanded_nodes
+from polygraphy.adapters.onnx.graph.growth import expanded_nodes, has_long_vectors
 from polygraphy.backend.onnx import fold_constants, infer_shapes
 from polygraphy.domain.errors import ModelError
 
@@ -208,3 +208,13 @@ def test_finding_13_expanded_nodes_are_counted() -> None:
     twice = function("f", [helper.make_node("Neg", ["a"], ["b"])])
     with pytest.raises(ModelError, match="two functions 'f'"):
         expanded_nodes(made([], {}, (twice, twice)))
+
+
+def test_a_long_weight_is_no_list_that_grows() -> None:
+    bias = numpy_helper.from_array(np.ones(100_000, np.float16), "b")
+    cast = helper.make_node("Cast", ["b"], ["c"], to=TensorProto.FLOAT)
+    rows = helper.make_node("Concat", ["x", "x"], ["r"], axis=0)
+    model = made([cast, rows, helper.make_node("Add", ["r", "c"], ["y"])], {})
+    model.graph.initializer.append(bias)
+    assert not has_long_vectors(model)
+    assert has_long_vectors(concat_of_floats()) and has_long_vectors(concat_of_a_constant())

@@ -25,6 +25,10 @@ _BYTES_OF_NODE = 1024  # In a graph that was inlined and has inferred shapes.
 _PER_BYTE = 8  # What is made of large weights: transposed, wider, repeated.
 LONGEST_VECTOR = 1 << 16
 """More elements than any shape has dimensions: so long vectors are not propagated."""
+_LONGEST_COPY = 1 << 20
+"""What lists of other types may grow to, each element of which takes some 150 bytes there: longer
+than the weights that models have for the entries of a vocabulary, which are no shapes either.
+"""
 _UNKNOWN_RANK = 16
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 _SOURCES = frozenset({"Constant", "Shape"})
@@ -110,8 +114,12 @@ def has_long_vectors(model: ModelProto) -> bool:
     """
     if max(vector_lengths(model).values(), default=0) > LONGEST_VECTOR:
         return True
-    others = _lengths(model, partial(_with_lists, of_integers=False), _length_of_copies)
-    return max(others.values(), default=0) > LONGEST_VECTOR
+    growing = {"Concat", *_CONTROL_FLOW}
+    if not model.functions and not any(node.op_type in growing for node in model.graph.node):
+        return False
+    lists = partial(_with_lists, of_integers=False)
+    others = _lengths(model, lists, _length_of_copies, _LONGEST_COPY)
+    return max(others.values(), default=0) > _LONGEST_COPY
 
 
 def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str, int]:
@@ -130,6 +138,7 @@ def _lengths(
     model: ModelProto,
     weights_of: Callable[[GraphProto, Mapping[str, int]], dict[str, int]],
     length_of: Callable[[NodeProto, Sequence[int]], int],
+    most: int = LONGEST_VECTOR,
 ) -> dict[str, int]:
     """Return the lengths of lists by name, up to the first that is too long.
 
@@ -137,6 +146,7 @@ def _lengths(
         model: the model.
         weights_of: adds the lists among a graph's weights to those that are known outside it.
         length_of: returns the length of what a node makes of lists of these lengths, 0 for none.
+        most: what is too long is longer than that.
     """
     bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
@@ -160,7 +170,7 @@ def _lengths(
                 made = [length_of(node, taken)] * len(node.output)
             known.update(zip(node.output[:], made))
             longest = max(longest, *made, 0)
-            if longest > LONGEST_VECTOR:
+            if longest > most:
                 break
         return longest
 
