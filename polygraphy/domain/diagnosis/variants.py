@@ -285,24 +285,31 @@ def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
     apart = np.asarray(made, np.float64) - np.asarray(expected, np.float64)
     if _lacks_bias(side, node):
         return "structure", f"{node.op} lacks a bias"
-    if node.op in (*_BIASED, "MatMul") and _is_bias(apart, node.op):
+    is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
+    if is_bias:
         missing = len(node.inputs) < 3
         what = f"{node.op} lacks a bias" if missing else f"the bias {node.inputs[2]!r} differs"
         return ("structure" if missing else "weight"), what
+    if is_bias is False:
+        weights = [name for name in weights if name not in node.inputs[2:]]
+    if len(weights) > 1:
+        return "weight", f"one of the weights {', '.join(map(repr, weights))} of {node.op} differs"
     if weights:
-        return "weight", f"the weight {weights[-1]!r} of {node.op} differs"
+        return "weight", f"the weight {weights[0]!r} of {node.op} differs"
     if node.attributes:
         return "attribute", f"{node.op} computes something else than the saved results hold"
     return "structure", f"{node.op} computes something else than the saved results hold"
 
 
-def _is_bias(apart: Any, op: str) -> bool:
-    """Return whether a difference is the same number all along each channel."""
+def _is_bias(apart: Any, op: str) -> bool | None:
+    """Return whether a difference is the same number all along each channel; None where there is
+    too little of it to tell.
+    """
     channel = 1 if op.startswith("Conv") else apart.ndim - 1
     if apart.ndim < 2 or not np.isfinite(apart).all():
-        return False
+        return None
     others = tuple(axis for axis in range(apart.ndim) if axis != channel)
     if np.prod([apart.shape[axis] for axis in others]) < 2:
-        return False
+        return None
     spread = np.ptp(apart, axis=others)
     return bool(np.max(spread) <= 1e-3 * max(float(np.max(np.abs(apart))), 1e-30))

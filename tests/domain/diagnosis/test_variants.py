@@ -106,6 +106,16 @@ def test_a_constant_difference_along_channels_is_a_bias():
     assert guess(bare, 0, expected * 1.5, expected)[0] == "weight"
 
 
+def test_a_difference_that_is_no_bias_is_another_weight():
+    node = Node("n", "Conv", "", ("x", "w", "b"), ("y",))
+    made = side(node, w=np.ones((3, 3, 1, 1)), b=np.ones(3))
+    expected = np.random.default_rng(0).standard_normal((1, 3, 4, 4))
+    assert guess(made, 0, expected * 1.5, expected) == ("weight", "the weight 'w' of Conv differs")
+    assert guess(made, 0, expected + 1, expected) == ("weight", "the bias 'b' differs")
+    one = expected[..., :1, :1]  # Too little to tell.
+    assert guess(made, 0, one + 1, one)[1] == "one of the weights 'w', 'b' of Conv differs"
+
+
 def test_only_rounding_is_explained():
     right = np.array([1.0, -2.0, 3.0])
     assert explains(right + 1e-6, right)
