@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.culprit import Attempt
+from polygraphy.domain.diagnosis.culprit import INCONCLUSIVE, Attempt, DiagnosisResult
 from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
-from polygraphy.domain.errors import BackendError, InputError, ModelError
+from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.tensors.precision import coarsest
+from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, DiagnosisReports, DissectedModel, SuspectedParty
+from polygraphy.ports.reporting import Findings
 
 REFUSALS = (BackendError, ModelError, InputError)
 """What a backend raises that does not run a model, or data that fit it."""
@@ -161,3 +163,19 @@ def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
         for name, value in values.items()
         if not isinstance(value, list)
     }
+
+
+def concluded(result: DiagnosisResult) -> bool:
+    """Pass a result on to the console and to the report of the program; return whether nothing is
+    wrong.
+
+    Raises:
+        InconclusiveError: it could not be found out.
+    """
+    resolve(DiagnosisReports).concluded(result)
+    findings = resolve(Findings)
+    findings.found("attempts", {"attempts": result.attempts})
+    findings.conclude(result.verdict, result.facts(), result.reason)
+    if result.verdict == INCONCLUSIVE:
+        raise InconclusiveError(result.reason)
+    return bool(result)

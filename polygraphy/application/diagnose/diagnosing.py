@@ -10,9 +10,8 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.blaming import blamed, proven
 from polygraphy.application.diagnose.careful import alone
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, concluded
 from polygraphy.application.diagnose.comparing import against_reference
-from polygraphy.application.diagnose.concluding import concluded
 from polygraphy.application.diagnose.data import data_options, feeds_of
 from polygraphy.application.diagnose.half_model import (
     HalfModel,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from polygraphy.application.diagnose.concluding import concluded
+from polygraphy.application.diagnose.case import concluded
 from polygraphy.application.diagnose.half import (
     HalfPrecision,
     casting,
