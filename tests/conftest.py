@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from polygraphy import mod
+from polygraphy.logger import G_LOGGER
 from tests.support import extra_packages, g1, g2, g3, g4
 from tests.support.forked import ForkServer
 
@@ -59,6 +60,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} needs pytest.mark.{extra_packages.MARKER}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Generator[None, None, None]:
+    """Leave the logger of the process as it was: a command that ran in it has set severities."""
+    with G_LOGGER.preserved():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -86,6 +86,7 @@ class Logger(SeverityFilter):
         "colors",
         "console_severity",
         "file_severity",
+        "console_gate",
         "legacy",
         "json",
         "use_python_logging_system",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from polygraphy.cli.main import main
-from polygraphy.logger import G_LOGGER
 
 __all__ = ["Run", "exit_code", "run"]
 
@@ -25,12 +24,9 @@ def exit_code(line: str) -> int:
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Run]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Return what runs a command line in a folder of its own, and answers exit code and output."""
     monkeypatch.chdir(tmp_path)
-    before = dict(vars(G_LOGGER))
 
     def call(line: str) -> tuple[int, str]:
         monkeypatch.setattr("sys.argv", ["polygraphy", *shlex.split(line)])
@@ -40,5 +36,4 @@ def run(
         assert "Traceback" not in said.out + said.err
         return code, said.out + said.err
 
-    yield call
-    vars(G_LOGGER).update(before)
+    return call

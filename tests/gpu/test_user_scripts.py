@@ -9,14 +9,12 @@ import os
 import runpy
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from polygraphy.adapters.tensorrt.library.gpu import has_gpu
 from polygraphy.adapters.tensorrt.library.module import is_installed
-from polygraphy.logger import G_LOGGER
 from tests.support import g2, g4
 
 FOLDER = Path(os.environ.get("POLYGRAPHY_USER_SCRIPTS", "there-is-none"))
@@ -41,13 +39,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     g4.build(made)
     shutil.copy(made / "identity.onnx", made / "model.onnx")
     return made
-
-
-@pytest.fixture(autouse=True)
-def log_as_before() -> Iterator[None]:
-    before = dict(vars(G_LOGGER))
-    yield
-    vars(G_LOGGER).update(before)
 
 
 @pytest.mark.parametrize("name", [*SCRIPTS, *FRAGMENTS])

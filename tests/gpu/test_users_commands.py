@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shlex
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.gpu import has_gpu
 from polygraphy.adapters.tensorrt.library.module import is_installed
 from polygraphy.cli.main import main
-from polygraphy.logger import G_LOGGER
 from tests.acceptance.users_commands import COMMANDS
 from tests.support import g1, g2, g3, g4
 
@@ -115,13 +113,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             g2.build_calibration_example(calibration)
     (made["G2"] / "identity_fp16.onnx").unlink()
     return made
-
-
-@pytest.fixture(autouse=True)
-def log_as_before() -> Iterator[None]:
-    before = dict(vars(G_LOGGER))
-    yield
-    vars(G_LOGGER).update(before)
 
 
 def run(line: str) -> int:
