@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from polygraphy.adapters.files.json import json_document
 from polygraphy.adapters.files.json.content_error import ContentError
 from polygraphy.adapters.files.json.json_codec import DeferredText, decoded
 from polygraphy.adapters.files.json.json_document import parse_file, parse_text
@@ -148,11 +149,29 @@ def test_a_file_that_is_replaced_meanwhile_is_read_as_it_was(folder: Path) -> No
 
 
 def test_a_file_that_is_cut_meanwhile_is_noticed(folder: Path) -> None:
-    tree = parsed_from(folder, json_io.dumps({"x": np.arange(1000.0)}))
+    tree = parsed_from(folder, json_io.dumps({"x": np.arange(100_000.0)}))
     with (folder / "document.json").open("r+b") as file:
         file.truncate(2000)
     with pytest.raises(ContentError, match="became shorter"):
         decoded(tree)
+
+
+def test_small_arrays_are_not_read_one_by_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = {str(i): np.full(1000, i, np.float32) for i in range(100)}
+    tree = parsed_from(folder, json_io.dumps(arrays))
+    reads = []
+
+    def read(*place: int) -> bytes:
+        reads.append(place)
+        return os.pread(*place)
+
+    monkeypatch.setattr(json_document, "_read_at", read)
+    loaded = decoded(tree)
+    assert [loaded[name][-1] for name in arrays] == list(range(100))
+    assert 0 < len(reads) < 10
+    assert loaded["7"].flags.writeable
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
@@ -243,11 +262,15 @@ def test_of_a_large_file_that_is_not_json_little_is_read(
     path = folder / "model.onnx"
     path.write_bytes(b"\x08\x07" + bytes(3_000_000))
     sizes: list[int] = []
-    read = os.read
-    monkeypatch.setattr(os, "read", lambda file, size: sizes.append(size) or read(file, size))
+
+    def read(file: int, size: int, start: int) -> bytes:
+        sizes.append(size)
+        return os.pread(file, size, start)
+
+    monkeypatch.setattr(json_document, "_read_at", read)
     with pytest.raises(ContentError, match="not JSON text"):
         parse_file(path)
-    assert 0 < sum(sizes) < 1000
+    assert 0 < sum(sizes) < 500_000
 
 
 def test_damaged_text_of_a_large_array_is_reported(folder: Path) -> None:

@@ -147,8 +147,12 @@ def array_from_npy(text: SlicedText) -> _Array:
         ContentError: the text is damaged, or the array holds pickled objects.
     """
     is_short = len(text) <= SHORT
-    total = decoded_length(text)
-    head = b"".join(decoded_pieces(text if is_short else text[:_FIRST_LOOK_CHARACTERS]))
+    if is_short:
+        head = b"".join(decoded_pieces(text))
+        total = len(head)
+    else:
+        head = b"".join(decoded_pieces(text[:_FIRST_LOOK_CHARACTERS]))
+        total = decoded_length(text)
     if head[:7] == _MAGIC_OF_VERSION_3:
         return array_from_bytes(b"".join(decoded_pieces(text)))
     data_start = _data_start(head)
@@ -161,11 +165,12 @@ def array_from_npy(text: SlicedText) -> _Array:
             f"an array is damaged: its header announces {nbytes} bytes, "
             f"but there are {total - data_start}"
         )
-    flat = np.empty(prod(shape), dtype)
-    if is_short:
-        flat.view(np.uint8)[:] = np.frombuffer(head, np.uint8, offset=data_start)
-    elif nbytes:
-        _fill(flat.view(np.uint8), text, data_start)
+    if is_short and nbytes:
+        flat: _Array = np.frombuffer(head, dtype, offset=data_start).copy()
+    else:
+        flat = np.empty(prod(shape), dtype)
+        if nbytes:
+            _fill(flat.view(np.uint8), text, data_start)
     return flat.reshape(shape[::-1]).T if in_fortran_order else flat.reshape(shape)
 
 

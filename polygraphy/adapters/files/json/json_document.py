@@ -30,6 +30,7 @@ _SHORT = 1024
 """Arrays of less text than this stay in the document: deferring them costs more than it saves."""
 
 _BLOCK_BYTES = 1 << 20
+_AHEAD_BYTES = 1 << 18
 
 _TEXT_START = re.compile(rb'(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\0 \t\r\n]*(?:[\[{"\-0-9tfnNI]|\Z)')
 """Perhaps a byte order mark, perhaps white space, and the first character of a value."""
@@ -41,6 +42,14 @@ _UNFINISHED_TOKEN = re.compile(
 _UNFINISHED_ESCAPE = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
 
 
+def _seek_and_read(descriptor: int, count: int, position: int) -> bytes:
+    os.lseek(descriptor, position, os.SEEK_SET)
+    return os.read(descriptor, count)
+
+
+_read_at = getattr(os, "pread", _seek_and_read)  # Windows has none.
+
+
 class _File:
     """A file that stays open as long as this is referred to, and is read at any position."""
 
@@ -48,15 +57,26 @@ class _File:
         # No file object: of one that is garbage together with this, Python might complain first.
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         self.size = os.fstat(self._descriptor).st_size
+        self._ahead = (0, b"")  # Where what was read ahead starts, and what it was.
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes from `start` up to `stop`, or to the end of the file."""
-        os.lseek(self._descriptor, start, os.SEEK_SET)
+        if stop - start < _AHEAD_BYTES // 4:  # Small arrays are read one after another.
+            first, ahead = self._ahead
+            if not first <= start <= stop <= first + len(ahead):
+                first, ahead = start, _read_at(self._descriptor, _AHEAD_BYTES, start)
+                self._ahead = (first, ahead)
+            if stop <= first + len(ahead):
+                return ahead[start - first : stop - first]
+        piece = _read_at(self._descriptor, stop - start, start)
+        if len(piece) == stop - start:  # As good as always.
+            return piece
         pieces = []
-        while start < stop and (piece := os.read(self._descriptor, stop - start)):
+        while piece:
             pieces.append(piece)
             start += len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            piece = _read_at(self._descriptor, stop - start, start)
+        return b"".join(pieces)
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
@@ -163,14 +183,14 @@ def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
 
 
 def _parsed(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
-    def restored(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {
-            key: deferred.get(value, value) if isinstance(value, str) else value
-            for key, value in pairs
-        }
+    def restored(fields: dict[str, Any]) -> dict[str, Any]:
+        for key, value in fields.items():
+            if type(value) is str and value in deferred:
+                fields[key] = deferred[value]
+        return fields
 
     try:
-        return json.loads(text, object_pairs_hook=restored if deferred else None)
+        return json.loads(text, object_hook=restored if deferred else None)
     except json.JSONDecodeError as error:
         raise ContentError(_complaint(error)) from error
     except UnicodeDecodeError as error:
