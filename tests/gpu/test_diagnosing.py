@@ -1,4 +1,4 @@
-"""`diagnose --trt --fp16` of an encoder whose residual is scaled beyond fp16 and back."""
+"""`diagnose --trt --fp16` of networks in which something is beyond what fp16 holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from polygraphy.adapters.tensorrt.library.gpu import has_gpu
 from polygraphy.adapters.tensorrt.library.module import is_installed
 from tests.gpu.commands import Run, run
-from tests.support.networks import encoder
+from tests.support.networks import encoder, resnet50
 
 __all__ = ["run"]
 
@@ -23,28 +23,86 @@ pytestmark = [
 ]
 
 
-def test_a_planted_overflow_is_mended(run: Run, tmp_path: Path) -> None:
-    model = encoder(layers=2)
-    at = [i for i, node in enumerate(model.graph.node) if node.op_type == "Add"][8]
-    made = model.graph.node[at].output[0]
-    for node in model.graph.node:
+def small_resnet50() -> onnx.ModelProto:
+    """Return ResNet-50 for images of 64 x 64: what is built is built quickly."""
+    model = resnet50()
+    for size in model.graph.input[0].type.tensor_type.shape.dim[2:]:
+        size.dim_value = 64
+    return model
+
+
+HOSTS = {
+    "encoder": (lambda: encoder(layers=2), "tokens:[2,32]"),
+    "resnet50": (small_resnet50, "x:[1,3,64,64]"),
+}
+
+# What follows a tensor `t`, as operators, their inputs and outputs: "back" is what its consumers
+# read instead. A residual that is scaled beyond fp16; and a spread that nothing but an epsilon
+# keeps from being zero.
+FAULTS: dict[str, list[tuple[str, list[str], str]]] = {
+    "overflow": [
+        ("Mul", ["t", "large"], "up"),
+        ("Abs", ["up"], "kept"),
+        ("Mul", ["kept", "small"], "back"),
+    ],
+    "epsilon": [
+        ("Mul", ["t", "zero"], "nothing"),
+        ("Mul", ["nothing", "nothing"], "squared"),
+        ("ReduceMean", ["squared"], "variance"),
+        ("Add", ["variance", "epsilon"], "kept"),
+        ("Sqrt", ["kept"], "spread"),
+        ("Div", ["nothing", "spread"], "normalised"),
+        ("Add", ["t", "normalised"], "back"),
+    ],
+}
+VALUES = {"large": 1e5, "small": 1e-5, "zero": 0.0, "epsilon": 1e-9}
+
+
+def planted(model: onnx.ModelProto, fault: str) -> onnx.ModelProto:
+    """Return a model with a fault planted after its ninth Add."""
+    graph = model.graph
+    at = [i for i, node in enumerate(graph.node) if node.op_type == "Add"][8]
+    made = graph.node[at].output[0]
+    for node in graph.node:
         for position, name in enumerate(node.input):
             if name == made:
                 node.input[position] = "back"
-    for name, factor in (("large", 1e5), ("small", 1e-5)):
-        array = np.array([factor], np.float32)
-        model.graph.initializer.append(numpy_helper.from_array(array, name))
-    nodes = list(model.graph.node)
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
     nodes[at + 1 : at + 1] = [
-        helper.make_node("Mul", [made, "large"], ["up"], name="planted_large"),
-        helper.make_node("Abs", ["up"], ["kept"], name="planted_abs"),
-        helper.make_node("Mul", ["kept", "small"], ["back"], name="planted_back"),
+        helper.make_node(
+            operator,
+            [made if name == "t" else name for name in inputs],
+            [output],
+            name=f"planted_{output}",
+            **({"axes": [-1], "keepdims": 1} if operator == "ReduceMean" else {}),
+        )
+        for operator, inputs, output in FAULTS[fault]
     ]
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    onnx.save(model, str(tmp_path / "m.onnx"))
-    code, said = run("diagnose m.onnx --trt --fp16 --input-shapes tokens:[2,32] --format json")
+    del graph.node[:]
+    graph.node.extend(nodes)
+    used = {name for _, inputs, _ in FAULTS[fault] for name in inputs}
+    for name in used & set(VALUES):
+        array = np.array([VALUES[name]], np.float32)
+        graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
+
+
+@pytest.mark.parametrize("host", list(HOSTS))
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_a_planted_fault_is_named_and_mended(
+    run: Run, tmp_path: Path, host: str, fault: str
+) -> None:
+    build, shapes = HOSTS[host]
+    onnx.save(planted(build(), fault), str(tmp_path / "m.onnx"))
+    code, said = run(
+        f"diagnose m.onnx --trt --fp16 --input-shapes {shapes}"
+        " --builder-optimization-level 0 --format json"
+    )
+    print(said[-6000:])
     document = json.JSONDecoder().raw_decode(said[said.index("{") :])[0]
     assert (code, document["verdict"]) == (1, "fault")
     assert all(one["remedy"]["proven"] for one in document["culprits"])
+    named = {node for one in document["culprits"] for node in one["nodes"]}
+    assert named & {f"planted_{output}" for _, _, output in FAULTS[fault]}
+    causes = {one["cause"] for one in document["culprits"]}
+    assert causes <= ({"epsilon", "underflow", "nan"} if fault == "epsilon" else {"overflow"})
