@@ -94,11 +94,8 @@ def test_a_planted_fault_is_named_and_mended(
 ) -> None:
     build, shapes = HOSTS[host]
     onnx.save(planted(build(), fault), str(tmp_path / "m.onnx"))
-    code, said = run(
-        f"diagnose m.onnx --trt --fp16 --input-shapes {shapes}"
-        " --builder-optimization-level 0 --format json"
-    )
-    print(said[-6000:])
+    # At a lower optimization level TensorRT 8.6 takes no tactics of fp16, and everything agrees.
+    code, said = run(f"diagnose m.onnx --trt --fp16 --input-shapes {shapes} --format json")
     document = json.JSONDecoder().raw_decode(said[said.index("{") :])[0]
     assert (code, document["verdict"]) == (1, "fault")
     assert all(one["remedy"]["proven"] for one in document["culprits"])
