@@ -100,6 +100,16 @@ class NarrowModels(Protocol):
     def widened(self, model: Any) -> Any:
         """Return an ``onnx.ModelProto`` as it would be in float32, with the same names."""
 
+    def with_rounded_weights(self, model: Any, narrow: Any) -> tuple[Any, DataTypeEntry] | None:
+        """Return what rounding weights alone makes of a float32 model: a copy whose weights have
+        the digits, but not the range, of the narrow type in which `narrow` computes, and that type.
+        None where it computes in none.
+
+        Args:
+            model: an ``onnx.ModelProto``.
+            narrow: one that was made of it; weights of nodes that are not narrow in it stay.
+        """
+
 
 class SuspectedParty(Protocol):
     """A backend that may be at fault.

@@ -88,3 +88,7 @@ class FakeNarrowModels:
     def widened(self, model: Any) -> Any:
         """Return the model itself."""
         return model
+
+    def with_rounded_weights(self, model: Any, narrow: Any) -> tuple[Any, DataTypeEntry] | None:
+        """Return the model itself: it has no weights."""
+        return None if self._dtype is None else (model, self._dtype)

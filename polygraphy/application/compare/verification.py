@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,22 @@ from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.validation import validate
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.compare import PairwiseCompareFunc
+from polygraphy.domain.compare import CompareResult, PairwiseCompareFunc, SimpleCompareFunc
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import FactFinder, TensorObserver
 
 _ORIGINAL, _EDITED = "original", "edited"
+_BESIDE_ROUNDING = 2.0
+_MOST_ROUNDING = 5.0
+"""What is tolerated where rounding the weights explains more than is usual: so many times what it
+does, and so many times what usually is at most.
+"""
 
 
 def verify(
@@ -57,9 +64,12 @@ def verify(
     for name, meta in then.items():  # The edited model may have fixed some dimensions.
         if name in asked:
             asked.add(name, asked[name].dtype, meta.shape)
+    function = _as_of_verification(compare_func)
+    if isinstance(function, SimpleCompareFunc):
+        function = _AllowingForRounding(function, original, edited)
+    feeds = _feeds(original, asked, data_loader)
     results = compare_accuracy(
-        _runs(original, edited, then, _feeds(original, asked, data_loader)),
-        compare_func=_as_of_verification(compare_func),
+        _runs(original, edited, then, feeds, function), compare_func=function
     )
     if advice is not None and not results:
         G_LOGGER.info(f"Which nodes are to blame, and what helps: {advice}")
@@ -77,13 +87,114 @@ def _as_of_verification(compare_func: Any) -> Any:
     return named
 
 
+class _AllowingForRounding(PairwiseCompareFunc):
+    """Compares the outputs of an edited model with those of the original one; where the edited one
+    computes in a narrow type, outputs that differ too much are held to what rounding explains.
+
+    In some models the weights that are rounded to that type take the outputs further away than is
+    usual, in float32 already, and rounding at every operator adds about as much. A fault, such as a
+    range that is left or a wrong operator, shows beside that; an infinity or NaN never passes.
+    """
+
+    def __init__(self, function: SimpleCompareFunc, original: Any, edited: Any) -> None:
+        super().__init__(function.check_shapes, function.fail_fast, function.find_output_func)
+        self.label = function.label
+        self.feed: Mapping[str, Any] = {}
+        self._function = function
+        self._open = lru_cache(maxsize=1)(
+            lambda: resolve(NarrowModels).with_rounded_weights(original, edited)
+        )
+
+    def per_output_settings(self) -> Iterable[Any]:
+        """Return the settings of the function that compares."""
+        return self._function.per_output_settings()
+
+    def thresholds_for(self, output_name: str) -> Any:
+        """Return what the output is held to unless rounding explains more."""
+        return self._function.thresholds_for(output_name)
+
+    def check_averages(self) -> None:
+        """Refuse what the function that compares refuses."""
+        self._function.check_averages()
+
+    def grant_threads(self, count: int) -> None:
+        """Let the function that compares use several threads."""
+        self._function.grant_threads(count)
+
+    def compare(
+        self, iter_result0: IterationResult, iter_result1: IterationResult
+    ) -> dict[str, CompareResult]:
+        """Compare all outputs of one iteration; the second run is that of the original model."""
+        results = self._function.compare(iter_result0, iter_result1)
+        failed = [name for name, each in results.items() if not each and name in iter_result1]
+        for name, function in self._allowances(failed, iter_result1):
+            pair = [each.with_outputs({name: each[name]}) for each in (iter_result0, iter_result1)]
+            results.update(function.compare(*pair))
+        return results
+
+    def _allowances(
+        self, names: Sequence[str], right: IterationResult
+    ) -> Iterator[tuple[str, SimpleCompareFunc]]:
+        """Yield the outputs of which rounding the weights explains more than is usual, each with
+        what compares it.
+        """
+        names = [name for name in names if self._is_judged_by_elements(name, right[name])]
+        opened = self._open() if names else None
+        if opened is None:
+            return
+        model, dtype = opened
+        moved = resolve(TensorObserver).observe(model, self.feed, names)
+        for name in names:
+            usual = self._function.tolerance_for(name)
+            alone = _distance(moved[name], right[name])
+            most = _MOST_ROUNDING * max(usual.atol, usual.rtol * _largest(right[name]))
+            allowed = min(_BESIDE_ROUNDING * alone, most)
+            if allowed > usual.atol:  # Not so where it is NaN.
+                function = copy(self._function)
+                function.atol, function.rtol = float(f"{allowed:.3g}"), usual.rtol
+                function.check_error_stat = usual.check_error_stat
+                function.error_quantile = None
+                explained = f"rounding the weights to {dtype} alone makes {alone:.3g}"
+                function.given_by = f"that of the verification; {explained}"
+                G_LOGGER.info(
+                    f"Output {name!r}: {explained}, so abs={function.atol:.3g} is tolerated instead"
+                    f" of abs={usual.atol:.3g}."
+                )
+                yield name, function
+
+    def _is_judged_by_elements(self, name: str, array: Any) -> bool:
+        """Return whether an output is held to numbers, and its elements are."""
+        if np.asarray(array).dtype.kind != "f" or self._function.is_auto(name):
+            return False
+        return {"elemwise", "max"}.issuperset(self._function.tolerance_for(name).check_error_stat)
+
+
+def _distance(one: Any, other: Any) -> float:
+    """Return the largest difference; NaN where there is no telling."""
+    if one.shape != other.shape or not one.size:
+        return math.nan
+    with np.errstate(all="ignore"):
+        return float(np.abs(np.asarray(one, np.float64) - other).max())
+
+
+def _largest(array: Any) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0))
+
+
 def _runs(
-    original: Any, edited: Any, then: TensorMetadata, feeds: Iterable[Mapping[str, Any]]
+    original: Any,
+    edited: Any,
+    then: TensorMetadata,
+    feeds: Iterable[Mapping[str, Any]],
+    function: Any,
 ) -> Iterator[RunResults]:
-    """Yield, iteration by iteration, what both models compute."""
+    """Yield, iteration by iteration, what both models compute, the original one as the second."""
     observer = resolve(TensorObserver)
     outputs = observer.outputs(edited)
+    facts = [resolve(FactFinder).find(model) for model in (edited, original)]
     for feed_dict in feeds:
+        if isinstance(function, _AllowingForRounding):
+            function.feed = feed_dict
         inside = [name for name in then if name not in feed_dict]
         before = observer.observe(original, feed_dict, [*outputs, *inside])
         feed_after = {name: before[name] if name in inside else feed_dict[name] for name in then}
@@ -92,9 +203,10 @@ def _runs(
                 feed_after[name] = np.asarray(feed_after[name], meta.dtype.numpy())
         after = observer.observe(edited, feed_after, outputs)
         runs = RunResults()
-        for runner, values in ((_ORIGINAL, before), (_EDITED, after)):
+        for runner, values, known in zip((_EDITED, _ORIGINAL), (after, before), facts):
             chosen = {name: values[name] for name in outputs}
-            runs.add([IterationResult(chosen, runner_name=runner)], runner_name=runner)
+            result = IterationResult(chosen, runner_name=runner, facts=known)
+            runs.add([result], runner_name=runner)
         yield runs
 
 

@@ -1,4 +1,6 @@
-"""Turns ONNX models that compute in float16 or bfloat16 into float32 models."""
+"""Turns ONNX models that compute in float16 or bfloat16 into float32 models, and gives float32
+models the weights that they would have in such a type.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ from polygraphy.adapters.onnx.graph.element_types import (
     TypeInference,
     graphs_of,
 )
-from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx.storage.elements import elements, put
+from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.narrowing import limits_of, with_digits
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -89,3 +93,47 @@ def _widen_attributes(node: NodeProto, narrow: set[int]) -> None:
     for attribute in node.attribute:
         if attribute.name == name and attribute.i in narrow:
             attribute.i = _FLOAT
+
+
+def with_rounded_weights(
+    model: ModelProto, narrow: ModelProto
+) -> tuple[ModelProto, DataTypeEntry] | None:
+    """Return a copy of a float32 model whose weights have the digits of the type in which another
+    computes that was made of it, and that type; None where that one computes in no narrow type.
+
+    Weights keep their magnitude, and those of nodes that stay in float32 are left alone.
+    """
+    found = narrow_nodes(narrow)
+    if found is None:
+        return None
+    dtype, lowered = found
+    kept = _names(narrow) - set(lowered)
+    _, _, spacing = limits_of(dtype.numpy())
+    made: ModelProto = onnx.ModelProto()
+    made.CopyFrom(model)
+    for tensor in _weights(made, kept):
+        rounded = with_digits(elements(tensor), spacing)
+        put(tensor, rounded, in_file=is_stored(tensor))
+    return made, dtype
+
+
+def _names(model: ModelProto) -> set[str]:
+    nodes = (node for graph in all_graphs(model.graph) for node in graph.node)
+    return {name for node in nodes for name in names_of(node)[:1]}
+
+
+def _weights(model: ModelProto, kept: set[str]) -> Iterator[TensorProto]:
+    """Yield the float32 weights of a model, but for those that certain nodes read."""
+    wide = set()
+    for graph in all_graphs(model.graph):
+        for node in graph.node:
+            if not kept.isdisjoint(names_of(node)[:1]):
+                wide.update(node.input)
+    for graph in all_graphs(model.graph):
+        named = [(tensor.name, tensor) for tensor in graph.initializer]
+        for node in graph.node:
+            if node.op_type == "Constant":
+                named += [(node.output[0], each.t) for each in node.attribute if each.HasField("t")]
+        for name, tensor in named:
+            if tensor.data_type == _FLOAT and name not in wide:
+                yield tensor

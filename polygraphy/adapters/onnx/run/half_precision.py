@@ -16,7 +16,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
-from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened
+from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened, with_rounded_weights
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of, signature_of
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
@@ -71,6 +71,10 @@ class OnnxNarrowModels:
     def widened(self, model: Any) -> Any:
         """See the port."""
         return widened(model)
+
+    def with_rounded_weights(self, model: Any, narrow: Any) -> tuple[Any, DataTypeEntry] | None:
+        """See the port."""
+        return with_rounded_weights(model, narrow)
 
 
 def _check_evaluator(dtype: DataTypeEntry) -> None:
