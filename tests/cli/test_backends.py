@@ -18,19 +18,14 @@ from polygraphy.domain.catalog.formats import FORMATS
 from tests.support import g1
 
 PRODUCT = Path(polygraphy.__file__).parent
-OWN = PRODUCT / "cli" / "backends"
+OWN = (PRODUCT / "cli" / "backends", PRODUCT / "cli" / "commands" / "trt")
 
 JUSTIFIED = {
     # Formats, flags and packages that have the name of a backend, and are none.
     "cli/commands/check/model.py": "which packages check compatibility looks for, and TensorFlow",
     "cli/commands/check/model_options.py": "which backends check compatibility tries",
-    "cli/commands/convert.py": "convert makes ONNX models and TensorRT engines",
-    "cli/commands/convert_options.py": "convert makes ONNX models and TensorRT engines",
-    "cli/commands/debug/engine.py": "debug precision writes the command line of a TensorRT run",
-    "cli/commands/debug/onnx_precision.py": "its check command runs the cast model",
-    "cli/commands/debug/precision_options.py": "debug precision searches in TensorRT, or without",
     "cli/commands/inspect/model_options.py": "inspect model displays what TensorRT makes of a model",
-    "cli/commands/run/run_backends.py": "engines are built of ONNX models, which come of TF graphs",
+    "cli/commands/listing.py": "TensorRT has commands of its own",
     "cli/shared/data.py": "arrays are NumPy's or PyTorch's",
 }
 """The modules that may name a backend, and why."""
@@ -52,7 +47,7 @@ def test_only_backends_name_backends() -> None:
         path
         for folder in ("cli", "codegen", "adapters/processes")
         for path in sorted((PRODUCT / folder).rglob("*.py"))
-        if not path.is_relative_to(OWN) and "compiled" not in path.parts
+        if not any(path.is_relative_to(own) for own in OWN) and "compiled" not in path.parts
     ]
     assert len(modules) > 50
     found = {str(path.relative_to(PRODUCT).as_posix()): named(path) for path in modules}
@@ -78,9 +73,15 @@ def without(tmp_path: Path) -> Tree:
     """Return a function that copies the product without a backend of the command line."""
 
     def copied(name: str) -> Path:
-        ignored = shutil.ignore_patterns("__pycache__", "described.py")
+        ignored = shutil.ignore_patterns("described.py")
         shutil.copytree(PRODUCT, tmp_path / "polygraphy", ignore=ignored)
-        (tmp_path / "polygraphy" / "cli" / "backends" / f"{name}.py").unlink()
+        cli = tmp_path / "polygraphy" / "cli"
+        if name == "trt":
+            for room in ("backends", "commands"):
+                shutil.rmtree(cli / room / name)
+        else:
+            (cli / "backends" / f"{name}.py").unlink()
+        (tmp_path / "m.onnx").write_bytes(g1.classifier().SerializeToString())
         return tmp_path
 
     return copied
@@ -91,17 +92,65 @@ def polygraphy_in(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tree, text=True, capture_output=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["torch", "pluginref", "onnx", "tf"])
+@pytest.mark.parametrize("name", ["onnxrt", "torch", "pluginref", "onnx", "tf", "trt"])
 def test_the_product_works_without_a_backend(without: Tree, name: str) -> None:
     tree, flag = without(name), f"--{name}"
-    (tree / "m.onnx").write_bytes(g1.classifier().SerializeToString())
-    kept = [each.flag for each in built_in().values() if each.name != name]
+    gone = {one for one, each in built_in().items() if one == name or each.flag == "--trt-engine"}
+    kept = [each.flag for one, each in built_in().items() if one not in gone]
     shown = polygraphy_in(tree, "run", "--help").stdout
     assert [one for one in kept if f"\n  {one} " not in shown] == []
     assert f"\n  {flag} " not in shown
-    ran = polygraphy_in(tree, "run", "m.onnx", "--onnxrt", "--onnxrt")
+    other = "--onnxrt" if name != "onnxrt" else "--onnx"
+    ran = polygraphy_in(tree, "run", "m.onnx", other, other)
     assert ran.returncode == 0, ran.stderr
-    asked = polygraphy_in(tree, "run", "m.onnx", "--onnxrt", flag)
+    asked = polygraphy_in(tree, "run", "m.onnx", other, flag)
     assert asked.returncode == 2
     assert flag in asked.stderr
     assert "Traceback" not in asked.stderr
+
+
+_EVERY = """
+from polygraphy.cli.commands.listing import COMMANDS, load
+for name in COMMANDS:
+    command = load(name)
+    print(name, len(command.extended().groups))
+"""
+
+
+@pytest.mark.parametrize("name", ["onnxrt", "trt"])
+def test_other_commands_work_without_a_backend(without: Tree, name: str) -> None:
+    tree = without(name)
+    command = [sys.executable, "-c", _EVERY]
+    loaded = subprocess.run(command, cwd=tree, text=True, capture_output=True, check=False)
+    assert loaded.returncode == 0, loaded.stderr
+    assert len(loaded.stdout.splitlines()) > 25
+    for words in (
+        ["inspect", "model", "m.onnx", "--show", "layers"],
+        ["convert", "m.onnx", "--fp-to-fp16", "-o", "half.onnx"],
+        ["surgeon", "sanitize", "m.onnx", "--fold-constants", "-o", "folded.onnx"],
+        ["check", "lint", "m.onnx"],
+        ["check", "compatibility", "m.onnx"],
+        ["template", "onnx-gs", "m.onnx", "-o", "edit.py"],
+        ["--completion", "bash"],
+    ):
+        done = polygraphy_in(tree, *words)
+        assert done.returncode == 0, (words, done.stderr)
+
+
+def test_what_needs_tensorrt_says_so_without_its_backend(without: Tree) -> None:
+    tree = without("trt")
+    for words, said in (
+        (["run", "graph.pb", "--tf", "--tftrt"], "needs the backend of TensorRT"),
+        (["convert", "m.onnx", "--convert-to", "trt"], "--convert-to"),
+        (["convert", "m.onnx", "-o", "m.engine"], "does not tell what to convert to"),
+        (["debug", "precision", "m.onnx", "--fp16"], "unknown command"),
+        (["template", "trt-config", "-o", "-"], "unknown command"),
+        (["diagnose", "m.onnx", "--onnxrt", "--trt"], "--trt"),
+    ):
+        asked = polygraphy_in(tree, *words)
+        assert asked.returncode == 2, (words, asked.stderr)
+        assert said in asked.stderr
+        assert len(asked.stderr.splitlines()) == 2, asked.stderr  # The second names the help.
+    listed = polygraphy_in(tree, "--help").stdout + polygraphy_in(tree, "debug", "--help").stdout
+    assert "precision" not in listed
+    assert "reduce" in listed

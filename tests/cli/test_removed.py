@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands.debug.precision_options import PrecisionSearchOptions
 from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.trt.precision_options import PrecisionSearchOptions
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.declare.removed import Removed, removed_from

@@ -15,6 +15,7 @@ from polygraphy.cli.backends.pluginref import PluginRefOptions
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.backends.tf import TfRunnerOptions, TfSaveOptions
 from polygraphy.cli.backends.torch import TorchOptions
+from polygraphy.cli.backends.trt.inspection import INSPECTION
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
 from polygraphy.cli.commands.check.accuracy import CheckAccuracyCommand
 from polygraphy.cli.commands.check.model import CheckCompatibilityCommand, CheckLintCommand
@@ -41,7 +42,6 @@ from polygraphy.cli.commands.inspect.model_options import (
     TensorOptions,
 )
 from polygraphy.cli.commands.inspect.parts import InspectOutputsCommand, InspectSparsityCommand
-from polygraphy.cli.commands.inspect.trt import INSPECTED_GROUPS
 from polygraphy.cli.commands.plugin.patterns import (
     PluginListCommand,
     PluginMatchCommand,
@@ -370,7 +370,7 @@ def programs_about_models(texts: list[str]) -> list[str]:
             InspectModelCommand(),
             {
                 InspectedModelOptions: InspectedModelOptions(paths=(first, f"{third}.py")),
-                **{group: group() for group in INSPECTED_GROUPS},
+                **{group: group() for group in INSPECTION.groups},
                 TrtNetworkOptions: TrtNetworkOptions(trt_network_func_name=third),
                 ModelDetailOptions: ModelDetailOptions(mode="full", combine_tensor_info=fourth),
                 OnnxShapeOptions: OnnxShapeOptions(),
@@ -386,7 +386,7 @@ def programs_about_models(texts: list[str]) -> list[str]:
                 OnnxShapeOptions: OnnxShapeOptions(),
                 PageOptions: PageOptions(save_visual=f"{first}.onnx"),
                 TfLoadOptions: TfLoadOptions(ckpt=second),
-                **{group: group() for group in INSPECTED_GROUPS},
+                **{group: group() for group in INSPECTION.groups},
             },
         ),
         (InspectOutputsCommand(), {TensorOptions: TensorOptions(names=(second, third, fourth))}),

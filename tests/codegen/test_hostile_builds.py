@@ -24,15 +24,15 @@ from polygraphy.cli.commands.inspect.model_options import (
 )
 from polygraphy.cli.commands.inspect.tactics import InspectDiffTacticsCommand, InspectTacticsCommand
 from polygraphy.cli.commands.inspect.tactics_options import ComparedReplaysOptions, ReplayOptions
-from polygraphy.cli.commands.plugin.autotune import PluginAutotuneCommand
-from polygraphy.cli.commands.plugin.autotune_options import (
-    TuningConfigOptions,
-    TuningPluginOptions,
-)
 from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
 from polygraphy.cli.commands.template.template_options import TemplateOptions
-from polygraphy.cli.commands.template.trt import TemplateConfigCommand, TemplateNetworkCommand
+from polygraphy.cli.commands.trt.autotune import PluginAutotuneCommand
+from polygraphy.cli.commands.trt.autotune_options import (
+    TuningConfigOptions,
+    TuningPluginOptions,
+)
+from polygraphy.cli.commands.trt.template import TemplateConfigCommand, TemplateNetworkCommand
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.data import DataOptions

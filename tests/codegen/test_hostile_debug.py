@@ -8,7 +8,6 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.commands.debug.engine import DebugBuildCommand, DebugPrecisionCommand
 from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
     CheckOptions,
@@ -18,11 +17,12 @@ from polygraphy.cli.commands.debug.options import (
     ModelIterationOptions,
     UntilOptions,
 )
-from polygraphy.cli.commands.debug.precision_options import GoldenOptions
 from polygraphy.cli.commands.debug.reduce import DebugReduceCommand
 from polygraphy.cli.commands.debug.reduce_options import ReducedModelOptions, ReducedShapeOptions
 from polygraphy.cli.commands.debug.repeat import DebugRepeatCommand
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
+from polygraphy.cli.commands.trt.engine import DebugBuildCommand, DebugPrecisionCommand
+from polygraphy.cli.commands.trt.precision_options import GoldenOptions
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions

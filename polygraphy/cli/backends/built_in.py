@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from attrs import evolve, field, frozen
 
@@ -12,6 +13,10 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.option import Options
 from polygraphy.codegen.call import Call, Expression, Step
 from polygraphy.codegen.source import Source
+
+if TYPE_CHECKING:
+    from polygraphy.cli.shared.model import ModelOptions
+    from polygraphy.cli.shared.onnx_model import OnnxModel
 
 
 @frozen
@@ -64,6 +69,77 @@ class Chosen:
     of_parts: Chosen | None = None
 
 
+def _no_warning(values: Values, chosen: Collection[str], kind: str) -> None:
+    return
+
+
+@frozen
+class Target:
+    """What `convert` makes of a model.
+
+    Attributes:
+        becomes: the same in words.
+        ending: how the name of its file ends where none is given.
+        format: the format of that file.
+    """
+
+    becomes: str
+    ending: str
+    format: str
+
+
+@frozen(kw_only=True)
+class Conversion:
+    """How `convert` makes what only this backend reads.
+
+    Attributes:
+        targets: what there is to convert to, by the names that ``--convert-to`` takes.
+        groups: the options about it.
+        make: returns the statements before the last one and that one, which saves, from the
+            options, the ONNX model (None where the model is none), the data, the target, the path
+            of the output, and the command for messages.
+        warn: logs which of the options have no effect on a target.
+    """
+
+    targets: Mapping[str, Target]
+    groups: tuple[type[Options], ...]
+    make: Callable[[Values, OnnxModel | None, Call, str, str, str], tuple[list[Step], Call]]
+    warn: Callable[[Values, str], None]
+
+
+@frozen
+class Inspected:
+    """What `inspect model` shows of a model that a backend made something of.
+
+    Attributes:
+        model: the path of the model.
+        steps: the statements before.
+        shown: what is shown.
+    """
+
+    model: str
+    steps: Sequence[Step]
+    shown: Expression | Source
+
+
+@frozen(kw_only=True)
+class Inspection:
+    """How `inspect model` shows what a backend makes of a model.
+
+    Attributes:
+        groups: the options about it.
+        besides: those of them that make nothing of a model by themselves.
+        make: returns that, from the options, the model, whether it is to be converted, and the
+            command for messages.
+        warn: logs which of the options have no effect on models of some paths.
+    """
+
+    groups: tuple[type[Options], ...]
+    besides: tuple[str, ...]
+    make: Callable[[Values, ModelOptions, bool, str], Inspected]
+    warn: Callable[[Values, Sequence[str]], None]
+
+
 def _no_call(values: Values, model: RunnerModel) -> Call:
     raise NotImplementedError
 
@@ -88,6 +164,10 @@ class BuiltIn(Backend):
         call: returns the call that makes its runner, from the options and the model.
         party: returns the call that makes a party of a diagnosis; None where it cannot be one.
         party_groups: the groups of options that the party takes; `groups` unless there are others.
+        warn: logs which of its options have no effect, from the options, the names of the backends
+            that are chosen, and the type of the model.
+        conversion: what `convert` makes for it; None for nothing.
+        inspection: what `inspect model` shows of it; None for nothing.
         choose: returns how a program uses it, where more than that call is to be known: from the
             options, the type of the model, and the command for messages.
     """
@@ -104,6 +184,9 @@ class BuiltIn(Backend):
     call: Callable[[Values, RunnerModel], Call] = field(default=_no_call)
     party: Callable[[Values], Call] | None = None
     party_groups: tuple[type[Options], ...] | None = None
+    warn: Callable[[Values, Collection[str], str], None] = _no_warning
+    conversion: Conversion | None = None
+    inspection: Inspection | None = None
     choose: Callable[[Values, str, str], Chosen] | None = None
 
     @property

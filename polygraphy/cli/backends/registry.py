@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
 
@@ -18,7 +18,7 @@ _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy
 @lru_cache(maxsize=1)
 def built_in() -> dict[str, BuiltIn]:
     """Return the built-in backends by name."""
-    return {each.name: each for name in _MODULES for each in _declared_in(name)}
+    return {each.name: each for name in _MODULES for each in declared_in(name)}
 
 
 def modules_for(words: Iterable[str]) -> list[str]:
@@ -30,12 +30,13 @@ def modules_for(words: Iterable[str]) -> list[str]:
     return [*_NEEDED_BY_ALL, *(module for each in backends for module in each.modules)]
 
 
-def _declared_in(name: str) -> Iterable[BuiltIn]:
+def declared_in(name: str) -> Sequence[BuiltIn]:
+    """Return the backends that a module beside this one declares; none where it is not there."""
     module = f"{__package__}.{name}"
     try:
         declared: tuple[BuiltIn, ...] = import_module(module).BACKENDS
     except ModuleNotFoundError as error:
-        if error.name != module:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         return ()
     return declared
@@ -45,7 +46,7 @@ def groups_of(name: str) -> tuple[type[Options], ...]:
     """Return the groups of options that a module beside this one declares; none where it is not
     there.
     """
-    return tuple(group for each in _declared_in(name) for group in each.groups)
+    return tuple(group for each in declared_in(name) for group in each.groups)
 
 
 def named_in(runners: Iterable[str]) -> dict[str, BuiltIn]:

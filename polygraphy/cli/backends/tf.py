@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
+from polygraphy.cli.backends.registry import declared_in
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
@@ -109,7 +110,9 @@ def _in_session(values: Values) -> list[Call]:
 
 def _in_tensorrt(values: Values) -> Call:
     """Return what lets TensorRT run parts of a graph, in a workspace as large as its own may be."""
-    from polygraphy.cli.backends.trt.config_options import TrtConfigOptions
+    from polygraphy.cli.backends.trt.config_options import (
+        TrtConfigOptions,
+    )  # See `_check_tensorrt`.
 
     pools = values[TrtConfigOptions].pool_limit or {}
     workspace = {"max_workspace_size": pools["workspace"]} if "workspace" in pools else {}
@@ -131,6 +134,10 @@ def _check_tensorrt(values: Values, usage: str) -> None:
     given = flags_given(values, declared & {TfTrtOptions})
     if given and not values[TfTrtOptions].tftrt:
         raise CommandLineError(f"{given[0]} needs --tftrt, which it is about.", usage)
+    if given and not declared_in("trt.backend"):
+        raise CommandLineError(
+            "--tftrt needs the backend of TensorRT, which is not there. Leave --tftrt out.", usage
+        )
 
 
 BACKENDS = (

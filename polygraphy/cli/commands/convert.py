@@ -8,13 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from polygraphy.cli.backends.built_in import RunnerModel
-from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn_about_groups
-from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
-from polygraphy.cli.backends.trt.context import build_of, network_of
-from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
-from polygraphy.cli.backends.trt.model import TrtModel
-from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.commands.convert_options import ConvertOptions
+from polygraphy.cli.commands.convert_options import CONVERSIONS, TARGETS, ConvertOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
 from polygraphy.cli.declare.command import Command, Values
@@ -41,20 +35,12 @@ from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
-from polygraphy.domain.catalog.formats import extensions_of, format_named
+from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
-_TARGETS = {"onnx": "onnx", "engine": "trt"}
-_BY_EXTENSION = {end: to for kind, to in _TARGETS.items() for end in extensions_of(kind)}
-_ENDINGS = {
-    "onnx": "_converted.onnx",
-    "trt": ".engine",
-    "onnx-like-trt-network": "_network.onnx",
+_BY_EXTENSION = {  # The first target of a format outranks others.
+    end: to for to, made in reversed(TARGETS.items()) for end in extensions_of(made.format)
 }
-_BECOMES = {
-    "onnx": "an ONNX model",
-    "trt": "a TensorRT engine",
-    "onnx-like-trt-network": "a picture of its TensorRT network",
-}
+_WAYS = " or ".join(f"--convert-to {to}" for to in dict.fromkeys(_BY_EXTENSION.values()))
 _USAGE = "polygraphy convert"
 
 
@@ -75,12 +61,7 @@ class ConvertCommand(Command):
         OnnxShapeOptions,
         OnnxSaveOptions,
         VerifyOptions,
-        *BUILD_GROUPS,
-        TrtCapabilityOptions,
-        TrtRtxOptions,
-        TrtPluginOptions,
-        TrtPoolOptions,
-        TrtGpuOptions,
+        *(group for each in CONVERSIONS for group in each.groups),
         TfLoadOptions,
         TfOnnxOptions,
         DataOptions,
@@ -115,14 +96,12 @@ class ConvertCommand(Command):
             onnx = onnx.with_mapped_weights
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes, _USAGE)
         verifies = _verifies(values, kind, target)
-        if target == "onnx":
+        statements = _by(target, values, onnx if parses else None, data, output)
+        if statements is None:
             statements = _to_onnx(onnx, data if verifies else None, _advice(values, model))
-        else:
-            trt = _trt(values, target, is_script=not parses)
-            statements = _to_trt(onnx if parses else OnnxModel(), trt, data, target, output)
         return render(
             "convert.py.j2",
-            f"Convert {_quoted(model)} to {_BECOMES[target]}.",
+            f"Convert {_quoted(model)} to {TARGETS[target].becomes}.",
             words,
             model=split_symbol(model)[0],
             log=log_of(values),
@@ -163,23 +142,26 @@ def _to_onnx(onnx: OnnxModel, data: Call | None, advice: Sequence[str]) -> dict[
     }
 
 
-def _to_trt(onnx: OnnxModel, trt: TrtModel, data: Call, target: str, output: str) -> dict[str, Any]:
-    """Return the statements that build an engine, or make a picture of its network."""
-    is_path, path = onnx.is_as_saved, RunnerModel.path
-    model = path if is_path else Source("load_model")
-    before = [
-        *([] if is_path else [Step("load_model", onnx.loader(path))]),
-        *(data_step(data, calibrates=True) if trt.calibrates else ()),
-        *trt.preparations(model, is_path=is_path),
-    ]
-    if target == "trt":
-        before.append(Step("build_engine", trt.built()))
-        save = Call("save_engine", [Source("build_engine")], {"path": output})
-    else:
-        network = Call("onnx_like_from_network", [Source("load_network")])
-        before.append(Step("model", network))
-        save = Call("save_onnx", [Source("model")], {"path": output})
-    return {"before": before, "check": None, "verify": None, "save": save}
+def _by(
+    target: str, values: Values, onnx: OnnxModel | None, data: Call, output: str
+) -> dict[str, Any] | None:
+    """Return the statements of the backend that makes the target; None for an ONNX model.
+
+    Args:
+        target: what the model becomes.
+        values: the options.
+        onnx: how the ONNX model comes to be; None where the model is none.
+        data: what makes input data.
+        output: the path of what is made.
+
+    Raises:
+        CommandLineError: options do not fit together.
+    """
+    for each in CONVERSIONS:
+        if target in each.targets:
+            before, save = each.make(values, onnx, data, target, output, _USAGE)
+            return {"before": before, "check": None, "verify": None, "save": save}
+    return None
 
 
 def _quoted(model: str) -> str:
@@ -219,7 +201,7 @@ def _target(options: ConvertOptions) -> str:
         return options.convert_to
     if options.output is None:
         raise CommandLineError(
-            "what to convert to is not given. Add --convert-to onnx or --convert-to trt, or an"
+            f"what to convert to is not given. Add {_WAYS}, or an"
             f" --output that ends in one of {', '.join(_BY_EXTENSION)}.",
             _USAGE,
         )
@@ -240,11 +222,10 @@ def _check_extension(target: str, output: str | None) -> None:
         CommandLineError: it does.
     """
     said = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
-    if said is not None and (said == "trt") != (target == "trt"):
-        called = "a TensorRT engine" if said == "trt" else "an ONNX model"
+    if said is not None and TARGETS[said].format != TARGETS[target].format:
         raise CommandLineError(
             f"--convert-to {target} contradicts the name of --output, {output}, which is that of"
-            f" {called}. Name another file, or leave --convert-to out.",
+            f" {TARGETS[said].becomes}. Name another file, or leave --convert-to out.",
             _USAGE,
         )
 
@@ -261,14 +242,20 @@ def _check_conversion(model: str, kind: str, target: str) -> None:
             " that it was built from.",
             _USAGE,
         )
-    check_model_type(model, kind, {"trt" if target != "onnx" else "onnxrt"}, _USAGE)
+    check_model_type(model, kind, (), _USAGE)
+    if target == "onnx" and kind not in formats_of("onnx", "tensorflow"):
+        raise CommandLineError(
+            f"{model} is a model of type {kind}, of which no ONNX model can be made."
+            " --model-type tells if the type is another.",
+            _USAGE,
+        )
 
 
 def _default_output(model: str, target: str) -> str:
     stem = PurePath(split_symbol(model)[0]).stem
     if target == "onnx" and format_named(model) != "onnx":
         return f"{stem}.onnx"
-    return stem + _ENDINGS[target]
+    return stem + TARGETS[target].ending
 
 
 def _for_target(values: Values, target: str, output: str) -> Values:
@@ -280,34 +267,9 @@ def _for_target(values: Values, target: str, output: str) -> Values:
     return Values(groups)
 
 
-def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
-    if target == "onnx":
-        return TrtModel()
-    if target != "trt":
-        return TrtModel(network=network_of(values, _USAGE, is_script=is_script))
-    rtx = values[TrtRtxOptions]
-    if rtx.use_gpu and rtx.compute_capabilities:
-        raise CommandLineError(
-            "--use-gpu and --compute-capabilities exclude each other. Choose one.", _USAGE
-        )
-    return build_of(values, _USAGE, is_script=is_script, builder="EngineBytesFromNetwork")
-
-
 def _warn_about_unused(values: Values, target: str) -> None:
     """Log in one line each which options are about another target."""
-    network_only = target == "onnx-like-trt-network"
-    if target == "onnx":
-        if values[OnnxSaveOptions].save_onnx is not None:
-            raise CommandLineError("--save-onnx: --output says where the model is saved.", _USAGE)
-        because = "the model is converted to ONNX"
-        warn_about_groups(values, builds=False, loads=False, saves=False, because=because)
-    unused = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOptions)
-    others = unused if target != "trt" else ()
-    flags = flags_given(values, [*others, *(CONFIG_GROUPS if network_only else ())])
-    if flags:
-        warn(f"{', '.join(flags)}: without effect, because no engine is built.")
-    if target == "trt" and values[TrtPoolOptions].pooled_outputs:
-        inform(
-            "--pooled-outputs: the engine is the same with it; runners always keep one growing"
-            " allocation per output."
-        )
+    if target == "onnx" and values[OnnxSaveOptions].save_onnx is not None:
+        raise CommandLineError("--save-onnx: --output says where the model is saved.", _USAGE)
+    for each in CONVERSIONS:
+        each.warn(values, target)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from polygraphy.cli.backends.built_in import Target
+from polygraphy.cli.backends.registry import declared_in
 from polygraphy.cli.declare.kinds import Choice, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
-TARGETS = ("onnx", "trt", "onnx-like-trt-network")
+CONVERSIONS = [each.conversion for each in declared_in("trt.backend") if each.conversion]
+"""What backends make of models, where these backends are there."""
+
+TARGETS = {
+    "onnx": Target("an ONNX model", "_converted.onnx", "onnx"),
+    **{to: made for each in CONVERSIONS for to, made in each.targets.items()},
+}
+"""What there is to convert to."""
 
 
 @option_group

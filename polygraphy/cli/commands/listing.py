@@ -6,13 +6,15 @@ The name of a sub-command is that of its group, a space and its own: ``inspect d
 
 from __future__ import annotations
 
+from os.path import dirname, isdir, join
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from polygraphy.cli.declare.command import Command
 
-COMMANDS = {
+_ALL = {
     "run": (
         "polygraphy.cli.commands.run.run:RunCommand",
         "Run a model in several backends and compare the outputs.",
@@ -54,11 +56,11 @@ COMMANDS = {
         "Find TensorRT tactics that may be bad, or compare two replays.",
     ),
     "debug build": (
-        "polygraphy.cli.commands.debug.engine:DebugBuildCommand",
+        "polygraphy.cli.commands.trt.engine:DebugBuildCommand",
         "Build a TensorRT engine again and again, and check each.",
     ),
     "debug precision": (
-        "polygraphy.cli.commands.debug.engine:DebugPrecisionCommand",
+        "polygraphy.cli.commands.trt.engine:DebugPrecisionCommand",
         "Find the layers that need a higher precision in TensorRT.",
     ),
     "debug reduce": (
@@ -74,11 +76,11 @@ COMMANDS = {
         "The old name of inspect diff-tactics.",
     ),
     "template trt-network": (
-        "polygraphy.cli.commands.template.trt:TemplateNetworkCommand",
+        "polygraphy.cli.commands.trt.template:TemplateNetworkCommand",
         "Write a script that makes a TensorRT network.",
     ),
     "template trt-config": (
-        "polygraphy.cli.commands.template.trt:TemplateConfigCommand",
+        "polygraphy.cli.commands.trt.template:TemplateConfigCommand",
         "Write a script that makes a TensorRT builder configuration.",
     ),
     "template onnx-gs": (
@@ -86,7 +88,7 @@ COMMANDS = {
         "Write a script to edit an ONNX model with onnx-graphsurgeon.",
     ),
     "plugin autotune": (
-        "polygraphy.cli.commands.plugin.autotune:PluginAutotuneCommand",
+        "polygraphy.cli.commands.trt.autotune:PluginAutotuneCommand",
         "Find the plugins that make an ONNX model quicker in TensorRT.",
     ),
     "template shard-hints": (
@@ -170,6 +172,13 @@ COMMANDS = {
         "Show which backends, devices and settings there are.",
     ),
 }
+
+# pathlib costs more than the look.
+_ROOMS = {"trt": isdir(join(dirname(__file__), "trt"))}  # noqa: PTH112, PTH118, PTH120
+"""Which rooms of commands of one backend alone are there."""
+
+COMMANDS = {name: row for name, row in _ALL.items() if _ROOMS.get(row[0].split(".")[3], True)}
+"""All commands: what makes each, and what it does."""
 
 GROUPS = {
     "check": "Check models and saved results.",

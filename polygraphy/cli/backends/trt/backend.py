@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
-from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS
+from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS, warn_about_groups
+from polygraphy.cli.backends.trt.conversion import CONVERSION
 from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
+from polygraphy.cli.backends.trt.inspection import INSPECTION
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.party_options import TrtPartyOptions
 from polygraphy.cli.declare.call import call_of
@@ -44,6 +47,16 @@ def _choose(values: Values, kind: str, usage: str) -> Chosen:
         unmarked=None if unmarked is None else _built(unmarked, runs, is_unmarked=True),
         of_parts=_built(of_parts, runs) if of_parts.is_brief else None,
     )
+
+
+def _warn(values: Values, chosen: Collection[str], kind: str) -> None:
+    """Log in one line which options have no effect because nothing is built, or nothing is run."""
+    loads = bool({"trt", "trt_engine"} & set(chosen))
+    tftrt = "tf" in chosen  # Its engines are built as the options of TensorRT say.
+    if not (tftrt and loads):
+        builds = "trt" in chosen and kind != _ENGINE
+        because = "the engine is built already" if loads else "nothing runs in TensorRT: see --trt"
+        warn_about_groups(values, builds=builds or tftrt, loads=loads or tftrt, because=because)
 
 
 def _party(values: Values) -> Call:
@@ -94,6 +107,9 @@ BACKENDS = (
         choose=_choose,
         party=_party,
         party_groups=(TrtPartyOptions,),
+        warn=_warn,
+        conversion=CONVERSION,
+        inspection=INSPECTION,
     ),
     BuiltIn(
         name="trt_engine",

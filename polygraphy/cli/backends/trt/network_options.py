@@ -98,6 +98,7 @@ class TrtNetworkOptions(Options):
     trt_network_func_name: str | None = option(
         "--trt-network-func-name",
         "--trt-network-func",
+        feeds=("inspect_model.network_func", "draw_model.network_func"),
         kind=Text("NAME"),
         help="Name of the function that a network script defines.",
         otherwise="load_network",

@@ -161,7 +161,11 @@ def _installed(usage: str, *, is_tensorflow: bool) -> tuple[str, ...]:
     Raises:
         CommandLineError: there is none.
     """
-    takers = tuple(name for name, package in _PACKAGES.items() if find_spec(package) is not None)
+    takers = tuple(
+        name
+        for name, package in _PACKAGES.items()
+        if name in built_in() and find_spec(package) is not None
+    )
     if is_tensorflow:
         return ("tf", *takers) if find_spec("tf2onnx") is not None else ("tf",)
     if not takers:

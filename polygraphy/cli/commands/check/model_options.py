@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
-_BACKENDS = {"--onnxrt": "onnxrt", "--onnx": "onnx", "--trt": "trt", "--tf": "tf"}
-_HELP = {
-    "--onnxrt": "Try ONNX Runtime.",
-    "--onnx": "Try the reference evaluator of the onnx package.",
-    "--trt": "Try TensorRT.",
-    "--tf": "Try TensorFlow.",
+_TRIED = {
+    "onnxrt": "Try ONNX Runtime.",
+    "onnx": "Try the reference evaluator of the onnx package.",
+    "trt": "Try TensorRT.",
+    "tf": "Try TensorFlow.",
 }
+_HELP = {built_in()[name].flag: text for name, text in _TRIED.items() if name in built_in()}
+_BACKENDS = {each.flag: name for name, each in built_in().items() if name in _TRIED}
 
 
 @option_group

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
+from polygraphy.cli.backends.built_in import Inspected
+from polygraphy.cli.backends.registry import declared_in
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
     InspectedModelOptions,
@@ -13,10 +14,10 @@ from polygraphy.cli.commands.inspect.model_options import (
     shown,
 )
 from polygraphy.cli.commands.inspect.model_page import page_of
-from polygraphy.cli.commands.inspect.trt import INSPECTED_GROUPS, made_of
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.shared.graph import TfLoadOptions
 from polygraphy.cli.shared.log import LogOptions
@@ -26,6 +27,9 @@ from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import listed_paths, quoted
 from polygraphy.codegen.render import render
+
+_INSPECTIONS = [each.inspection for each in declared_in("trt.backend") if each.inspection]
+"""What backends make of models to show it, where these backends are there."""
 
 
 class InspectModelCommand(Command):
@@ -43,7 +47,7 @@ class InspectModelCommand(Command):
         OnnxShapeOptions,
         ExternalDataOptions,
         TfLoadOptions,
-        *INSPECTED_GROUPS,
+        *(group for each in _INSPECTIONS for group in each.groups),
         ScriptOptions,
         ReportOptions,
         LogOptions,
@@ -54,10 +58,9 @@ class InspectModelCommand(Command):
         models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
         show, graph = shown(detail), values[TfLoadOptions]
         self._check(values, show)
-        made = made_of(values, f"polygraphy {self.name}")
+        made = self._made(values)
         decided = {
             "model_type": models.model_type or _type_of_folders(models.paths, graph.ckpt),
-            "network_func": values[TrtNetworkOptions].trt_network_func_name,
             "checkpoint": graph.ckpt,
             "tf_outputs": list(graph.tf_outputs) or None,
             "optimize_graph": graph.freeze_graph or None,
@@ -77,14 +80,15 @@ class InspectModelCommand(Command):
             call = call_of("inspect_model", values, *models.paths, show=show or None, **decided)
         else:
             details = Values({ModelDetailOptions: detail})
-            call = call_of("inspect_model", details, show=show or None)
+            call = call_of("inspect_model", details, made.shown, show=show or None)
         verb = "consists" if len(models.paths) == 1 else "consist"
         return render(
             "inspect_model.py.j2",
             f"Show what {listed_paths(models.paths)} {verb} of.",
             words,
             call=call,
-            made=made,
+            model=None if made is None else made.model,
+            before=() if made is None else made.steps,
             log=log_of(values),
         )
 
@@ -95,10 +99,39 @@ class InspectModelCommand(Command):
                 "argument --combine-tensor-info: layers are not shown. Add --show layers.",
                 f"polygraphy {self.name}",
             )
-        if values[TrtNetworkOptions].trt_network_func_name is not None and not any(
-            path.partition(":")[0].endswith(".py") for path in values[InspectedModelOptions].paths
-        ):
-            warn("--trt-network-func: has no effect, because no model is a network script.")
+        for each in _INSPECTIONS:
+            each.warn(values, values[InspectedModelOptions].paths)
+
+    def _made(self, values: Values) -> Inspected | None:
+        """Return what a backend makes of the model; None where nothing is said about that.
+
+        Raises:
+            CommandLineError: there are several models, or nothing can be made of it.
+        """
+        models, page, usage = (
+            values[InspectedModelOptions],
+            values[PageOptions],
+            f"polygraphy {self.name}",
+        )
+        for each in _INSPECTIONS:
+            flags = ", ".join(flags_given(values, each.groups, besides=each.besides))
+            if not flags:
+                continue
+            if len(models.paths) != 1:
+                raise CommandLineError(
+                    f"{flags}: there are {len(models.paths)} models, and this is about one of them."
+                    " Show them one at a time.",
+                    usage,
+                )
+            if page.visual or page.save_visual is not None:
+                raise CommandLineError(
+                    f"{flags}: pages show models as they are in their files. Leave --visual and"
+                    " --save-visual out.",
+                    usage,
+                )
+            model = ModelOptions(model_file=models.paths[0], model_type=models.model_type)
+            return each.make(values, model, models.display_as is not None, usage)
+        return None
 
 
 def _type_of_folders(paths: Sequence[str], checkpoint: str | None) -> str | None:

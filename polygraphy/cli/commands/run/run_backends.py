@@ -10,7 +10,6 @@ from polygraphy.cli.backends.built_in import Chosen
 from polygraphy.cli.backends.foreign import PluggedBackend
 from polygraphy.cli.backends.registry import built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.backends.trt.checks import warn_about_groups
 from polygraphy.cli.commands.run.run_plugins import check_types
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
@@ -20,8 +19,7 @@ from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.domain.catalog.formats import formats_of
 
-_ENGINE, _SCRIPT = "engine", "trt-network-script"
-_REMOVED = formats_of("")
+_REMOVED, _LOADED = formats_of(""), formats_of("onnx", "tensorflow")
 
 
 @frozen
@@ -78,16 +76,18 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
         *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
         *(name for name, each in chosen.items() if "onnx" in each.model_types),
     }
-    builds = "trt" in names and kind != _ENGINE
-    parses = builds and kind != _SCRIPT
-    _warn_about_unused(values, names, kind, builds=builds)
+    is_loaded = bool(takers) and kind in _LOADED
+    for each in built_in().values():
+        each.warn(values, names, kind)
+    _warn_about_graphs(values, kind)
     used = {name: each.chosen(values, kind, usage) for name, each in chosen.items()}
     is_tensorflow = kind in TF_TYPES
     onnx = onnx_of(
         values,
         usage,
-        is_loaded=parses or bool(takers - {"trt"}),
-        has_others=any(each.marks_outputs for each in chosen.values()) or (builds and not parses),
+        is_loaded=is_loaded,
+        has_others=any(each.marks_outputs for each in chosen.values())
+        or (any(each.builds for each in used.values()) and not is_loaded),
         graph=graph_of(values, kind, usage) if is_tensorflow else (),
         opset=values[TfOnnxOptions].opset if is_tensorflow else None,
     )
@@ -140,13 +140,8 @@ def check_model_type(
         )
 
 
-def _warn_about_unused(values: Values, names: set[str], kind: str, *, builds: bool) -> None:
-    """Log in one line each which options are about backends or models that take no part."""
-    loads = bool(names & {"trt", "trt_engine"})
-    tftrt = "tf" in names
-    if not (tftrt and loads):
-        because = "the engine is built already" if loads else "nothing runs in TensorRT: see --trt"
-        warn_about_groups(values, builds=builds or tftrt, loads=loads or tftrt, because=because)
+def _warn_about_graphs(values: Values, kind: str) -> None:
+    """Log which options are about graphs of TensorFlow, and the model is none."""
     if kind not in TF_TYPES:
         unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
         if unused:

@@ -18,14 +18,14 @@ from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions,
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
 from polygraphy.cli.commands.check.model_options import CheckedModelOptions
-from polygraphy.cli.commands.plugin.autotune_options import (
+from polygraphy.cli.commands.plugin.patterns import check_choice, matching, plugin_folder
+from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
+from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
+from polygraphy.cli.commands.trt.autotune_options import (
     TuningConfigOptions,
     TuningOptions,
     TuningPluginOptions,
 )
-from polygraphy.cli.commands.plugin.patterns import check_choice, matching, plugin_folder
-from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
-from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn

@@ -18,7 +18,6 @@ from polygraphy.cli.commands.debug.context import (
     iterations_of,
     until_of,
 )
-from polygraphy.cli.commands.debug.onnx_precision import render_onnx_precision
 from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
     CheckOptions,
@@ -26,8 +25,9 @@ from polygraphy.cli.commands.debug.options import (
     EngineIterationOptions,
     UntilOptions,
 )
-from polygraphy.cli.commands.debug.precision_options import GoldenOptions, PrecisionSearchOptions
 from polygraphy.cli.commands.run.run_backends import kind_of_model
+from polygraphy.cli.commands.trt.onnx_precision import render_onnx_precision
+from polygraphy.cli.commands.trt.precision_options import GoldenOptions, PrecisionSearchOptions
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn

@@ -15,8 +15,8 @@ from polygraphy.cli.commands.debug.options import (
     EngineIterationOptions,
     ModelIterationOptions,
 )
-from polygraphy.cli.commands.debug.precision_options import GoldenOptions, PrecisionSearchOptions
 from polygraphy.cli.commands.run.run_backends import kind_of_model
+from polygraphy.cli.commands.trt.precision_options import GoldenOptions, PrecisionSearchOptions
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given

@@ -1,0 +1,92 @@
+"""What `convert` makes for TensorRT: engines, and pictures of networks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polygraphy.cli.backends.built_in import Conversion, RunnerModel, Target
+from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn_about_groups
+from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
+from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
+from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.shared.data import data_step
+from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.source import Source
+
+if TYPE_CHECKING:
+    from polygraphy.cli.backends.trt.model import TrtModel
+    from polygraphy.cli.shared.onnx_model import OnnxModel
+
+_ENGINE, _PICTURE = "trt", "onnx-like-trt-network"
+_OF_ENGINES = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOptions)
+
+
+def _make(
+    values: Values, onnx: OnnxModel | None, data: Call, target: str, output: str, usage: str
+) -> tuple[list[Step], Call]:
+    """Return the statements that build an engine, or make a picture of its network."""
+    trt = _trt(values, target, usage, is_script=onnx is None)
+    is_path, path = onnx is None or onnx.is_as_saved, RunnerModel.path
+    model = path if is_path else Source("load_model")
+    before = [
+        *([] if onnx is None or is_path else [Step("load_model", onnx.loader(path))]),
+        *(data_step(data, calibrates=True) if trt.calibrates else ()),
+        *trt.preparations(model, is_path=is_path),
+    ]
+    if target == _ENGINE:
+        build = Step("build_engine", trt.built())
+        return [*before, build], Call("save_engine", [Source("build_engine")], {"path": output})
+    network = Step("model", Call("onnx_like_from_network", [Source("load_network")]))
+    return [*before, network], Call("save_onnx", [Source("model")], {"path": output})
+
+
+def _trt(values: Values, target: str, usage: str, *, is_script: bool) -> TrtModel:
+    # Few models become engines, and what turns the options into calls is large.
+    from polygraphy.cli.backends.trt.context import build_of, network_of
+    from polygraphy.cli.backends.trt.model import TrtModel
+
+    if target != _ENGINE:
+        return TrtModel(network=network_of(values, usage, is_script=is_script))
+    rtx = values[TrtRtxOptions]
+    if rtx.use_gpu and rtx.compute_capabilities:
+        raise CommandLineError(
+            "--use-gpu and --compute-capabilities exclude each other. Choose one.", usage
+        )
+    return build_of(values, usage, is_script=is_script, builder="EngineBytesFromNetwork")
+
+
+def _warn(values: Values, target: str) -> None:
+    """Log in one line each which options are about another target."""
+    if target not in (_ENGINE, _PICTURE):
+        because = "the model is converted to ONNX"
+        warn_about_groups(values, builds=False, loads=False, saves=False, because=because)
+    others = _OF_ENGINES if target != _ENGINE else ()
+    flags = flags_given(values, [*others, *(CONFIG_GROUPS if target == _PICTURE else ())])
+    if flags:
+        warn(f"{', '.join(flags)}: without effect, because no engine is built.")
+    if target == _ENGINE and values[TrtPoolOptions].pooled_outputs:
+        inform(
+            "--pooled-outputs: the engine is the same with it; runners always keep one growing"
+            " allocation per output."
+        )
+
+
+CONVERSION = Conversion(
+    targets={
+        _ENGINE: Target("a TensorRT engine", ".engine", "engine"),
+        _PICTURE: Target("a picture of its TensorRT network", "_network.onnx", "onnx"),
+    },
+    groups=(
+        *BUILD_GROUPS,
+        TrtCapabilityOptions,
+        TrtRtxOptions,
+        TrtPluginOptions,
+        TrtPoolOptions,
+        TrtGpuOptions,
+    ),
+    make=_make,
+    warn=_warn,
+)

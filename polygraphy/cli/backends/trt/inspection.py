@@ -1,0 +1,74 @@
+"""How `inspect model` makes the TensorRT network or engine that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from polygraphy.cli.backends.built_in import Inspected, Inspection, RunnerModel
+from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
+from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
+from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
+from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions, TrtTypingOptions
+from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.option import Options
+from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
+from polygraphy.codegen.source import Source
+
+_SHOWN_GROUPS: tuple[type[Options], ...] = (*NETWORK_GROUPS, TrtTypingOptions)
+
+_GROUPS: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS, TrtLoadOptions)
+"""What may be said about networks and engines that are shown."""
+
+_NAME_OF_FUNCTION = "--trt-network-func-name"
+
+
+def _make(values: Values, model: ModelOptions, is_converted: bool, usage: str) -> Inspected:
+    """Return how a network or an engine is made of the model.
+
+    Raises:
+        CommandLineError: it is neither.
+    """
+    # Few say anything about builds, and what turns that into a program is large.
+    from polygraphy.cli.backends.trt.context import loaded_of, network_of, with_build_defaults
+
+    path, kind = model.model_file or "", model_type(model)
+    is_script = kind == "trt-network-script"
+    if kind == "engine":
+        _warn_about(values, _SHOWN_GROUPS, "the network was built already")
+        return Inspected(path, [], loaded_of(values).saved(RunnerModel.path))
+    if not is_script and not is_converted:
+        flags = ", ".join(flags_given(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))
+        raise CommandLineError(
+            f"{flags}: {path} is shown as it is in its file. Add --convert-to trt to see"
+            " the network that TensorRT makes of it.",
+            usage,
+        )
+    _warn_about(values, [TrtLoadOptions], "no engine is loaded")
+    typing = values[TrtTypingOptions]
+    precision = TrtPrecisionOptions(
+        layer_precisions=typing.layer_precisions, strongly_typed=typing.strongly_typed
+    )
+    groups: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS)
+    whole: dict[type[Options], Options] = {group: values[group] for group in groups}
+    whole.update({TrtPrecisionOptions: precision, ModelOptions: model})
+    network = network_of(with_build_defaults(Values(whole)), usage, is_script=is_script)
+    return Inspected(
+        split_symbol(path)[0], network.steps_from(RunnerModel.path), Source("load_network")
+    )
+
+
+def _warn_about(values: Values, groups: Iterable[type[Options]], because: str) -> None:
+    unused = flags_given(values, groups, besides=[_NAME_OF_FUNCTION])
+    if unused:
+        warn(f"{', '.join(unused)}: without effect, because {because}.")
+
+
+def _warn(values: Values, paths: Sequence[str]) -> None:
+    named = values[TrtNetworkOptions].trt_network_func_name
+    if named is not None and not any(path.partition(":")[0].endswith(".py") for path in paths):
+        warn("--trt-network-func: has no effect, because no model is a network script.")
+
+
+INSPECTION = Inspection(groups=_GROUPS, besides=(_NAME_OF_FUNCTION,), make=_make, warn=_warn)
