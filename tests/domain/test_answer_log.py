@@ -42,7 +42,9 @@ def settled(value: float, reference: float, function: Any = None) -> CompareResu
 
 def described(answer: Any) -> Any:
     """Return all that there is to know about an answer, as text: NaN equals NaN."""
-    return answer if isinstance(answer, bool) else (type(answer).__name__, str(vars(answer)))
+    if isinstance(answer, bool):
+        return answer
+    return type(answer).__name__, str(vars(copy.copy(answer)))  # A copy has every metric.
 
 
 NUMBERS = st.sampled_from([0.0, 1.0, 1.5, -2.0, math.nan, math.inf])

@@ -168,7 +168,8 @@ class _Comparison:
         self.pairs: list[tuple[int, int]] = []
         self.verdicts: list[AccuracyResult] = []
         self._logs: list[list[AnswerLog]] = []  # Per verdict, per pair.
-        self._functions = _functions(compare_func)
+        functions = _functions(compare_func)
+        self._compares = [_comparing(function) for function in functions]
         self._comparisons = comparisons
         self._allow_missing_outputs = allow_missing_outputs
         self._keep_arrays = keep_arrays
@@ -176,7 +177,7 @@ class _Comparison:
         self._iteration = -1
         self._spared = _MOST_KEPT
         self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
-        for function in self._functions:
+        for function in functions:
             judging = supporting(function, JudgesAverages)
             if check_average and judging is not None:
                 judging.check_averages()
@@ -198,8 +199,8 @@ class _Comparison:
                 continue
             if self._iteration == 0 and not is_continued:
                 self.console.comparison_starting(step[i][0], step[j][0])
-            for verdict, logs, function in zip(self.verdicts, self._logs, self._functions):
-                passed = self._compare(verdict, logs, function, step, position) and passed
+            for verdict, logs, compare in zip(self.verdicts, self._logs, self._compares):
+                passed = self._compare(verdict, logs, compare, step, position) and passed
             if step[i][1] is None or step[j][1] is None:
                 self._ended.add(position)
         return len(self._ended) < len(self.pairs) and (passed or not fail_fast)
@@ -218,18 +219,26 @@ class _Comparison:
         self,
         verdict: AccuracyResult,
         logs: Sequence[AnswerLog],
-        function: Any,
+        compare: Any,
         step: Step,
         position: int,
     ) -> bool:
         log, (i, j) = logs[position], self.pairs[position]
         run0, run1 = _joined(step[i], step[j]), _joined(step[j], step[i])
         shared0, shared1 = _shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
-        pair = _compared(
-            function, shared0, shared1, self._iteration, is_judged=not self._check_average
+        results, outputs, origins = _compared(
+            compare, verdict.label, shared0, shared1, self._iteration
         )
-        origin0, origin1 = ("" if run is None else run.origin for _, run in (run0, run1))
-        pair = evolve(pair, positions=(i, j), origins=(origin0, origin1))
+        pair = PairResult(
+            (shared0[0], shared1[0]),
+            self._iteration,
+            verdict.label,
+            results,
+            outputs,
+            not self._check_average,
+            (i, j),
+            origins,
+        )
         if self._check_average:
             check_metrics(pair.results.values())
         if self._allow_missing_outputs:
@@ -247,8 +256,9 @@ class _Comparison:
         for result in pair.results.values():
             if isinstance(result, CompareResult):
                 self._let_go(result)
-        is_part = any(run is not None and run.part is not None for _, run in (run0, run1))
-        return not pair.mismatched and (bool(pair.results) or is_part)
+        if not pair.results:  # Another part of the iteration may have some.
+            return any(run is not None and run.part is not None for _, run in (run0, run1))
+        return not pair.mismatched
 
     def _let_go(self, result: CompareResult) -> None:
         """Make a result independent of the outputs, which may change when they were compared."""
@@ -351,50 +361,38 @@ def _checked_pairs(
 
 
 def _compared(
-    function: Any,
-    run0: Run,
-    run1: Run,
-    iteration: int,
-    *,
-    is_judged: bool,
-) -> PairResult:
+    compare: Any, label: str, run0: Run, run1: Run, iteration: int
+) -> tuple[dict[str, CompareResult], tuple[IterationResult, IterationResult], tuple[str, str]]:
+    """Return the verdicts about an iteration of two runs, their outputs, and the files that these
+    were read from.
+    """
     (name0, outputs0), (name1, outputs1) = run0, run1
     if outputs0 is None or outputs1 is None:
-        results: Mapping[str, Any] = _ended_early(name0, outputs0, name1, outputs1, iteration)
+        results = _ended_early(name0, outputs0, name1, outputs1, iteration)
+        outputs0 = IterationResult() if outputs0 is None else outputs0
+        outputs1 = IterationResult() if outputs1 is None else outputs1
     else:
-        results = _answers(function, outputs0, outputs1)
-        if shared := outputs0.unmarked.keys() & outputs1.unmarked.keys():
+        results = _answers(compare, label, outputs0, outputs1)
+        if shared := outputs0.unmarked and outputs0.unmarked.keys() & outputs1.unmarked.keys():
             outputs0, outputs1 = _with_unmarked(outputs0, shared), _with_unmarked(outputs1, shared)
-            unmarked = _answers(function, _only(outputs0, shared), _only(outputs1, shared))
-            results = {**results, **{name: each for name, each in unmarked.items() if not each}}
-    empty = IterationResult()
-    return PairResult(
-        (name0, name1),
-        iteration,
-        _label(function),
-        results,
-        (empty if outputs0 is None else outputs0, empty if outputs1 is None else outputs1),
-        is_judged,
-    )
+            unmarked = _answers(compare, label, _only(outputs0, shared), _only(outputs1, shared))
+            results |= {name: each for name, each in unmarked.items() if not each}
+    return results, (outputs0, outputs1), (outputs0.origin, outputs1.origin)
 
 
 def _answers(
-    function: Any, outputs0: IterationResult, outputs1: IterationResult
+    compare: Any, label: str, outputs0: IterationResult, outputs1: IterationResult
 ) -> dict[str, CompareResult]:
     """Return what a comparison function answers, each answer as a verdict."""
-    results = _comparing(function)(outputs0, outputs1)
+    results = compare(outputs0, outputs1)
     if not isinstance(results, Mapping):
         raise UsageError(
-            f"The comparison function {_label(function)} answers with a"
-            f" {type(results).__name__}, not with one verdict per output.",
+            f"The comparison function {label} answers with a {type(results).__name__}, not with one"
+            " verdict per output.",
             hint="Return {'output_name': verdict, ...}.",
         )
     return {
-        name: (
-            answer
-            if isinstance(answer, CompareResult)
-            else verdict_of(answer, _label(function), name)
-        )
+        name: answer if isinstance(answer, CompareResult) else verdict_of(answer, label, name)
         for name, answer in results.items()
     }
 
@@ -404,7 +402,7 @@ def _joined(run: Run, other: Run) -> Run:
     what was saved may be of other outputs.
     """
     name, outputs = run
-    if outputs is None or other[1] is None:
+    if outputs is None or other[1] is None or not outputs.unmarked:
         return run
     return name, _with_unmarked(outputs, outputs.unmarked.keys() & other[1].keys())
 

@@ -44,13 +44,13 @@ def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> St
     ended.
     """
     parts = [next(lane, None) for lane in lanes]
-    if all(part is None for part in parts):
+    if parts.count(None) == len(parts):
         return None
     step: Step = []
     for names, part in zip(known, parts):
         if part is not None:
-            found = [name for name, _ in part]
-            if names and list(map(kind_of_runner, names)) != list(map(kind_of_runner, found)):
+            found = [run[0] for run in part]
+            if names and names != found and _kinds(names) != _kinds(found):
                 raise UsageError(
                     "The iterations of a stream have different runs: one has"
                     f" {', '.join(found) or 'none'}, those before it {', '.join(names)}.",
@@ -59,6 +59,10 @@ def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> St
             names[:] = names or found
         step += part if part is not None else [(name, None) for name in names]
     return step
+
+
+def _kinds(names: Sequence[str]) -> list[str]:
+    return [kind_of_runner(name) for name in names]
 
 
 def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
+from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.errors import FileError
 
@@ -77,6 +78,7 @@ class AnswerLog(list[Answers]):
         past = self[:-1]
         try:
             self._packs = _are_packable(past)
+            OutputCompareResult.prepare_metrics(_differences(past))
             ticket = self._spool.put(pickle.dumps(past, _PROTOCOL)) if self._packs else -1
         except (FileError, pickle.PicklingError, AttributeError, TypeError):
             self._packs = False
@@ -119,3 +121,10 @@ def _are_packable(iterations: list[Answers]) -> bool:
         for answers in iterations
         for answer in answers.values()
     )
+
+
+def _differences(iterations: list[Answers]) -> Iterator[OutputCompareResult]:
+    for answers in iterations:
+        for answer in answers.values():
+            if isinstance(answer, OutputCompareResult):
+                yield answer

@@ -11,6 +11,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
+from polygraphy.domain.arithmetic.kept import MOST_KEPT, KeptDifferences
 from polygraphy.domain.arithmetic.mismatches import (
     Formula,
     Limit,
@@ -18,6 +19,7 @@ from polygraphy.domain.arithmetic.mismatches import (
     MismatchRow,
 )
 from polygraphy.domain.arithmetic.ordering import Ordered, order
+from polygraphy.domain.arithmetic.passes.kernels import Kernel
 from polygraphy.domain.arithmetic.passes.pair import (
     Channel,
     DifferenceReader,
@@ -106,7 +108,7 @@ class Difference:
         self._pair = Pair(value, reference, infinities_equal)
         self.threads = threads
         self._extents: dict[Channel, Extent] = {}
-        self._mismatches: dict[Limit, Mismatches] = {}
+        self._mismatches: dict[tuple[float, float, Formula], Mismatches] = {}
         self._summaries: dict[Channel, Summary] = {}
         self._ordered: dict[Channel, Ordered] = {}
         self._operands: tuple[Summary, Summary] | None = None
@@ -119,6 +121,15 @@ class Difference:
     def own_arrays(self) -> None:
         """Go on with copies of the operands, so that those may change."""
         self._pair.own_arrays()
+
+    def kept(self) -> KeptDifferences | None:
+        """The differences without the operands, if they are few and of a statistic that is not
+        known yet.
+        """
+        if self.size > MOST_KEPT or self._summaries or self._ordered:
+            return None
+        whole = self._pair.whole()
+        return None if whole is None else KeptDifferences(whole.absolute, whole.relative())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,10 +151,10 @@ class Difference:
         Raises:
             ValueError: for a tolerance that is negative or NaN, or an unknown formula.
         """
-        limit = Limit(atol, rtol, formula)
-        if limit not in self._mismatches:
-            self._mismatches[limit] = self._find_mismatches(limit)
-        return self._mismatches[limit]
+        key = atol, rtol, formula
+        if key not in self._mismatches:
+            self._mismatches[key] = self._find_mismatches(Limit(*key))
+        return self._mismatches[key]
 
     def measure(
         self,
@@ -157,38 +168,32 @@ class Difference:
         """
         limit = Limit(atol, rtol, formula)
         probabilities = checked(quantiles)
-        if self.size and not self._summaries and limit not in self._mismatches:
-            self._measure(limit, probabilities)
-        return self.mismatches(atol, rtol, formula)
+        key = atol, rtol, formula
+        if self.size and not self._summaries and key not in self._mismatches:
+            self._mismatches[key] = self._measure(limit, probabilities)
+        return self.mismatches(*key)
 
-    def _measure(self, limit: Limit, quantiles: tuple[float, ...]) -> None:
-        if self._measure_rows(limit, quantiles):
-            return
+    def _measure(self, limit: Limit, quantiles: tuple[float, ...]) -> Mismatches:
+        kernel = self._pair.small() if self.size <= LONGEST else None
+        if kernel is not None and self._measure_rows(kernel, quantiles):
+            return self._put_together(_rows_of(kernel, limit))
         rows: dict[int, MismatchRow] = {}
         self._describe(("absolute", "relative"), quantiles, watch_mismatches(limit, rows))
-        self._mismatches[limit] = self._put_together([rows[start] for start in sorted(rows)])
+        return self._put_together([rows[start] for start in sorted(rows)])
 
-    def _measure_rows(self, limit: Limit, quantiles: tuple[float, ...]) -> bool:
+    def _measure_rows(self, kernel: Kernel, quantiles: tuple[float, ...]) -> bool:
         """Measure small arrays and their differences all at once, if that is possible."""
-        if self.size > LONGEST:
-            return False
         with np.errstate(all="ignore"):
-            kernel = self._pair.small()
-            if kernel is None:
-                return False
             sides = self._pair.value, self._pair.reference
             rows = np.empty((4, self.size))
             rows[0], rows[1] = kernel.absolute, kernel.relative()
             rows[2], rows[3] = (side.block(0, self.size) for side in sides)
             integral = (False, False, *(side.kind.integral for side in sides))
             found = summarize_rows(rows, quantiles, self.shape, integral)
-            if found is None:
-                return False
-            is_far = not limit.covers(kernel.peak)
-            mismatched = [MismatchFinder(limit, Scratch(self.size))(kernel)] if is_far else []
+        if found is None:
+            return False
         self._keep(("absolute", "relative"), found[:2])
         self._operands = found[2], found[3]
-        self._mismatches[limit] = self._put_together(mismatched)
         return True
 
     def element(self, position: int) -> Element:
@@ -204,11 +209,13 @@ class Difference:
 
     def max_abs(self) -> float:
         """The largest absolute difference."""
-        return self._extent("absolute").max()
+        whole = self._pair.whole()
+        return self._extent("absolute").max() if whole is None else whole.peak
 
     def max_rel(self) -> float:
         """The largest relative difference."""
-        return self._extent("relative").max()
+        whole = self._pair.whole()
+        return self._extent("relative").max() if whole is None else whole.relative_peak
 
     def mean_abs(self) -> float:
         """The mean absolute difference."""
@@ -272,20 +279,21 @@ class Difference:
     # What is computed once
 
     def _find_mismatches(self, limit: Limit) -> Mismatches:
-        return self._put_together(self._mismatch_rows(limit))
+        whole = self._pair.whole()
+        return self._put_together(
+            self._mismatch_rows(limit) if whole is None else _rows_of(whole, limit)
+        )
 
-    def _put_together(self, rows: Iterable[MismatchRow]) -> Mismatches:
+    def _put_together(self, rows: Sequence[MismatchRow]) -> Mismatches:
         found = [row for row in rows if row.far]
-        first = worst = None
-        if found:
-            first = self.element(found[0].first)
-            worst = self.element(max(found, key=lambda row: row.excess).worst)
+        if not found:  # What is NaN mismatches.
+            return Mismatches(self.size, 0, 0, None, None)
         return Mismatches(
             size=self.size,
             count=sum(row.far for row in found),
-            nan=self._extents["absolute"].nan,
-            first=first,
-            worst=worst,
+            nan=self._extent("absolute").nan,
+            first=self.element(found[0].first),
+            worst=self.element(max(found, key=lambda row: row.excess).worst),
         )
 
     def _mismatch_rows(self, limit: Limit) -> list[MismatchRow]:
@@ -370,3 +378,11 @@ class Difference:
             return summary
         known = self._order(channel, quantiles, median=False).quantiles
         return attrs.evolve(summary, quantiles={q: known[q] for q in quantiles})
+
+
+def _rows_of(kernel: Kernel, limit: Limit) -> list[MismatchRow]:
+    """The mismatches of small arrays, whose differences a kernel holds."""
+    if limit.covers(kernel.peak):
+        return []
+    with np.errstate(all="ignore"):
+        return [MismatchFinder(limit, Scratch(kernel.absolute.size))(kernel)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from polygraphy.domain.arithmetic import Difference, Mismatches
+from polygraphy.domain.arithmetic.kept import KeptDifferences
 from polygraphy.domain.compare.result import ComparedTensor, CompareResult, excess_ratio
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.tensors.pickling import pickled_as
@@ -21,6 +22,8 @@ _STATISTICS = ("max", "mean", "median", "quantile")
 _FIELDS = tuple(
     f"{statistic}_{kind}" for statistic in _STATISTICS for kind in ("absdiff", "reldiff")
 )
+_NEVER_LATER = tuple(field for field in _FIELDS if field.startswith(("max", "quantile")))
+"""The metrics that differences which are kept do not give."""
 
 
 @pickled_as("polygraphy.comparator.compare")
@@ -33,6 +36,8 @@ class OutputCompareResult(CompareResult):
     the output's own unit, relative ones are of the magnitude of the second run's value. A quantile
     is only there if it was checked.
     """
+
+    _kept: KeptDifferences | None = None
 
     def __init__(
         self,
@@ -79,7 +84,7 @@ class OutputCompareResult(CompareResult):
         explains of it.
         """
         result = cls(thresholds=tolerance)
-        result._metrics = {}
+        result._metrics.clear()
         result.tensor0 = ComparedTensor.of(names[0], arrays[0])
         result.tensor1 = ComparedTensor.of(names[1], arrays[1])
         result.arrays = arrays
@@ -99,9 +104,10 @@ class OutputCompareResult(CompareResult):
 
     def _computed(self, field: str) -> float | None:
         is_quantile = field.startswith("quantile")
-        if self.difference is None or (is_quantile and self.quantile is None):
+        differences = self.difference or self._kept
+        if differences is None or (is_quantile and self.quantile is None):
             return None
-        metric: Callable[..., float] = getattr(self.difference, field.removesuffix("diff"))
+        metric: Callable[..., float] = getattr(differences, field.removesuffix("diff"))
         return metric(self.quantile) if is_quantile else metric()
 
     max_absdiff = property(
@@ -162,9 +168,7 @@ class OutputCompareResult(CompareResult):
     def passed(self) -> bool:
         """Whether every checked statistic is within tolerance; NaN never is."""
         if self._passed is None:
-            self._passed = all(
-                self.allows(statistic) for statistic in self.tolerance.check_error_stat
-            )
+            self._passed = all(map(self.allows, self.tolerance.check_error_stat))
         return self._passed
 
     @property
@@ -267,20 +271,33 @@ class OutputCompareResult(CompareResult):
             self.arrays = self.difference.arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy in another process has: what `settle` leaves."""
-        if self.difference is None:
+        """Return what a copy in another process has: what `settle` leaves, and every metric."""
+        if self.difference is None and self._kept is None:
             return vars(self)
         settled = object.__new__(type(self))
         vars(settled).update(vars(self), _metrics=dict(self._metrics))
         settled.settle()
+        settled._metrics, settled._kept = settled.metric_values(), None
         return vars(settled)
 
     def settle(self) -> None:
-        """Compute every metric and the verdict, and let go of the arrays."""
-        self.metric_values()
+        """Compute the verdict and every metric, and let go of the arrays; of few elements the
+        differences stay, from which the metrics that were not read are computed later.
+        """
         if not self.passed:  # Why is only asked of failures.
             _ = self.is_rounding
+        if self.difference is not None:
+            for field in _FIELDS[:2] if self.quantile is None else _NEVER_LATER:
+                self._metric(field)
+            self._kept = self.difference.kept()
+        if self._kept is None:
+            self.metric_values()
         self.difference = self.arrays = self._explain = None
+
+    @staticmethod
+    def prepare_metrics(results: Iterable[OutputCompareResult]) -> None:
+        """Prepare what many settled results are going to be asked for, in one go."""
+        KeptDifferences.find_medians(each._kept for each in results if each._kept is not None)
 
     def with_metrics(self, values: Mapping[str, float | None]) -> OutputCompareResult:
         """Return a result with other metrics, held to the same thresholds."""

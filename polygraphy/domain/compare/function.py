@@ -105,7 +105,7 @@ class PairwiseCompareFunc:
         return {
             name
             for setting in self.per_output_settings()
-            if isinstance(setting, Mapping)
+            if setting is not None and isinstance(setting, Mapping)
             for name in setting
             if name
         }

@@ -65,8 +65,10 @@ def compare_pairs(
     """Return the verdicts of a comparison function about all outputs of one iteration of two runs,
     as its calls do.
     """
-    known = dict.fromkeys((*_known_names(result0), *_known_names(result1)))
-    settings = function.settings_by_output(known)
+    settings: Mapping[str, str] = {}
+    if function.named_outputs():
+        known = dict.fromkeys((*_known_names(result0), *_known_names(result1)))
+        settings = function.settings_by_output(known)
     results: dict[str, CompareResult] = {}
     for pair in _pairs(function.find_output_func, result0, result1):
         key = pair.name0 or pair.name1 or ""
@@ -115,14 +117,13 @@ def _compared(
             f" {', '.join(map(repr, lacks)) or 'no outputs'}.",
             is_missing=True,
         )
-    arrays = _array(result0[pair.name0]), _array(result1[pair.name1])
-    for name, run, array in zip((pair.name0, pair.name1), (result0, result1), arrays):
-        if array is None:
-            return UncomparedResult(
-                f"Output {name!r} of {label_of_runner(run.runner_name)} is a sequence of"
-                " tensors of different shapes, not a tensor: sequences are not compared."
-            )
-    value, reference = (np.asarray(array) for array in arrays)
+    value, reference = _array(result0[pair.name0]), _array(result1[pair.name1])
+    if value is None or reference is None:
+        name, run = (pair.name0, result0) if value is None else (pair.name1, result1)
+        return UncomparedResult(
+            f"Output {name!r} of {label_of_runner(run.runner_name)} is a sequence of"
+            " tensors of different shapes, not a tensor: sequences are not compared."
+        )
     tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)
     fitted = aligned(value, reference, check_shapes=function.check_shapes)
     if fitted is None:

@@ -103,30 +103,20 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Raises:
             UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.
         """
-        from polygraphy.domain.limits import tolerance
-
         given = value_for(self.atol, name, None), value_for(self.rtol, name, None)
-        atol = tolerance.DEFAULT_ATOL if given[0] is None else given[0]
-        rtol = tolerance.DEFAULT_RTOL if given[1] is None else given[1]
-        reasons = ["the default" if value is None else self.given_by for value in given]
-        if AUTO in (atol, rtol):
-            if rounding is None:
-                raise UsageError(
-                    f"What output {name!r} is held to follows from its values, which are not known"
-                    " here.",
-                    hint="Give numbers instead of 'auto'.",
-                )
-            atol = rounding.atol if atol == AUTO else atol
-            rtol = rounding.rtol if rtol == AUTO else rtol
-            explained = f"what rounding explains of {rounding}"
-            reasons = [explained if v == AUTO else r for v, r in zip(given, reasons)]
-        reason = tolerance.joint_reason(*reasons)
+        if rounding is None and AUTO in given:
+            raise UsageError(
+                f"What output {name!r} is held to follows from its values, which are not known"
+                " here.",
+                hint="Give numbers instead of 'auto'.",
+            )
+        rounding = rounding if AUTO in given else None
         checked = value_for(self.check_error_stat, name, "elemwise")
         statistics = checked if isinstance(checked, str) else tuple(checked)
         try:
-            return _shared_tolerance(statistics, atol, rtol, reason)
+            return _shared_tolerance(statistics, *given, rounding, self.given_by)
         except TypeError:  # Something is not even hashable: let it say what is wrong.
-            return tolerance.Tolerance(statistics, atol, rtol, reason)
+            return _tolerance(statistics, *given, rounding, self.given_by)
 
     def is_auto(self, name: str) -> bool:
         """Return whether a tolerance of the output `name` is ``"auto"``."""
@@ -173,11 +163,32 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         )
 
 
-@lru_cache(maxsize=256, typed=True)
-def _shared_tolerance(
-    check_error_stat: str | tuple[str, ...], atol: float, rtol: float, reason: str
+def _tolerance(
+    check_error_stat: str | tuple[str, ...],
+    atol: float | str | None,
+    rtol: float | str | None,
+    rounding: Rounding | None,
+    given_by: str,
 ) -> Tolerance:
-    """Return a tolerance; the outputs of many iterations share one."""
-    from polygraphy.domain.limits.tolerance import Tolerance
+    from polygraphy.domain.limits import tolerance
 
-    return Tolerance(check_error_stat=check_error_stat, atol=atol, rtol=rtol, reason=reason)
+    defaults = tolerance.DEFAULT_ATOL, tolerance.DEFAULT_RTOL
+    explained = (None, None) if rounding is None else (rounding.atol, rounding.rtol)
+
+    def limit(
+        given: float | str | None, default: float, explained: float | None
+    ) -> tuple[Any, str]:
+        if given is None:
+            return default, "the default"
+        if given == AUTO and explained is not None:
+            return explained, f"what rounding explains of {rounding}"
+        return given, given_by
+
+    absolute, why_absolute = limit(atol, defaults[0], explained[0])
+    relative, why_relative = limit(rtol, defaults[1], explained[1])
+    reason = tolerance.joint_reason(why_absolute, why_relative)
+    return tolerance.Tolerance(check_error_stat, absolute, relative, reason)
+
+
+_shared_tolerance = lru_cache(maxsize=256, typed=True)(_tolerance)
+"""The outputs of many iterations share one."""

@@ -34,11 +34,12 @@ def compare_arrays(
     arrays = value.array, reference.array
     known = (value.facts, value.name), (reference.facts, reference.name)
     explain = partial(_explained, known, function.threads)
-    rounding = explain(arrays) if function.is_auto(setting) else None
+    is_auto = function.is_auto(setting)
+    rounding = explain(arrays) if is_auto else None
     if function.pictures.are_wanted:
         limits = function.tolerance_for(setting, rounding)
         function.pictures.draw(value.name, *arrays, (limits.atol, limits.rtol))
-    if rounding is None and function.is_auto(setting):
+    if rounding is None and is_auto:
         return UncomparedResult(
             f"There is no telling what rounding explains of {value.tensor}: give its tolerance."
         )

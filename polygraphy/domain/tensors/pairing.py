@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,12 @@ def pair_outputs(names0: Iterable[str], names1: Iterable[str]) -> list[OutputPai
 
     No output is used twice. Outputs that find no partner come last, with None on the other side.
     """
-    first, second = list(names0), list(names1)
+    return list(_paired(tuple(names0), tuple(names1)))
+
+
+@lru_cache(maxsize=64)
+def _paired(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[OutputPair, ...]:
+    """Pair outputs; those of many iterations have the same names."""
     partner = {name: name for name in first if name in second}
     for match_position in (False, True):
         free = [name for name in second if name not in partner.values()]
@@ -73,7 +79,7 @@ def pair_outputs(names0: Iterable[str], names1: Iterable[str]) -> list[OutputPai
     pairs = [OutputPair(name, partner.get(name)) for name in first if name in partner]
     pairs += [OutputPair(name, None) for name in first if name not in partner]
     pairs += [OutputPair(None, name) for name in second if name not in partner.values()]
-    return pairs
+    return tuple(pairs)
 
 
 def pair_by_source(

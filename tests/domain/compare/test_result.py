@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -277,6 +278,29 @@ def test_what_would_be_required() -> None:
     result = judge([1.0, 3.0], [1.0, 2.0], Tolerance(["elemwise", "mean"]))
     assert result.required("elemwise") == (1.0, 0.5)
     assert result.required("mean") == (0.5, 0.25)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_metrics_read_after_the_arrays_have_changed(statistic: str) -> None:
+    """Of small arrays, the metrics that nobody reads are computed when somebody does."""
+    value, reference = np.array([1.0, 2.0, 5.0]), np.array([1.0, 2.5, 4.0])
+    tolerance = Tolerance([statistic], 0.1, 0.1)
+    expected = judge(value.copy(), reference, tolerance).metric_values()
+    result = judge(value, reference, tolerance)
+    result.settle()
+    value[:] = math.nan
+    assert result.difference is None
+    assert result.nbytes == 0
+    assert result.metric_values() == expected
+
+
+def test_copies_of_settled_results_hold_numbers_alone() -> None:
+    result = judge([1.0, 2.0, 5.0], [1.0, 2.5, 4.0])
+    result.settle()
+    copied = pickle.loads(pickle.dumps(result))
+    assert copied.__dict__.get("_kept") is None
+    assert copied.metric_values() == result.metric_values()
+    assert len(pickle.dumps(copied)) == len(pickle.dumps(result))
 
 
 # The other answers.

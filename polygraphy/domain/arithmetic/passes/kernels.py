@@ -89,6 +89,8 @@ class Kernel:
 
     def relative(self) -> Floats:
         """The relative differences of the block, computed once for each block."""
+        if self._relative is None and self.peak == 0:
+            self._relative, self.relative_peak = self.absolute, 0.0
         if self._relative is None:
             if self._quotient is None:
                 self._quotient = self._scratch.floats()

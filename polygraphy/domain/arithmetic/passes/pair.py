@@ -50,8 +50,8 @@ class Pair:
 
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
         """A function that loads a block and returns the kernel that holds it, for one thread."""
-        if 0 < self.size <= min(KEPT, blocks.BLOCK):
-            whole = self._whole()
+        whole = self.whole()
+        if whole is not None:
             return lambda start, stop: whole
         kernel = self.kernel(scratch)
 
@@ -61,28 +61,32 @@ class Pair:
 
         return load
 
-    def _whole(self) -> Kernel:
-        if self._kept is None:
-            kernel = self.kernel(Scratch(self.size))
-            kernel.load(0, self.size)
+    def whole(self) -> Kernel | None:
+        """The kernel that holds all differences, absolute and relative ones, if the arrays are
+        small and not empty.
+        """
+        if self._kept is None and 0 < self.size <= min(KEPT, blocks.BLOCK):
+            with np.errstate(all="ignore"):
+                kernel = self.kernel(Scratch(self.size))
+                kernel.load(0, self.size)
+                kernel.relative()
             self._kept = kernel
         return self._kept
 
     def small(self) -> Kernel | None:
-        """The kernel that holds all differences, if the arrays are small and real."""
+        """The same, if the arrays are real, too."""
         is_real = self.value.kind in _REAL and self.reference.kind in _REAL
-        return self._whole() if is_real and self.size <= min(KEPT, blocks.BLOCK) else None
+        return self.whole() if is_real else None
 
     def differences_at(self, position: int) -> tuple[float, float]:
         """The absolute and the relative difference of the elements at a C-order position."""
+        kernel = self.whole()
+        if kernel is not None:
+            return kernel.absolute.item(position), kernel.relative().item(position)
         with np.errstate(all="ignore"):
-            if self.size <= min(KEPT, blocks.BLOCK):
-                kernel = self._whole()
-            else:
-                kernel = self.kernel(Scratch(1))
-                kernel.load(position, position + 1)
-            i = position - kernel.start
-            return kernel.absolute.item(i), kernel.relative().item(i)
+            kernel = self.kernel(Scratch(1))
+            kernel.load(position, position + 1)
+            return kernel.absolute.item(0), kernel.relative().item(0)
 
     def own_arrays(self) -> None:
         """Go on with copies of both arrays."""

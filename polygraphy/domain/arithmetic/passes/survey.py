@@ -65,6 +65,11 @@ def survey(
 
     Without a limit no mismatches are looked for, and `rows` is empty.
     """
+    whole = pair.whole()
+    if whole is not None and limit is None:  # Preparing a pass would take longer than it does.
+        with np.errstate(all="ignore"):
+            spare = np.empty(pair.size)
+            return Survey({channel: _measure(whole, channel, spare) for channel in channels}, [])
 
     def make(scratch: Scratch) -> Callable[[int, int], tuple[list[Extent], MismatchRow | None]]:
         load = pair.loader(scratch)
@@ -108,6 +113,11 @@ def _measure(kernel: Kernel, channel: Channel, spare: Floats) -> Extent:
         return _extent(kernel.absolute, kernel.peak, spare)
     relative = kernel.relative()
     return _extent(relative, kernel.relative_peak, spare)
+
+
+def extent_of(vector: Floats) -> Extent:
+    """How far the differences of a vector go, shape ``(n,)``, n > 0."""
+    return _extent(vector, float(np.maximum.reduce(vector)), np.empty(vector.size))
 
 
 def _extent(block: Floats, peak: float, spare: Floats) -> Extent:

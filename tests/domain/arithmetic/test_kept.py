@@ -1,0 +1,73 @@
+"""Differences of small arrays, which outlive the arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polygraphy.domain.arithmetic import Difference
+from polygraphy.domain.arithmetic.kept import MOST_KEPT, KeptDifferences
+from polygraphy.domain.arithmetic.passes import pair
+from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes
+from tests.support.examples import scaled
+
+LATER = ("mean_abs", "mean_rel", "median_abs", "median_rel")
+AT_ONCE = ("max_abs", "max_rel")
+
+
+def metrics(of: Any, names: tuple[str, ...]) -> str:
+    """Return metrics to the last bit, as text: NaN equals NaN."""
+    return str([getattr(of, name)() for name in names])
+
+
+@st.composite
+def operands(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    shape = draw(shapes(min_size=1))
+    one, other = (draw(arrays(draw(st.sampled_from(NUMBERS)), shape)) for _ in range(2))
+    return one, draw(st.sampled_from([one, other]))
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(st.lists(operands(), min_size=1, max_size=6), st.booleans())
+def test_later_metrics_are_those_of_the_arrays(many: Any, together: bool) -> None:
+    kept = []
+    for one, other in many:
+        difference = Difference(one, other)
+        difference.mismatches(1e-5, 1e-5)
+        each = difference.kept()
+        assert each is not None
+        kept.append(each)
+    if together:
+        KeptDifferences.find_medians(kept)
+    for each, operand in zip(kept, many):
+        assert metrics(each, LATER) == metrics(Difference(*operand), LATER)
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(operands(), st.sampled_from([0.0, 1e-5, 0.5]), st.sampled_from(["either", "sum"]))
+def test_small_arrays_have_the_verdict_of_large_ones(both: Any, limit: float, formula: Any) -> None:
+    small, large = Difference(*both), Difference(*both)
+    found = small.mismatches(limit, limit, formula)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair, "KEPT", 0)
+        assert str(found) == str(large.mismatches(limit, limit, formula))
+        expected = metrics(large, (*AT_ONCE, *LATER))
+    assert metrics(small, (*AT_ONCE, *LATER)) == expected
+
+
+def test_only_a_few_differences_are_kept() -> None:
+    array = np.zeros(MOST_KEPT + 1)
+    assert Difference(array, array).kept() is None
+    assert Difference(array[1:], array[1:]).kept() is not None
+    assert Difference(array[:0], array[:0]).kept() is None
+
+
+def test_what_is_known_is_not_computed_later() -> None:
+    """A summary adds in another order: a metric stays what it was when it was first shown."""
+    difference = Difference(np.ones(3), np.zeros(3))
+    difference.measure(0, 0)
+    assert difference.kept() is None
