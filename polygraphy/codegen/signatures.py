@@ -642,6 +642,7 @@ SIGNATURES = {
             "save_culprit": None,
             "issue": None,
             "environments": None,
+            "memory_budget": None,
         },
     ),
     "diagnose_half": Signature(

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.search.layers import Budget, Layer, Stretch, plan_stretches
+from polygraphy.domain.search.layers import (
+    Budget,
+    Layer,
+    Stretch,
+    plan_stretches,
+    plan_windows,
+)
 
 
 def chain(*sizes: int | None) -> list[Layer]:
@@ -146,3 +152,37 @@ def test_a_size_that_is_not_known_is_taken_to_be_the_largest() -> None:
 def test_layers_in_no_order_are_not_cut(reads: str) -> None:
     layers = [Layer({"t0": 4}, [reads]), Layer({"t1": 4}), Layer({"t2": 4})]
     assert spans(plan_stretches(layers, {"t0"}, Budget(0))) == [(0, 3)]
+
+
+@given(models(), st.integers(0, 9))
+def test_windows_are_complete_in_order_and_no_longer_than_they_may_be(
+    drawn: tuple[list[Layer], set[str], Budget, set[str]], given_size: int
+) -> None:
+    layers, _, budget, fixed = drawn
+    sizes = {name: size for layer in layers for name, size in layer.makes.items()}
+    unknown = max((size for size in sizes.values() if size is not None), default=0)
+    windows = plan_windows(layers, budget.nbytes, {"x": given_size}, fixed)
+    assert [index for window in windows for index in window] == list(range(len(layers)))
+
+    def taken(window: range) -> int:
+        names = {n for i in window for n in (*layers[i].makes, *layers[i].reads)}
+        held = (sizes.get(name, given_size) for name in names)
+        return sum(unknown if size is None else size for size in held)
+
+    def cuts(stop: int) -> bool:
+        before = {name for layer in layers[:stop] for name in layer.makes}
+        behind = {name for layer in layers[stop:] for name in layer.reads}
+        return not before & behind & fixed
+
+    for window in windows:
+        assert cuts(window.stop)
+        shorter = [stop for stop in range(window.start + 1, window.stop) if cuts(stop)]
+        # What does not fit is no longer than the next cut makes it.
+        assert taken(window) <= budget.nbytes or not shorter
+        longer = [s for s in range(window.stop + 1, len(layers) + 1) if cuts(s)]
+        if longer:
+            assert taken(range(window.start, longer[0])) > budget.nbytes
+
+
+def test_layers_that_are_not_in_order_are_one_window() -> None:
+    assert plan_windows([Layer({"b": 1}, ["a"]), Layer({"a": 1})], 0, {}) == [range(2)]

@@ -6,7 +6,7 @@ gives every operator the defaults of its own version, and says which node failed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -114,12 +114,66 @@ class Evaluator(ReferenceEvaluator):
             for watched in self.watched:
                 version = imported.get(node.onnx_node.domain, 1)
                 node.run = watched(node.onnx_node, version, node.run)
+        self.rt_nodes_ = _releasing(self.rt_nodes_, self.output_names)
+
+    def run(self, output_names: Sequence[str] | None, *args: Any, **options: Any) -> Any:
+        """Return the outputs of these names, or all; see the onnx package. Other tensors are let go
+        when no node reads them any more.
+        """
+        if options.get("intermediate") or not set(self.output_names).issuperset(output_names or ()):
+            raise ValueError(f"Not all of {output_names} are outputs, and nothing else is kept.")
+        return super().run(output_names, *args, **options)
 
     def _load_impl(self, node: onnx.NodeProto, *types: Any) -> Any:
         try:
             return super()._load_impl(node, *types)
         except NotImplementedError as error:
             raise NodeError(_named(node, self.opsets), error) from error
+
+
+class _Release:
+    """Stands among the nodes of an evaluator, and makes nothing of tensors that are not needed any
+    more: the evaluator itself keeps whatever a node makes.
+    """
+
+    op_type, input, has_linked_attribute = "Release", (), False
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.output = names
+
+    def need_context(self) -> bool:
+        return False
+
+    def run(self) -> tuple[None, ...]:
+        return (None,) * len(self.output)
+
+
+def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
+    """Return nodes with releases behind the last ones that read what others make."""
+    last = {}
+    for index, node in enumerate(nodes):
+        names = {*_mentioned(node.onnx_node), *node.onnx_node.output}
+        last.update(dict.fromkeys(names, index))
+    made = {name for node in nodes for name in node.onnx_node.output if name} - set(kept)
+    done: dict[int, list[str]] = {}
+    for name in made:
+        done.setdefault(last[name], []).append(name)
+    releasing: list[Any] = []
+    for index, node in enumerate(nodes):
+        releasing.append(node)
+        if index in done:
+            releasing.append(_Release(done[index]))
+    return releasing
+
+
+def _mentioned(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield what a node reads, and every name in the graphs that it holds."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            yield from (value.name for value in graph.output)
+            for inner in graph.node:
+                yield from _mentioned(inner)
 
 
 def _operators(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> list[type[OpRun]]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from polygraphy.domain.errors import BackendError, InconclusiveError, InputError
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, DiagnosisReports, DissectedModel, SuspectedParty
+from polygraphy.ports.machine import Machine
 from polygraphy.ports.reporting import Findings
 
 REFUSALS = (BackendError, ModelError, InputError)
@@ -28,6 +30,8 @@ _MOVES = (11, 12)
 """Seeds of what is moved to see what rounding does."""
 _USUAL_ATOL = 1e-5
 """What outputs may differ by where no tolerance is given."""
+_SHARE = 4
+"""One part in so many of the free memory is taken, where no budget is given."""
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -44,6 +48,7 @@ class Case:
         right: the model as it is right, where it is to blame itself and that is known.
         expected: the outputs that are right on `feed`, where they were given.
         unexplained: whether outputs are not what they should be, and the model is not why.
+        errors: by what was run, how far each tensor was off, relative to its size.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class Case:
         path: str,
         parties: Sequence[SuspectedParty],
         reports: DiagnosisReports,
+        memory: int | None = None,
     ) -> None:
         self.model = model
         self.path = path
@@ -62,15 +68,24 @@ class Case:
         self.right: DissectedModel | None = None
         self.expected: Values | None = None
         self.unexplained = False
+        self.errors: dict[str, Mapping[str, float]] = {}
         self._reports = reports
+        self._memory = memory
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
         self._epsilons: dict[str, float | None] | None = None
 
     def of(self, model: DissectedModel) -> Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
-        made = Case(model, self.path, self.parties, self._reports)
-        made.attempts = self.attempts
+        made = Case(model, self.path, self.parties, self._reports, self._memory)
+        made.attempts, made.errors = self.attempts, self.errors
         return made
+
+    @property
+    def memory(self) -> int:
+        """How many bytes all tensors may take at a time."""
+        if self._memory is None:
+            self._memory = resolve(Machine).free_memory() // _SHARE
+        return self._memory
 
     @contextmanager
     def attempt(self, title: str) -> Iterator[list[str]]:
@@ -153,7 +168,7 @@ def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
     """
     try:
         made = [
-            compute({name: moved(array, seed + i) for i, (name, array) in enumerate(feed.items())})
+            compute({name: moved(array, seed + _number(name)) for name, array in feed.items()})
             for seed in _MOVES
         ]
     except REFUSALS:
@@ -163,6 +178,11 @@ def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
         for name, value in values.items()
         if not isinstance(value, list)
     }
+
+
+def _number(name: str) -> int:
+    """Return a number for a tensor, the same whatever it is computed with."""
+    return crc32(name.encode("utf-8", "replace"))
 
 
 def concluded(result: DiagnosisResult) -> bool:

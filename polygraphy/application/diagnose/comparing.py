@@ -10,9 +10,9 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.half import HalfPrecision, try_half_precision
-from polygraphy.application.diagnose.locating import trace
-from polygraphy.application.diagnose.numbers import first_non_finite
+from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.rounding import LARGE
+from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,

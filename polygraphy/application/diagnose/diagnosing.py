@@ -22,16 +22,15 @@ from polygraphy.application.diagnose.half_model import (
 from polygraphy.application.diagnose.handing_over import hand_over
 from polygraphy.application.diagnose.locating import (
     Place,
-    Trace,
-    trace,
+    first_non_finite,
     wrong_nodes,
     wrong_regions,
 )
 from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
-from polygraphy.application.diagnose.numbers import first_non_finite
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.results import against_results, saved_results
 from polygraphy.application.diagnose.rounding import of_rounding
+from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.application.diagnose.versions import tried_elsewhere
 from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
 from polygraphy.domain.diagnosis.culprit import (
@@ -68,6 +67,7 @@ def diagnose(
     save_culprit: str | None = None,
     issue: str | None = None,
     environments: str | Sequence[str] | None = None,
+    memory_budget: int | None = None,
 ) -> bool:
     """Run a model in one or more backends, and if something is wrong, say why.
 
@@ -83,6 +83,9 @@ def diagnose(
         issue: where the text of a bug report is written; ``-`` is standard output.
         environments: interpreters, or folders of virtual environments, with other versions of the
             backend at fault, in which the model is run to find out which are right.
+        memory_budget: bytes of memory that tensors may take at any one time where all of them are
+            computed, and every node alone; what does not fit is kept in a file (default: a quarter
+            of the free memory).
 
     Returns:
         Whether nothing is wrong.
@@ -99,7 +102,7 @@ def diagnose(
     reports = resolve(DiagnosisReports)
     dissected = resolve(DissectedModels).open(model)
     path = model if isinstance(model, str) else "MODEL"
-    case = Case(dissected, path, parties, reports)
+    case = Case(dissected, path, parties, reports, memory_budget)
     paths = [golden] if isinstance(golden, str) else golden
     lowering = lowering_party(parties)
     if lowering is None or reference is not None or paths:

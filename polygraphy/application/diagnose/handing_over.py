@@ -13,7 +13,7 @@ import numpy as np
 
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
-from polygraphy.application.diagnose.locating import trace
+from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.culprit import MODEL, NO_FAULT, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing
 from polygraphy.domain.diagnosis.issue import issue_of
@@ -116,7 +116,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
             continue
     if known is None:
         return
-    held = {**known.values, **case.feed}
+    held = known.held
     places = [i for i, node in enumerate(case.model.nodes) if node.name in set(culprit.nodes)]
     size = 0
     for hops in _HOPS if places else ():

@@ -4,14 +4,16 @@ reference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
-from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
-from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
+from polygraphy.application.diagnose.case import Case, Values
+from polygraphy.application.diagnose.tracing import Trace, isolated, kept
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
+from polygraphy.domain.diagnosis.judging import Deviation, deviation, is_float, moved, spread
 from polygraphy.domain.diagnosis.regions import (
     GraphNode,
     producers,
@@ -37,6 +39,7 @@ SMALL = 1e-4
 """What a node errs by for good reasons, such as an exponential that is approximated, relative to
 the element and to the size of all that it makes.
 """
+_NARROW = ("float16", "bfloat16")
 _SAMPLES = 4
 _FEW = 3
 
@@ -62,85 +65,57 @@ class Place:
 
 
 @frozen
-class Trace:
-    """The values of all tensors as a reference computes them.
+class Misfits:
+    """What nodes make alone, compared with what they should.
 
     Attributes:
-        values: by tensor.
-        feed: what the model was fed with.
-        party: who computed them.
+        wrong: the tensors that are something else, in the order of the model, and how far off.
+        values: what they are.
+        compared: all tensors that were compared, and how far off they are, relative to their size.
     """
 
+    wrong: Sequence[tuple[str, Deviation]]
     values: Values
-    feed: Feed
-    party: SuspectedParty
+    compared: Mapping[str, float]
 
 
-def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
-    """Compute every tensor of a model.
-
-    Raises:
-        BackendError: the party cannot.
-    """
-    made = party.load(case.model.marked(), plain=True)(feed)
-    kept = {
-        name: value
-        for name, value in made.items()
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biufOUS"
-    }
-    return Trace(kept, feed, party)
-
-
-def isolated(
-    case: Case, model: DissectedModel, party: SuspectedParty, known: Trace
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run every node alone on the values of a trace.
-
-    Returns:
-        By tensor what its node makes of them, and what moving them by an ulp changes.
+def misfits(case: Case, model: DissectedModel, party: SuspectedParty, known: Trace) -> Misfits:
+    """Compare what a party makes of every node alone with a trace.
 
     Raises:
-        BackendError: the party cannot run a model that is cut so.
+        BackendError: it cannot run a model that is cut so.
     """
-    given = {**known.values, **known.feed}
-    cut, names = model.cut(given, checked=model is not case.model)
-    compute = party.load(cut, plain=True)
-    asked = {value.name for value in cut.graph.input}
-    feed = {name: given[name] for name in given if name in asked}
-    values = compute(feed)
-    noise = noise_of(compute, feed, values)
-    return (
-        {name: values[made] for name, made in names.items() if made in values},
-        {name: noise.get(made, 0.0) for name, made in names.items()},
-    )
+    order = producers(case.model.nodes)
+    wrong: dict[str, Deviation] = {}
+    values = kept(case, sum(known.sizes().values()))
+    compared: dict[str, float] = {}
+    for made, noise in isolated(case, model, party, known):
+        for name, value in made.items():
+            if name not in order:
+                continue
+            found, is_wrong = judged(value, known.values[name], noise[name])
+            compared[name] = found.relative
+            if is_wrong:
+                wrong[name], values[name] = found, value
+    return Misfits(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
 
 
-def misfits(
-    values: Mapping[str, Any],
-    noise: Mapping[str, Any],
-    known: Trace,
-    order: Mapping[str, int],
-) -> list[tuple[str, Deviation]]:
-    """Return the tensors that are not what they should be, in the order of the model."""
-    found = []
-    for name in sorted((name for name in values if name in order), key=order.__getitem__):
-        value, expected, unsure = values[name], known.values[name], noise.get(name, 0.0)
-        made = deviation(value, expected, unsure)
-        if made and deviation(value, expected, unsure, epsilon=SMALL / GROWTH):
-            found.append((name, made))
-    return found
+def judged(value: Any, expected: Any, noise: Any) -> tuple[Deviation, bool]:
+    """Return how far a tensor is off, and whether that is more than what is usual."""
+    found = deviation(value, expected, noise)
+    return found, bool(found and deviation(value, expected, noise, epsilon=SMALL / GROWTH))
 
 
 def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
     """Return the nodes that a party computes otherwise alone, with nothing rewritten."""
     nodes = case.model.nodes
-    order = producers(nodes)
-    values, noise = isolated(case, case.model, party, known)
-    kept = values.keys() | known.feed.keys() | set(case.model.constants)
+    made_alone = misfits(case, case.model, party, known)
+    case.errors[f"{party.name}, each node alone"] = made_alone.compared
+    surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
     found = []
-    for name, made in misfits(values, noise, known, order):
+    for name, made in made_alone.wrong:
         # What cannot be handed out, such as bfloat16, is computed with what reads it.
-        region = region_before(nodes, name, kept)
+        region = region_before(nodes, name, surviving)
         if not _is_flip(made, [nodes[index] for index in region]):
             found.append(Place(region, name, made, fused=len(region) > 1))
     return found
@@ -178,18 +153,20 @@ def _wrong_regions(
     if executed is None:
         return []
     graph = resolve(DissectedModels).open(executed)
-    nodes, order = case.model.nodes, producers(case.model.nodes)
-    values, noise = isolated(case, graph, party, known)
-    kept = values.keys() | known.feed.keys() | set(case.model.constants)
+    nodes = case.model.nodes
+    made_alone = misfits(case, graph, party, known)
+    if level is None:
+        case.errors[f"{party.name}, the graph that it runs"] = made_alone.compared
+    surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
     found: list[Place] = []
-    for name, made in misfits(values, noise, known, order):
+    for name, made in made_alone.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
-        region = region_before(nodes, name, read_by_region(graph.nodes, name, kept))
+        region = region_before(nodes, name, read_by_region(graph.nodes, name, surviving))
         if _is_flip(made, [nodes[index] for index in region]):
             continue
         taking_part = replaced_nodes(nodes, region, graph.nodes, name)
         explained = not all(nodes[index].op == "Cast" for index in taking_part) and (
-            explained_by_rounding(case, region, name, values[name], known)
+            explained_by_rounding(case, region, name, made_alone.values[name], known)
         )
         jumps = any(nodes[index].jumps for index in region)
         if explained and not (jumps and made.share > _EVERYWHERE):
@@ -229,18 +206,68 @@ def _moved_between(
     case: Case, region: Sequence[int], tensor: str, known: Trace, seed: int
 ) -> np.ndarray[Any, Any]:
     """Compute a region node by node, with everything on the way moved."""
-    made: np.ndarray[Any, Any] = computed_roughly(case, region, known, seed)[tensor]
+    made: np.ndarray[Any, Any] = computed_roughly(case, region, known, seed, {tensor})[tensor]
     return made
 
 
-def computed_roughly(case: Case, region: Sequence[int], known: Trace, seed: int) -> dict[str, Any]:
-    """Return all tensors where some nodes are computed one by one, with everything that they read
-    moved by about an ulp.
+def computed_roughly(
+    case: Case, region: Sequence[int], known: Trace, seed: int, wanted: Collection[str]
+) -> Mapping[str, Any]:
+    """Return some tensors where nodes are computed one by one, with everything that they read moved
+    by about an ulp.
     """
-    held: dict[str, Any] = {**known.values, **known.feed}
+    held, nodes = known.held, case.model.nodes
+    last = {name: index for index in region for name in nodes[index].reads}
     for index in region:
         part = case.model.part([index], held)
         asked = [value.name for value in part.graph.input]
         given = {name: moved(held[name], 97 * seed + index + i) for i, name in enumerate(asked)}
-        held.update(known.party.load(part, plain=True)(given))
+        own = known.party.load(part, plain=True)(given)
+        held.update({name: v for name, v in own.items() if name in wanted or name in last})
+        for name in asked:  # What is put into `held` stands in front of the trace.
+            if last[name] == index and name not in wanted:
+                held.pop(name, None)
     return held
+
+
+def first_non_finite(case: Case, known: Trace) -> Culprit | None:
+    """Return the first node that makes NaN, or infinity that becomes NaN, of finite numbers."""
+    held = known.held
+    first = None
+    for index, node in enumerate(case.model.nodes):
+        bad = [name for name in node.makes if _broken(held.get(name))]
+        if bad and not any(_broken(held.get(name)) for name in node.reads):
+            first = (index, bad[0])
+            if np.isnan(held[bad[0]]).any():
+                break
+            continue
+    if first is None:
+        return None
+    index, tensor = first
+    node, value = case.model.nodes[index], held[tensor]
+    nan, inf = int(np.isnan(value).sum()), int(np.isinf(value).sum())
+    evidence = [f"{tensor!r} has {nan} NaN and {inf} infinite of {value.size} elements."]
+    evidence += [_described(name, held[name]) for name in node.reads if name in held]
+    is_narrow = value.dtype.name in _NARROW and not nan
+    return Culprit(
+        [node.name],
+        tensor,
+        MODEL,
+        "overflow" if is_narrow else "nan",
+        evidence=evidence,
+        op=node.op,
+    )
+
+
+def _broken(value: Any) -> bool:
+    return is_float(value) and not bool(np.isfinite(value).all())
+
+
+def _described(name: str, value: Any) -> str:
+    if not is_float(value) or not value.size:
+        return f"Its input {name!r} is {getattr(value, 'dtype', 'no tensor')}."
+    negative, zero = int((value < 0).sum()), int((value == 0).sum())
+    return (
+        f"Its input {name!r} goes from {value.min():.4g} to {value.max():.4g}: {negative} negative,"
+        f" {zero} zero of {value.size} elements."
+    )

@@ -8,8 +8,8 @@ from typing import Any
 from polygraphy.application.diagnose.blaming import some_of
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
-from polygraphy.application.diagnose.locating import Trace, trace
 from polygraphy.application.diagnose.rewriting import refusal_passes
+from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -65,7 +65,7 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
     """Return the fewest nodes that a party refuses with the values that another computed; None
     where it refuses no part of the model.
     """
-    held = {**known.values, **known.feed}
+    held = known.held
     nodes = case.model.nodes
 
     def part_of(chosen: Sequence[int]) -> tuple[Any, Feed] | None:

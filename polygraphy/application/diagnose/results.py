@@ -9,10 +9,10 @@ import numpy as np
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparing import breaks
-from polygraphy.application.diagnose.locating import Trace, isolated, misfits, trace
-from polygraphy.application.diagnose.numbers import first_non_finite
+from polygraphy.application.diagnose.locating import first_non_finite, misfits
 from polygraphy.application.diagnose.outputs_alone import of_outputs
 from polygraphy.application.diagnose.rounding import LARGE
+from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -151,13 +151,16 @@ class _Comparison:
             wrong: list[dict[str, tuple[Deviation, Any]]] = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
-                    values, noise = isolated(case, model, party, known)
+                    made_alone = misfits(case, model, party, known)
                 except BackendError as error:
                     notes.append(f"{party.name} cannot run the nodes alone: {error}")
                     continue
-                found = dict(misfits(values, noise, known, order))
                 wrong.append(
-                    {name: (made, values[name]) for name, made in found.items() if _counts(made)}
+                    {
+                        name: (made, made_alone.values[name])
+                        for name, made in made_alone.wrong
+                        if _counts(made)
+                    }
                 )
             if not wrong:
                 return None
@@ -234,7 +237,7 @@ class _Comparison:
         self, name: str, position: int, side: Side, index: int, known: Trace
     ) -> Variant | None:
         """Return what a node may have been, if that makes what was saved."""
-        held = {**known.values, **known.feed}
+        held = known.held
         part = self._case.model.part([position], held)
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
         for variant in variants(side, index):
@@ -254,7 +257,7 @@ class _Comparison:
         """Return that a node reads another tensor than it should, if one that was saved makes what
         was saved; first of those that the model does not have.
         """
-        held = {**known.values, **known.feed}
+        held = known.held
         part = self._case.model.part([position], held)
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
         compute = self._third.load(part)

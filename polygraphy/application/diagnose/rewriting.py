@@ -8,7 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
-from polygraphy.application.diagnose.locating import Place, Trace
+from polygraphy.application.diagnose.locating import Place
+from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.domain.diagnosis.judging import deviation, is_float
 from polygraphy.domain.diagnosis.passes import healing_alone, healing_passes
 from polygraphy.domain.diagnosis.regions import around
@@ -89,7 +90,7 @@ def _executed(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[
 
 def _smallest(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Experiment | None:
     """Return the smallest part around a region that is wrong as it is run."""
-    held = {**known.values, **known.feed}
+    held = known.held
     nodes = case.model.nodes
     size = 0
     for hops in _HOPS:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
-from polygraphy.application.diagnose.locating import Trace, computed_roughly
+from polygraphy.application.diagnose.locating import computed_roughly
+from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     ILL_CONDITIONED,
@@ -54,7 +55,7 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
 def _is_noise(case: Case, found: Mapping[str, Deviation], known: Trace) -> bool:
     """Return whether moving every tensor by an ulp does about as much as what differs."""
     try:
-        rough = computed_roughly(case, range(len(case.model.nodes)), known, seed=1)
+        rough = computed_roughly(case, range(len(case.model.nodes)), known, 1, found)
     except PolygraphyException:  # What cannot be run node by node is not explained.
         return False
     return all(
@@ -67,7 +68,7 @@ def _amplifier(case: Case, known: Trace) -> Culprit | None:
     """Return the node that makes the most of rounding."""
     party = next((one for one in case.parties if one is not known.party), known.party)
     try:
-        values = party.load(case.model.marked(), plain=True)(known.feed)
+        values = trace(case, party, known.feed).values
     except REFUSALS:
         return None
     nodes = case.model.nodes

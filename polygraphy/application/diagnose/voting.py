@@ -6,13 +6,13 @@ implementation where the reference mends it. Where neither can tell, the referen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.locating import SMALL, Place, Trace
+from polygraphy.application.diagnose.locating import SMALL, Place
+from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.judging import Deviation, deviation
 from polygraphy.domain.errors import PolygraphyException
@@ -46,7 +46,7 @@ class Vote:
 
 def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
     """Ask a third what some nodes make of the values of a trace."""
-    held = {**known.values, **known.feed}
+    held = known.held
     try:
         part = case.model.part(place.region, held)
         given = {value.name: held[value.name] for value in part.graph.input}
@@ -108,8 +108,8 @@ def _explained(case: Case, tensors: Sequence[str], party: SuspectedParty, known:
     """
     taken = set(tensors)
     try:
-        theirs: Mapping[str, Any] = party.load(case.model.marked(), plain=True)(known.feed)
-        held = {**theirs, **known.feed}
+        own = trace(case, party, known.feed)
+        theirs, held = own.values, own.held
         others = [
             i for i, node in enumerate(case.model.nodes) if not taken.intersection(node.makes)
         ]

@@ -8,6 +8,7 @@ from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
     DiagnosedOptions,
     HandoverOptions,
+    MemoryOptions,
     PartyOptions,
     groups_of,
 )
@@ -73,7 +74,7 @@ def half_of(values: Values, usage: str) -> str | None:
 
 def render_half(values: Values, words: Sequence[str], dtype: str, usage: str) -> str:
     """Return the program that tries half precision."""
-    unused = flags_given(values, [PartyOptions, HandoverOptions])
+    unused = flags_given(values, [PartyOptions, HandoverOptions, MemoryOptions])
     unused += flags_given(values, [group for each in PARTIES.values() for group in groups_of(each)])
     if unused:
         warn(

@@ -9,6 +9,7 @@ from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.cli.declare.size import ByteSize
 from polygraphy.codegen.call import Call
 
 PARTIES = {name: each for name, each in built_in().items() if each.party is not None}
@@ -102,6 +103,23 @@ class HandoverOptions(Options):
             " that is found to be at fault: which of them are right? Nothing is installed."
         ),
         feeds="diagnose.environments",
+    )
+
+
+@option_group
+class MemoryOptions(Options):
+    """Memory: how much of it the tensors of a large model take."""
+
+    memory_budget: int | None = option(
+        "--memory-budget",
+        kind=ByteSize(),
+        help=(
+            "How much memory tensors may take at a time where all of them are computed, and every"
+            " node alone, beside the weights, as in 512M or 2G. What does not fit is computed in"
+            " parts, and kept in temporary files (TMPDIR). The answer is the same."
+        ),
+        otherwise="a quarter of the free memory",
+        feeds="diagnose.memory_budget",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ NOISE = 64.0
 """How many times what moving the inputs by an ulp does is still explained by rounding."""
 _MOVED = 2.0
 """By how many epsilons numbers are moved, to be sure of another number."""
+_BLOCK = 1 << 16
+"""Elements that are looked at together: so judging a tensor takes little memory beside it."""
 
 
 @frozen
@@ -95,30 +97,68 @@ def deviation(
     if not is_float(reference):
         return _exact(value, reference)
     eps = max(epsilon or 0.0, epsilon_of(reference.dtype), epsilon_of(value.dtype))
+    one, other, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
+    rms = _root_mean_square(other)
+    worst, place, count, largest, is_broken = -1.0, 0, 0, 0.0, False
+    for part in _blocks(one.size):
+        held = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
+        ratio, error, broken = _errors(one[part], other[part], held, eps, share_of_rms * rms)
+        at = int(np.argmax(ratio))
+        if ratio[at] > worst:
+            worst, place = float(ratio[at]), part.start + at
+        count += int(np.count_nonzero(ratio > 1))
+        largest = max(largest, float(error.max()))
+        is_broken = is_broken or bool(broken.any())
+    where = tuple(int(index) for index in np.unravel_index(place, value.shape))
+    return Deviation(
+        worst,
+        count / value.size,
+        count,
+        np.inf if is_broken else largest,
+        np.inf if is_broken else largest / rms if rms else (np.inf if largest else 0.0),
+        where,
+        value[where],
+        reference[where],
+    )
+
+
+def _errors(
+    value: Array, reference: Array, noise: Array, eps: float, scale: float
+) -> tuple[Array, Array, Array]:
+    """Return per element the error in multiples of what is explained, the error itself, and whether
+    one side alone is no number.
+    """
     one, other = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(other)
     held = np.where(finite, other, 0.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        rms = float(np.sqrt(np.mean(np.square(held))))
-        tolerance = GROWTH * eps * (np.abs(held) + share_of_rms * rms) + NOISE * np.asarray(noise)
+        tolerance = GROWTH * eps * (np.abs(held) + scale) + noise
         error = np.abs(np.where(finite & np.isfinite(one), one - held, 0.0))
         same = (one == other) | (np.isnan(one) & np.isnan(other))
         broken = ~same & ~(finite & np.isfinite(one)) & np.isfinite(tolerance)
         ratio = np.where(error > 0, error / np.maximum(tolerance, np.finfo(np.float64).tiny), 0.0)
-    ratio = np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf))
-    place = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-    count = int(np.count_nonzero(ratio > 1))
-    largest = float(error.max())
-    return Deviation(
-        float(ratio[place]),
-        count / ratio.size,
-        count,
-        np.inf if broken.any() else largest,
-        np.inf if broken.any() else largest / rms if rms else (np.inf if largest else 0.0),
-        tuple(int(index) for index in place),
-        value[place],
-        reference[place],
-    )
+    return np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf)), error, broken
+
+
+def _root_mean_square(array: Array) -> float:
+    """Return it of the elements of a flat array that are finite; the others count as zero."""
+    total = 0.0
+    with np.errstate(over="ignore"):
+        for part in _blocks(array.size):
+            held = np.asarray(array[part], np.float64)
+            total += float(np.sum(np.square(np.where(np.isfinite(held), held, 0.0))))
+        return float(np.sqrt(total / array.size))
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    """Yield parts of a flat array, so small that what is made of them takes little memory."""
+    for start in range(0, size, _BLOCK):
+        yield slice(start, min(start + _BLOCK, size))
+
+
+def _flat(noise: Array | float, shape: Sequence[int]) -> Any:
+    """Return noise as a number, or as a flat array of a number for each element."""
+    return float(noise) if np.ndim(noise) == 0 else np.broadcast_to(noise, shape).reshape(-1)
 
 
 def _kind(array: Array) -> str:
@@ -152,11 +192,15 @@ def moved(array: Any, seed: int) -> Any:
     if not is_float(array):
         return array
     rng = np.random.default_rng(seed)
-    signs = rng.choice(np.array([-1.0, 1.0]), size=array.shape)
+    flat = array.reshape(-1)
+    made = np.empty_like(flat)
     with np.errstate(over="ignore", invalid="ignore"):
-        wide = np.asarray(array, np.float64)
-        made = wide * (1 + _MOVED * epsilon_of(array.dtype) * signs)
-    return np.where(np.isfinite(made), made, wide).astype(array.dtype)
+        for part in _blocks(flat.size):
+            wide = np.asarray(flat[part], np.float64)
+            signs = rng.choice(np.array([-1.0, 1.0]), size=wide.size)
+            other = wide * (1 + _MOVED * epsilon_of(array.dtype) * signs)
+            made[part] = np.where(np.isfinite(other), other, wide).astype(array.dtype)
+    return made.reshape(array.shape)
 
 
 def spread(values: Sequence[Array], reference: Array) -> Array | float:
@@ -165,13 +209,20 @@ def spread(values: Sequence[Array], reference: Array) -> Array | float:
     """
     if not is_float(reference):
         return 0.0
-    center = np.asarray(reference, np.float64)
-    widest = np.zeros(center.shape)
-    for value in values:
-        if not isinstance(value, np.ndarray) or value.shape != center.shape:
-            continue
-        with np.errstate(invalid="ignore", over="ignore"):
-            gap = np.abs(np.asarray(value, np.float64) - center)
-        same = (value == reference) | (np.isnan(value) & np.isnan(center))
-        widest = np.maximum(widest, np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap)))
-    return widest
+    alike = [
+        value.reshape(-1)
+        for value in values
+        if isinstance(value, np.ndarray) and value.shape == reference.shape
+    ]
+    flat = reference.reshape(-1)
+    widest = np.zeros(flat.shape)
+    for part in _blocks(flat.size):
+        center = np.asarray(flat[part], np.float64)
+        for value in alike:
+            with np.errstate(invalid="ignore", over="ignore"):
+                gap = np.abs(np.asarray(value[part], np.float64) - center)
+            same = (value[part] == flat[part]) | (np.isnan(value[part]) & np.isnan(center))
+            far = np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap))
+            widest[part] = np.maximum(widest[part], far)
+    made: Array = widest.reshape(reference.shape)
+    return made

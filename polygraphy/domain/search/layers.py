@@ -7,7 +7,8 @@ those that later stretches read. So every layer is computed once, however small 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from attrs import Factory, frozen
 
@@ -100,6 +101,29 @@ def plan_stretches(
     return stretches
 
 
+def plan_windows(
+    layers: Sequence[Layer], most: int, given: Mapping[str, int], fixed: Collection[str] = ()
+) -> list[range]:
+    """Cut a model into windows of layers that take what they read from outside of memory, each as
+    long as possible.
+
+    Args:
+        layers: as for `plan_stretches`.
+        most: bytes of the tensors that a window reads and makes, each of which counts once.
+        given: sizes of tensors that no layer makes, in bytes.
+        fixed: tensors that cannot be handed from one window to another.
+    """
+    walk = _Walk(layers, Budget(most))
+    if not walk.is_ordered:
+        return [range(len(layers))]
+    cuts = walk.cuts(fixed)
+    windows: list[range] = []
+    while not windows or windows[-1].stop < len(layers):
+        start = windows[-1].stop if windows else 0
+        windows.append(range(start, walk.window(start, given, cuts)))
+    return windows
+
+
 class _Walk:
     """Goes through the layers, and knows what is alive between them."""
 
@@ -135,6 +159,31 @@ class _Walk:
                 best = stop
         assert best is not None  # The end of the model always is a cut.
         return best
+
+    def cuts(self, fixed: Iterable[str]) -> list[bool]:
+        """Return for each position whether the model can be cut in front of that layer."""
+        alive = [0] * (len(self._layers) + 1)
+        for name in fixed:
+            made_by = self._made_by.get(name)
+            if made_by is not None and name in self._last_read:
+                alive[made_by + 1] += 1
+                alive[self._last_read[name] + 1] -= 1
+        return [count == 0 for count in accumulate(alive)]
+
+    def window(self, start: int, given: Mapping[str, int], cuts: Sequence[bool]) -> int:
+        """Return where the window from `start` on ends, at one of some cuts."""
+        stop, total = start, 0
+        held: set[str] = set()
+        for index in range(start, len(self._layers)):
+            layer = self._layers[index]
+            for name in {*layer.makes, *layer.reads} - held:
+                total += self._size(name) if name in self._made_by else given.get(name, 0)
+                held.add(name)
+            if stop > start and total > self._budget.nbytes:
+                break
+            if cuts[index + 1]:
+                stop = index + 1
+        return stop if stop > start else len(self._layers)
 
     def stretch(self, start: int, stop: int, compared: Collection[str]) -> Stretch:
         """Describe the stretch between two cuts."""

@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparing import breaks
-from polygraphy.application.diagnose.locating import Trace
-from polygraphy.application.diagnose.numbers import first_non_finite
+from polygraphy.application.diagnose.locating import first_non_finite
+from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
 

@@ -656,6 +656,7 @@ WORDS: dict[str, dict[str, str]] = {
         "issue": "--issue i.md",
         "environments": "--environments e f/bin/python",
     },
+    "MemoryOptions": {"memory_budget": "--memory-budget 1K"},
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
     "DiagnosedOptions": {"path": "m.onnx > n.onnx", "input_shapes": "--input-shapes x:[5,7]"},
 }

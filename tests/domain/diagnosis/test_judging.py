@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polygraphy.domain.diagnosis import judging
 from polygraphy.domain.diagnosis.judging import deviation, moved, spread
 from polygraphy.domain.diagnosis.passes import healing_alone, healing_passes
 from polygraphy.domain.diagnosis.regions import (
@@ -27,6 +30,32 @@ def test_numbers_that_are_moved_by_an_ulp_do_not_deviate(dtype: type, seed: int)
     assert not deviation(moved(array, seed), array)
     assert (moved(array, seed) != array).any()
     assert deviation(array * dtype(1.1), array)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7, 5), (2, 3, 4)])
+@pytest.mark.parametrize("value", [None, np.nan, np.inf])
+def test_in_how_many_blocks_a_tensor_is_looked_at_does_not_matter(
+    shape: tuple[int, ...], value: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    right = np.asarray(rng.normal(size=shape), np.float32)
+    wrong = np.asarray(right + rng.normal(size=shape) * 1e-6, np.float32)
+    if value is not None:
+        wrong.flat[-1] = value
+    noise = np.abs(rng.normal(size=shape)) * 1e-8
+
+    def judged() -> list[Any]:
+        found = deviation(wrong, right, noise)
+        return [found, moved(right, 3), spread([wrong, moved(right, 3)], right)]
+
+    found, other, wide = judged()
+    monkeypatch.setattr(judging, "_BLOCK", 3)
+    in_blocks = judged()
+    for name in ("excess", "share", "count", "largest", "relative", "where"):
+        one, another = (getattr(each, name) for each in (found, in_blocks[0]))
+        assert one == pytest.approx(another, rel=1e-12)
+    np.testing.assert_array_equal(in_blocks[1], other)
+    np.testing.assert_array_equal(in_blocks[2], wide)
 
 
 def test_one_wrong_element_is_found() -> None:

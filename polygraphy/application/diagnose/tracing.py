@@ -1,0 +1,213 @@
+"""Every tensor of a model as a reference computes it, and every node alone on these values, in no
+more memory than there is.
+
+Where all of that does not fit, a model is cut between nodes into windows, which run one after the
+other, and tensors are kept in a file meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.domain.accuracy.answer_log import Spool
+from polygraphy.domain.search.layers import Layer, plan_windows
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
+from polygraphy.ports.editing import LayeredModels
+from polygraphy.ports.machine import Machine
+from polygraphy.ports.storage import Spools
+
+_TRACED = 2
+"""How many times what a window reads and makes is held where it is traced: a backend hands out
+copies of what it holds itself."""
+_ISOLATED = 5
+"""The same where nodes run alone: on the values, twice on others to see what rounding does, and
+with what that changes in float64."""
+_KINDS = "biufOUS"
+
+
+@frozen
+class Trace:
+    """The values of all tensors as a reference computes them.
+
+    Attributes:
+        values: by tensor.
+        feed: what the model was fed with.
+        party: who computed them.
+    """
+
+    values: Values
+    feed: Feed
+    party: SuspectedParty
+
+    @property
+    def held(self) -> MutableMapping[str, Any]:
+        """Return the values with what the model was fed with; what is put into it stays apart."""
+        return ChainMap({}, *(each for each in (self.feed, self.values)))  # type: ignore[arg-type]
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes each tensor takes."""
+        known = self.values.sizes if isinstance(self.values, _Spooled) else _sizes(self.values)
+        return {**known, **_sizes(self.feed)}
+
+
+class _Spooled(MutableMapping[str, Any]):
+    """Arrays in a file, each read when it is asked for.
+
+    Attributes:
+        sizes: how many bytes each takes.
+    """
+
+    def __init__(self, spool: Spool) -> None:
+        self.sizes: dict[str, int] = {}
+        self._spool = spool
+        self._held: dict[str, Any] = {}
+        self._tickets: dict[str, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._tickets:
+            return self._held[name]
+        ticket, dtype, shape = self._tickets[name]
+        return np.frombuffer(self._spool.take(ticket), dtype).reshape(shape)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+            self._held[name] = value
+        else:
+            self._tickets[name] = self._spool.put(value.tobytes()), value.dtype, value.shape
+        self.sizes[name] = getattr(value, "nbytes", 0)
+
+    def __delitem__(self, name: str) -> None:
+        self._tickets.pop(name, None)
+        self._held.pop(name, None)
+        del self.sizes[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.sizes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
+    """Compute every tensor of a model.
+
+    Raises:
+        BackendError: the party cannot.
+    """
+    marked = case.model.marked()
+    windows = _traced_windows(case, feed)
+    if len(windows) < 2:
+        return Trace(_tensors(party.load(marked, plain=True)(feed)), feed, party)
+    opened = resolve(DissectedModels).open(marked)
+    known = Trace(kept(case), feed, party)
+    for window in windows:
+        for name, value in _tensors(_run(opened, window, party, known.held)).items():
+            known.values[name] = value  # type: ignore[index]
+    return known
+
+
+def isolated(
+    case: Case, model: DissectedModel, party: SuspectedParty, known: Trace
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Run every node alone on the values of a trace, as many at a time as memory allows.
+
+    Yields:
+        By tensor what its node makes of them, and what moving them by an ulp changes.
+
+    Raises:
+        BackendError: the party cannot run a model that is cut so.
+    """
+    cut, names = model.cut(known.held, checked=model is not case.model)
+    held = known.held
+    for part in _isolated_parts(case, cut, names, known):
+        compute = party.load(part, plain=True)
+        asked = {value.name for value in part.graph.input}
+        feed = {name: held[name] for name in held if name in asked}
+        values = compute(feed)
+        noise = noise_of(compute, feed, values)
+        yield (
+            {name: values[made] for name, made in names.items() if made in values},
+            {name: noise.get(made, 0.0) for name, made in names.items() if made in values},
+        )
+        if part is not cut:
+            del compute, feed, values, noise
+            resolve(Machine).release_memory()
+
+
+def kept(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
+    """Return an empty mapping for arrays: in memory where there is room for so many bytes with all
+    that is made of them, else in a file.
+
+    Args:
+        case: what is diagnosed.
+        nbytes: None where it is known that there is no room.
+    """
+    fits = nbytes is not None and 2 * _ISOLATED * nbytes <= case.memory
+    return {} if fits else _Spooled(resolve(Spools).open())
+
+
+def _traced_windows(case: Case, feed: Feed) -> list[range]:
+    layered = resolve(LayeredModels).open(case.model.proto, ())
+    layers = layered.layers({name: np.shape(array) for name, array in feed.items()})
+    total = sum(size or 0 for layer in layers for size in layer.makes.values())
+    if 2 * _ISOLATED * total <= case.memory:
+        return [range(len(layers))]
+    return plan_windows(layers, case.memory // _TRACED, _sizes(feed), layered.fixed())
+
+
+def _run(
+    model: DissectedModel, window: range, party: SuspectedParty, held: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    part = model.part(window, held)
+    made: Mapping[str, Any] = party.load(part, plain=True)(
+        {value.name: held[value.name] for value in part.graph.input}
+    )
+    resolve(Machine).release_memory()
+    return made
+
+
+def _isolated_parts(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Any]:
+    """Yield models of nodes that are cut from each other, which together are all."""
+    sizes = known.sizes()
+    most = case.memory // _ISOLATED
+    if 2 * sum(sizes.values()) <= most:
+        yield cut
+        return
+    opened = resolve(DissectedModels).open(cut)
+    sizes.update({made: sizes[name] for name, made in names.items()})
+    layers = [
+        Layer(
+            {name: sizes.get(name) for name in node.makes},
+            [name for name in node.reads if name not in opened.constants],
+        )
+        for node in opened.nodes
+    ]
+    joined = {name for node in opened.nodes for name in node.makes} - set(names.values())
+    windows = plan_windows(layers, most, sizes, joined)
+    for window in windows:
+        if len(windows) == 1:
+            yield cut
+        elif any(set(opened.nodes[index].makes) - {*opened.constants} for index in window):
+            yield opened.part(window, known.held)
+
+
+def _tensors(made: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in made.items()
+        if isinstance(value, np.ndarray) and value.dtype.kind in _KINDS
+    }
+
+
+def _sizes(arrays: Mapping[str, Any]) -> dict[str, int]:
+    return {name: getattr(value, "nbytes", 0) for name, value in arrays.items()}
