@@ -191,19 +191,27 @@ class ModelTrial(Protocol):
 class ModelLinter(Protocol):
     """Checks models of one kind."""
 
-    def lint(
-        self, source: ModelSource, feed: Mapping[str, Any] | None, trial: ModelTrial | None
-    ) -> Findings:
-        """Find everything that is wrong with a model's nodes in one go.
-
-        Args:
-            source: the model.
-            feed: input data to try it with; None where there are none.
-            trial: tries the nodes; None to only look at them.
+    def open(self, source: ModelSource) -> LintedModel:
+        """Read a model and look at its nodes.
 
         Raises:
             FileError: a file is missing or cannot be read.
             ModelError: the file is no model of this kind.
+        """
+
+
+class LintedModel(Protocol):
+    """A model that is checked."""
+
+    def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
+        """Find everything that is wrong with its nodes in one go.
+
+        Args:
+            feed: input data to try it with; None where there are none.
+            trial: tries the nodes; None to only look at them.
+
+        Raises:
+            FileError: a file cannot be read.
         """
 
 

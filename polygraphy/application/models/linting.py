@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -25,10 +24,11 @@ from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more,
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
+from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import format_shape, is_dynamic_dim, override_dynamic_shape
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelLinter, ModelReader, ModelReports, ModelTrial
+from polygraphy.ports.models import LintedModel, ModelLinter, ModelReader, ModelReports, ModelTrial
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import FactFinder
 from polygraphy.ports.storage import TextFiles
@@ -87,17 +87,18 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     except ModelError as error:
         return LintReport.of(Findings(()), [LintEntry(EXCEPTION, Source.LOADER, str(error))])
     more = list(graph_findings(model))
-    linter = resolve(ModelLinter, "onnx")
+    linted = resolve(ModelLinter, "onnx").open(source)
+    facts = resolve(FactFinder).find(source.path)
     feed = None
     if not source.ignore_external_data:
-        feed = _feed(source.path, _inputs(model.graph), data_loader, more)
+        feed = _feed(facts, _inputs(model.graph), data_loader, more)
     try:
-        findings = linter.lint(source, feed, trial)
+        findings = linted.lint(feed, trial)
         if data_loader is None and feed is not None:
-            findings = _with_other_lengths(source, model.graph, trial, findings)
+            findings = _with_other_lengths(linted, facts, model.graph, trial, findings)
     except MissingDependencyError as error:
         more.append(LintEntry(INFO, Source.RUNTIME, str(error)))
-        findings = linter.lint(source, None, None)
+        findings = linted.lint(None, None)
     return LintReport.of(findings, more)
 
 
@@ -110,7 +111,7 @@ _DRAWN = 8  # Bytes of a number that is drawn.
 
 
 def _with_other_lengths(
-    source: ModelSource, graph: Graph, trial: ModelTrial, findings: Findings
+    linted: LintedModel, facts: Facts, graph: Graph, trial: ModelTrial, findings: Findings
 ) -> Findings:
     """Return findings about a model that failed with data whose dynamic dimensions are 1, which it
     may not be made for: those with the lengths with which the fewest nodes fail.
@@ -123,10 +124,10 @@ def _with_other_lengths(
             inputs = _with_length(_inputs(graph), length, chosen)
             if inputs is None:
                 continue
-            feed = _feed(source.path, inputs, None, [], notes=False)
+            feed = _feed(facts, inputs, None, [], notes=False)
             if feed is None:
                 continue
-            found = resolve(ModelLinter, "onnx").lint(source, feed, trial)
+            found = linted.lint(feed, trial)
             if _failures(found) < failures:
                 shapes = ", ".join(
                     f"{name}:{format_shape(meta.shape)}"
@@ -226,7 +227,7 @@ def _too_large(inputs: TensorMetadata) -> str:
 
 
 def _feed(
-    path: str,
+    facts: Facts,
     metadata: TensorMetadata,
     data_loader: Any,
     more: list[LintEntry],
@@ -237,7 +238,7 @@ def _feed(
     none. `notes` says whether the user learns what was assumed.
     """
     loader = DataLoader() if data_loader is None else data_loader
-    describe_model(loader, metadata, partial(resolve(FactFinder).find, path))
+    describe_model(loader, metadata, lambda: facts)
     if not metadata:
         return {}
     if data_loader is None and (problem := _too_large(metadata)):

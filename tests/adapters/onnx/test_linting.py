@@ -13,6 +13,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.adapters.onnx.describe import facts
+from polygraphy.adapters.onnx.lint import linting
 from polygraphy.adapters.onnx.lint.linting import OnnxModelLinter
 from polygraphy.adapters.onnx.lint.node_trials import NodeTrials
 from polygraphy.adapters.onnx.storage.arrays import WeightArrays
@@ -61,7 +63,7 @@ def linted(
 ) -> Findings:
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
-    return OnnxModelLinter().lint(ModelSource(str(path)), feed, trial or OnnxrtTrial())
+    return OnnxModelLinter().open(ModelSource(str(path))).lint(feed, trial or OnnxrtTrial())
 
 
 X = {"x": np.ones((2, 4), np.float32)}
@@ -129,7 +131,7 @@ def test_a_model_that_works_is_run_once(tmp_path: Path) -> None:
 def test_the_checker_finds_the_same_without_running(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(chains(4, [1]).SerializeToString())
-    findings = OnnxModelLinter().lint(ModelSource(str(path)), None, None)
+    findings = OnnxModelLinter().open(ModelSource(str(path))).lint(None, None)
     [entry] = findings.entries
     assert (entry.level, entry.source, entry.nodes) == (EXCEPTION, Source.SHAPES, ("b_1",))
     assert entry.message == "Incompatible dimensions for matrix multiplication"
@@ -150,7 +152,7 @@ def test_a_shape_that_the_graph_states_wrongly(
     model.graph.output[0].CopyFrom(models.value("d_0", stated))
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
-    findings = OnnxModelLinter().lint(ModelSource(str(path)), None, None)
+    findings = OnnxModelLinter().open(ModelSource(str(path))).lint(None, None)
     expected = [] if message is None else [(WARNING, Source.SHAPES, ("d_0",), message)]
     assert [(e.level, e.source, e.nodes, e.message) for e in findings.entries] == expected
 
@@ -273,6 +275,33 @@ def test_finding_42_a_model_that_fails_at_every_length_is_blamed(tmp_path: Path)
     text = "m (float[N,T] x) => (float[N,U] y) <int64[2] s = {7,11}> { y = Reshape(x, s) }"
     onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), path)
     assert not lint(ModelSource(str(path)), OnnxrtTrial()).passed
+
+
+def test_a_model_is_read_once_whatever_it_is_tried_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Any] = []
+    read: list[Any] = []
+
+    class Trial(OnnxrtTrial):
+        def run(self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]) -> Any:
+            tried.append(model)
+            return super().run(model, feed, outputs)
+
+    for module, name in ((linting, "load_structure"), (facts, "_found"), (facts, "operators")):
+        whole = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args, whole=whole, name=name: (read.append(name), whole(*args))[1]
+        )
+    text = "m (float[N,T] x, int64[I] i) => (float[N,U] y) <int64[2] s = {7,11}>"
+    body = "{ g = Gather<axis=1>(x, i) y = Reshape(g, s) }"
+    path = tmp_path / "m.onnx"
+    onnx.save(
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text} {body}'), path
+    )
+    assert not lint(ModelSource(str(path)), Trial()).passed
+    assert len([model for model in tried if isinstance(model, str)]) > 3
+    assert sorted(read) == ["_found", "load_structure", "operators"]
 
 
 def test_finding_42_node_names_that_onnxruntime_accepts_twice_are_a_warning(tmp_path: Path) -> None:

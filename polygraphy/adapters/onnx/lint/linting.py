@@ -42,18 +42,34 @@ _UNREGISTERED = "is not a registered function/op"
 class OnnxModelLinter:
     """Checks ONNX models."""
 
-    def lint(
-        self, source: ModelSource, feed: Mapping[str, Any] | None, trial: ModelTrial | None
-    ) -> Findings:
-        """Check every node against its operator, and try the model where there is a trial.
+    def open(self, source: ModelSource) -> OnnxLintedModel:
+        """Read a model and check every node against its operator.
 
         Raises:
-            FileError: a file is missing or cannot be read.
-            ModelError: the file is no ONNX model.
+            FileError: the file is missing or cannot be read.
+            ModelError: it is no ONNX model.
         """
-        model = load_structure(source.path)
-        labels = labels_of(described(model, source.path, Detail(layers=True)).graph)
-        entries = list(NodeChecks(model).entries(labels))
+        return OnnxLintedModel(source)
+
+
+class OnnxLintedModel:
+    """An ONNX model that is read once, whatever it is tried with."""
+
+    def __init__(self, source: ModelSource) -> None:
+        """Read the model; see `OnnxModelLinter.open`."""
+        self._source = source
+        self._model = load_structure(source.path)
+        graph = described(self._model, source.path, Detail(layers=True)).graph
+        self._labels = labels_of(graph)
+        self._entries = list(NodeChecks(self._model).entries(self._labels))
+
+    def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
+        """Return what is wrong with its nodes, and try the model where there is a trial.
+
+        Raises:
+            FileError: a file with weights cannot be read.
+        """
+        model, labels, entries = self._model, self._labels, list(self._entries)
         if trial is None or feed is None or not labels:
             return Findings(tuple(labels), tuple(entries))
         try:
@@ -63,7 +79,7 @@ class OnnxModelLinter:
             return Findings(tuple(labels), tuple(entries))
         suspected = {label for entry in entries for label in entry.nodes}
         suspects = {index for index, label in enumerate(labels) if label in suspected}
-        trying = _Trying(model, source, feed, trial, suspects)
+        trying = _Trying(model, self._source, feed, trial, suspects)
         entries += trying.entries(labels)
         return Findings(
             tuple(labels), tuple(entries), trying.ran, tuple(dict.fromkeys(trying.skipped))
