@@ -5,6 +5,7 @@ defaults, and what stands in such arguments besides literals.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from shlex import join
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -148,6 +149,22 @@ class FunctionOfModel(Expression):
         called = self.made.written(use)
         name = called.removesuffix("(model)")
         return Source(name if name.isidentifier() else f"lambda model: {called}")
+
+
+_FEW_WORDS = 3
+
+
+@frozen
+class Words(Expression):
+    """A list of the words of a command; more than a few are written as a shell takes them."""
+
+    words: Sequence[str]
+
+    def written(self, use: Use) -> Source:
+        """Return the list, or what makes it of one string."""
+        if len(self.words) <= _FEW_WORDS:
+            return literal(list(self.words))
+        return Source(f"{use('shlex', '')}.split({literal(join(self.words))})")
 
 
 @frozen

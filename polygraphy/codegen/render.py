@@ -38,9 +38,11 @@ class _Imports:
         self._names: dict[str, set[str]] = {}
 
     def use(self, module: str, name: str, alias: str = "") -> Source:
-        """Return a name that the program imports from a module, under another name if given."""
+        """Return a name that the program imports from a module, under another name if given; with
+        no name, the module itself.
+        """
         self._names.setdefault(module, set()).add(f"{name} as {alias}" if alias else name)
-        return Source(alias or name)
+        return Source(alias or name or module)
 
     def lines(self) -> Source:
         """Return the import statements: of the standard library, of others, and of this package."""
@@ -58,9 +60,11 @@ def _group(module: str) -> int:
 
 def _lines(module: str, names: set[str]) -> list[str]:
     """Return the statements that import names from a module: a renamed one has its own."""
-    plain = sorted((name for name in names if " as " not in name), key=_import_order)
-    renamed = sorted(names.difference(plain))
-    return [f"from {module} import {each}" for each in [*renamed, ", ".join(plain)] if each]
+    plain = sorted((name for name in names if name and " as " not in name), key=_import_order)
+    renamed = sorted(names.difference(plain, [""]))
+    whole = [f"import {module}"] if "" in names else []
+    listed = [*renamed, ", ".join(plain)]
+    return whole + [f"from {module} import {each}" for each in listed if each]
 
 
 def _import_order(name: str) -> tuple[int, str]:

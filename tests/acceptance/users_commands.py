@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "run model.onnx --onnxrt --trt --mark-all",
         (
             "modify_outputs(onnx_from_path(MODEL), outputs=MARK_ALL)",
-            "ModifyNetworkOutputs(load_network, outputs=MARK_ALL)",
+            "ModifyNetworkOutputs(parse_network, outputs=MARK_ALL)",
             "NetworkFromOnnxModel(model)",
         ),
     ),
@@ -242,22 +242,22 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "convert clean.onnx --convert-to trt --verbose --extra-verbose --output debug.engine",
         (
             "EngineBytesFromNetwork(load_network)",
-            "save_engine(build_engine, path='debug.engine')",
+            "SaveEngine(build_engine, path='debug.engine')",
         ),
     ),
     "C044": (
         "convert model.onnx --convert-to trt --trt-min-shapes input:[1,3,224,224] --trt-opt-shapes"
         " input:[4,3,224,224] --trt-max-shapes input:[8,3,224,224] --output dynamic.engine",
-        (_DYNAMIC, "save_engine(build_engine, path='dynamic.engine')"),
+        (_DYNAMIC, "SaveEngine(build_engine, path='dynamic.engine')"),
     ),
     "C045": (
         "convert model.onnx --convert-to trt --int8 --precision-constraints sensitive_layer:fp16"
         " --calibration-cache calib.cache",
         (
-            "SetLayerPrecisions(load_network, layer_precisions={'sensitive_layer': 'float16'})",
+            "SetLayerPrecisions(parse_network, layer_precisions={'sensitive_layer': 'float16'})",
             "CreateConfig(fp16=True, int8=True, calibrator=calibrator,"
             " precision_constraints='obey')",
-            "save_engine(build_engine, path='model.engine')",
+            "SaveEngine(build_engine, path='model.engine')",
         ),
     ),
     "C046": (
@@ -270,7 +270,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "C049": (
         "run model.onnx --onnxrt --trt --mark-all --save-outputs layer_outputs.json",
-        ("ModifyNetworkOutputs(load_network, outputs=MARK_ALL)",),
+        ("ModifyNetworkOutputs(parse_network, outputs=MARK_ALL)",),
     ),
     "C050": (
         "debug reduce model.onnx --output minimal_problem.onnx",
@@ -313,27 +313,27 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "debug precision reduced.onnx --golden-outputs onnxrt_outputs.json --mark-all"
         " --save-layer-outputs analysis.json",
         (
-            "ModifyNetworkOutputs(load_network, outputs=MARK_ALL)",
+            "ModifyNetworkOutputs(LOAD_NETWORK, outputs=MARK_ALL)",
             "SetLayerPrecisions(load_network, dict.fromkeys(raised, 'float32'))",
-            "CheckCommand(['polygraphy', 'run', 'polygraphy_debug.engine', '--trt',"
-            " '--load-outputs', 'onnxrt_outputs.json', '--save-outputs', 'analysis.json',"
-            " '--allow-missing-outputs'])",
-            "find_layers_to_raise(raisable_layers(load_network), make_engine, iterations)",
+            "CheckCommand(shlex.split('polygraphy run polygraphy_debug.engine --trt"
+            " --load-outputs onnxrt_outputs.json --save-outputs analysis.json"
+            " --allow-missing-outputs'))",
+            "find_layers_to_raise(raisable_layers(LOAD_NETWORK), make_engine, iterations)",
         ),
     ),
     "C062": (
         "convert reduced.onnx --convert-to trt --precision-constraints problematic_layer:fp16",
         (
             "CreateConfig(fp16=True, precision_constraints='obey')",
-            "save_engine(build_engine, path='reduced.engine')",
+            "SaveEngine(build_engine, path='reduced.engine')",
         ),
     ),
     "C063": (
         "debug build model.onnx --num-iterations 10 --save-tactics multiple.json",
         (
             "CreateConfig(algorithm_selector=TacticRecorder('multiple.json'))",
-            "AskUser(otherwise=CheckCommand(['polygraphy', 'run', 'polygraphy_debug.engine',"
-            " '--trt', '--validate']))",
+            "AskUser(otherwise=CheckCommand(shlex.split('polygraphy run polygraphy_debug.engine"
+            " --trt --validate')))",
             "Iterations(_, artifact='polygraphy_debug.engine', numbered=['multiple.json'])",
             "repeat(iterations, until=10, make=make_engine)",
         ),
@@ -346,7 +346,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "convert models/a.onnx --convert-to trt --fp16 --workspace 2G --output engines/a.engine",
         (
             "CreateConfig(fp16=True, memory_pool_limits={'workspace': 2147483648})",
-            "save_engine(build_engine, path='engines/a.engine')",
+            "SaveEngine(build_engine, path='engines/a.engine')",
         ),
     ),
     "C073": (
@@ -357,7 +357,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "convert changed_models/a.onnx --convert-to trt --workspace 1G",
         (
             "CreateConfig(memory_pool_limits={'workspace': 1073741824})",
-            "save_engine(build_engine, path='a.engine')",
+            "SaveEngine(build_engine, path='a.engine')",
         ),
     ),
     **{
@@ -402,7 +402,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "C088": (
         "convert identity.onnx --save-tactics replay.json -o 0.engine",
-        ("TacticRecorder('replay.json')", "save_engine(build_engine, path='0.engine')"),
+        ("TacticRecorder('replay.json')", "SaveEngine(build_engine, path='0.engine')"),
     ),
     "C090": (
         "convert identity.onnx --load-tactics replay.json -o 1.engine",
@@ -449,8 +449,8 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         " --load-outputs golden.json",
         (
             "CreateConfig(fp16=True, algorithm_selector=TacticRecorder('replay.json'))",
-            "CheckCommand(['polygraphy', 'run', 'polygraphy_debug.engine', '--trt',"
-            " '--load-outputs', 'golden.json'])",
+            "CheckCommand(shlex.split('polygraphy run polygraphy_debug.engine --trt --load-outputs"
+            " golden.json'))",
             "Iterations(_, artifact='polygraphy_debug.engine', artifacts=['replay.json'],"
             " artifacts_dir='replays')",
             "repeat(iterations, until=10, make=make_engine)",

@@ -29,17 +29,17 @@ __all__ = ["rtx", "trt"]
 _NETWORK = "inspect model m.onnx --convert-to trt"
 FLAGS = {
     f"{_NETWORK} --plugins a.so": "LoadPlugins(plugins=['a.so'], obj=NetworkFromOnnxPath(MODEL))",
-    f"{_NETWORK} --trt-outputs a": "ModifyNetworkOutputs(load_network, outputs=['a'])",
+    f"{_NETWORK} --trt-outputs a": "ModifyNetworkOutputs(parse_network, outputs=['a'])",
     f"{_NETWORK} --trt-npps p.py": (
-        "PostprocessNetwork(load_network, func=InvokeFromScript('p.py', name='postprocess'))"
+        "PostprocessNetwork(parse_network, func=InvokeFromScript('p.py', name='postprocess'))"
     ),
     f"{_NETWORK} --plugin-instancenorm": "NetworkFromOnnxPath(MODEL, plugin_instancenorm=True)",
     f"{_NETWORK} --tensor-dtypes x:fp16": (
-        "SetTensorDatatypes(load_network, tensor_datatypes={'x': 'float16'})"
+        "SetTensorDatatypes(parse_network, tensor_datatypes={'x': 'float16'})"
     ),
     f"{_NETWORK} --mark-debug a --show layers": "inspect_model(load_network, show=['layers'])",
     f"{_NETWORK} --layer-precisions a:fp16": (
-        "SetLayerPrecisions(load_network, layer_precisions={'a': 'float16'})"
+        "SetLayerPrecisions(parse_network, layer_precisions={'a': 'float16'})"
     ),
     f"{_NETWORK} --strongly-typed": "NetworkFromOnnxPath(MODEL, strongly_typed=True)",
     "inspect model n.py:make --decomposable-attentions": "InvokeFromScript(MODEL, name='make')",

@@ -35,13 +35,13 @@ FLAGS = {
         "CreateConfig(fp16=True, int8=True, calibrator=calibrator, precision_constraints='obey')"
     ),
     "--layer-precisions a:fp16 b:c:float32": (
-        "SetLayerPrecisions(load_network, layer_precisions={'a': 'float16', 'b:c': 'float32'})"
+        "SetLayerPrecisions(parse_network, layer_precisions={'a': 'float16', 'b:c': 'float32'})"
     ),
     "--layer-precisions a:int8": (
-        "SetLayerPrecisions(load_network, layer_precisions={'a': 'int8'}, calibrator=calibrator)"
+        "SetLayerPrecisions(parse_network, layer_precisions={'a': 'int8'}, calibrator=calibrator)"
     ),
     "--int8 --layer-precisions a:int8": (
-        "SetLayerPrecisions(load_network, layer_precisions={'a': 'int8'})"
+        "SetLayerPrecisions(parse_network, layer_precisions={'a': 'int8'})"
     ),
     "--layer-precisions a:fp8 --calibration-cache c": "Calibrator(data_loader, cache='c')",
     "--strongly-typed": f"{_PATH}(MODEL, strongly_typed=True)",
@@ -132,8 +132,8 @@ FLAGS = {
         "PostprocessNetwork(_, func=InvokeFromScript('p.py', name='postprocess'))"
     ),
     "--trt-npps p.py q.py:f": "PostprocessNetwork(_, func=InvokeFromScript('q.py', name='f'))",
-    "--decomposable-attentions": "SetDecomposableAttentions(load_network)",
-    "--mark-debug a b": "MarkDebug(load_network, mark_debug=['a', 'b'])",
+    "--decomposable-attentions": "SetDecomposableAttentions(parse_network)",
+    "--mark-debug a b": "MarkDebug(parse_network, mark_debug=['a', 'b'])",
     "--mark-unfused-tensors-as-debug-tensors": (
         f"{_PATH}(MODEL, mark_unfused_tensors_as_debug_tensors=True)"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import shlex
 from collections.abc import Iterator
 
 __all__ = ["constants_of", "facts_of"]
@@ -18,12 +19,22 @@ def facts_of(program: str) -> set[str]:
 
 
 def constants_of(fact: str) -> set[str]:
-    """Return the constants in a fact, and the members of enumerations, as source."""
+    """Return the constants in a fact, the members of enumerations, and the words of commands, as
+    source.
+    """
+    nodes = list(ast.walk(ast.parse(fact)))
+    words = (
+        shlex.split(node.args[0].value)
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "shlex.split"
+        and isinstance(node.args[0], ast.Constant)
+    )
     return {
         repr(node.attr) if isinstance(node, ast.Attribute) else ast.unparse(node)
-        for node in ast.walk(ast.parse(fact))
+        for node in nodes
         if isinstance(node, (ast.Attribute, ast.Constant, ast.UnaryOp))
-    }
+    }.union(*({repr(word) for word in each} for each in words))
 
 
 def _facts(tree: ast.AST) -> Iterator[ast.AST]:

@@ -103,7 +103,9 @@ class Conversion:
 
     targets: Mapping[str, Target]
     groups: tuple[type[Options], ...]
-    make: Callable[[Values, OnnxModel | None, Call, str, str, str], tuple[list[Step], Call]]
+    make: Callable[
+        [Values, OnnxModel | None, Call, str, str, str], tuple[list[Step], Expression | Source]
+    ]
     warn: Callable[[Values, str], None]
 
 

@@ -9,7 +9,7 @@ from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
     NetworkFromOnnxPath,
-    save_engine,
+    SaveEngine,
 )
 
 MODEL = "model.onnx"
@@ -19,7 +19,8 @@ def main() -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(fp16=True, memory_pool_limits={"workspace": 2 << 30})
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path="model.engine")
+    save_engine = SaveEngine(build_engine, path="model.engine")
+    save_engine()
 
 
 if __name__ == "__main__":

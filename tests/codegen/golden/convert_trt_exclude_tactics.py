@@ -9,8 +9,8 @@ from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
     NetworkFromOnnxPath,
+    SaveEngine,
     TacticReplayer,
-    save_engine,
 )
 
 MODEL = "model.onnx"
@@ -20,7 +20,8 @@ def main() -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(algorithm_selector=TacticReplayer(exclude="bad.json"))
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path="m.plan")
+    save_engine = SaveEngine(build_engine, path="m.plan")
+    save_engine()
 
 
 if __name__ == "__main__":

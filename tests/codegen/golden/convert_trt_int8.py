@@ -11,7 +11,7 @@ from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
     NetworkFromOnnxPath,
-    save_engine,
+    SaveEngine,
 )
 
 MODEL = "identity.onnx"
@@ -23,7 +23,8 @@ def main() -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(int8=True, calibrator=calibrator)
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path="identity.engine")
+    save_engine = SaveEngine(build_engine, path="identity.engine")
+    save_engine()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
     NetworkFromOnnxPath,
+    SaveEngine,
     SetLayerPrecisions,
-    save_engine,
 )
 from polygraphy.comparator import DataLoader
 
@@ -22,13 +22,16 @@ def main() -> None:
     # Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.
     data_loader = DataLoader()
     calibrator = Calibrator(data_loader)
-    load_network = NetworkFromOnnxPath(MODEL)
-    load_network = SetLayerPrecisions(load_network, layer_precisions={"sensitive_layer": "float16"})
+    parse_network = NetworkFromOnnxPath(MODEL)
+    load_network = SetLayerPrecisions(
+        parse_network, layer_precisions={"sensitive_layer": "float16"}
+    )
     create_config = CreateConfig(
         fp16=True, int8=True, calibrator=calibrator, precision_constraints="obey"
     )
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path="model.engine")
+    save_engine = SaveEngine(build_engine, path="model.engine")
+    save_engine()
 
 
 if __name__ == "__main__":

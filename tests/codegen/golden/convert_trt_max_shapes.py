@@ -10,7 +10,7 @@ from polygraphy.backend.trt import (
     EngineBytesFromNetwork,
     NetworkFromOnnxPath,
     Profile,
-    save_engine,
+    SaveEngine,
 )
 
 MODEL = "model.onnx"
@@ -22,7 +22,8 @@ def main() -> None:
         profiles=[Profile().add("input", opt=[4, 3, 224, 224], max=[4, 3, 224, 224])]
     )
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path="model.engine")
+    save_engine = SaveEngine(build_engine, path="model.engine")
+    save_engine()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from polygraphy.backend.trt import (
     EngineBytesFromNetwork,
     NetworkFromOnnxPath,
     Profile,
-    save_engine,
+    SaveEngine,
 )
 
 MODEL = "dynamic_identity.onnx"
@@ -25,7 +25,8 @@ def main() -> None:
         ]
     )
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path="dynamic_identity.engine")
+    save_engine = SaveEngine(build_engine, path="dynamic_identity.engine")
+    save_engine()
 
 
 if __name__ == "__main__":

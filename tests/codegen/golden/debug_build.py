@@ -4,13 +4,15 @@
 polygraphy debug build model.onnx --num-iterations 10 --save-tactics multiple.json
 """
 
+import shlex
+
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
     NetworkFromOnnxPath,
+    SaveEngine,
     TacticRecorder,
-    save_engine,
 )
 from polygraphy.debug import AskUser, CheckCommand, Iterations, repeat
 
@@ -21,14 +23,15 @@ def make_engine(path: str) -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(algorithm_selector=TacticRecorder("multiple.json"))
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path=path)
+    save_engine = SaveEngine(build_engine, path=path)
+    save_engine()
 
 
 def main() -> None:
     iterations = Iterations(
         AskUser(
             otherwise=CheckCommand(
-                ["polygraphy", "run", "polygraphy_debug.engine", "--trt", "--validate"]
+                shlex.split("polygraphy run polygraphy_debug.engine --trt --validate")
             )
         ),
         artifact="polygraphy_debug.engine",

@@ -13,7 +13,7 @@ from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
     LoadPlugins,
-    save_engine,
+    SaveEngine,
 )
 from polygraphy.debug import CheckCommand, Iterations, repeat
 
@@ -27,7 +27,8 @@ def make_engine(path: str) -> None:
     load_network = LoadPlugins(plugins=["a.so"], obj=InvokeFromScript(MODEL, name="make"))
     create_config = CreateConfig(int8=True, calibrator=calibrator)
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path=path)
+    save_engine = SaveEngine(build_engine, path=path)
+    save_engine()
 
 
 def main() -> None:

@@ -4,13 +4,15 @@
 polygraphy debug build identity.onnx --fp16 --save-tactics replay.json --artifacts-dir replays --artifacts replay.json --until=10 --check polygraphy run polygraphy_debug.engine --trt --load-outputs golden.json
 """
 
+import shlex
+
 from polygraphy import program
 from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
     NetworkFromOnnxPath,
+    SaveEngine,
     TacticRecorder,
-    save_engine,
 )
 from polygraphy.debug import CheckCommand, Iterations, repeat
 
@@ -21,20 +23,14 @@ def make_engine(path: str) -> None:
     load_network = NetworkFromOnnxPath(MODEL)
     create_config = CreateConfig(fp16=True, algorithm_selector=TacticRecorder("replay.json"))
     build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path=path)
+    save_engine = SaveEngine(build_engine, path=path)
+    save_engine()
 
 
 def main() -> None:
     iterations = Iterations(
         CheckCommand(
-            [
-                "polygraphy",
-                "run",
-                "polygraphy_debug.engine",
-                "--trt",
-                "--load-outputs",
-                "golden.json",
-            ]
+            shlex.split("polygraphy run polygraphy_debug.engine --trt --load-outputs golden.json")
         ),
         artifact="polygraphy_debug.engine",
         artifacts=["replay.json"],

@@ -13,34 +13,32 @@ from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
     NetworkFromOnnxModel,
+    SaveEngine,
     SetLayerPrecisions,
     raisable_layers,
-    save_engine,
 )
 from polygraphy.comparator import DataLoader
 from polygraphy.debug import CheckCommand, Iterations, find_layers_to_raise
 
 MODEL = "model.onnx"
 CALIBRATION_CACHE = BytesIO()  # What the first build finds out serves all.
+LOAD_NETWORK = NetworkFromOnnxModel(InferShapes(OnnxFromPath(MODEL)))
 
 
 def make_engine(path: str, raised: list[str]) -> None:
-    load_model = InferShapes(OnnxFromPath(MODEL))
     # Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.
     data_loader = DataLoader()
     calibrator = Calibrator(data_loader, cache=CALIBRATION_CACHE)
-    load_network = NetworkFromOnnxModel(load_model)
     create_config = CreateConfig(
         fp16=True, int8=True, calibrator=calibrator, precision_constraints="obey"
     )
-    load_network = SetLayerPrecisions(load_network, dict.fromkeys(raised, "float16"))
-    build_engine = EngineBytesFromNetwork(load_network, config=create_config)
-    save_engine(build_engine, path=path)
+    raise_layers = SetLayerPrecisions(LOAD_NETWORK, dict.fromkeys(raised, "float16"))
+    build_engine = EngineBytesFromNetwork(raise_layers, config=create_config)
+    save_engine = SaveEngine(build_engine, path=path)
+    save_engine()
 
 
 def main() -> None:
-    load_model = InferShapes(OnnxFromPath(MODEL))
-    load_network = NetworkFromOnnxModel(load_model)
     iterations = Iterations(
         CheckCommand(["false"]),
         artifact="polygraphy_debug.engine",
@@ -48,7 +46,7 @@ def main() -> None:
         save_replay="replay.json",
     )
     find_layers_to_raise(
-        raisable_layers(load_network), make_engine, iterations, mode="minimal", direction="reverse"
+        raisable_layers(LOAD_NETWORK), make_engine, iterations, mode="minimal", direction="reverse"
     )
 
 

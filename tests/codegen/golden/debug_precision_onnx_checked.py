@@ -4,6 +4,8 @@
 polygraphy debug precision identity.onnx --onnxrt --no-remove-intermediate --check polygraphy run polygraphy_debug.onnx --onnx
 """
 
+import shlex
+
 from polygraphy import program
 from polygraphy.backend.onnx import onnx_from_path
 from polygraphy.debug import CheckCommand, Iterations, find_nodes_to_keep
@@ -13,7 +15,7 @@ MODEL = "identity.onnx"
 
 def main() -> None:
     iterations = Iterations(
-        CheckCommand(["polygraphy", "run", "polygraphy_debug.onnx", "--onnx"]),
+        CheckCommand(shlex.split("polygraphy run polygraphy_debug.onnx --onnx")),
         artifact="polygraphy_debug.onnx",
         keep_artifact=True,
         save_replay="polygraphy_debug_replay.json",

@@ -4,6 +4,8 @@
 polygraphy debug reduce identity_fp16.onnx --mode linear -o reduced.onnx --min-good good.onnx --load-inputs inputs.json --save-inputs reduced_inputs.json --artifacts polygraphy_debug.onnx --art-dir reduced --fail-code 0 --check polygraphy run polygraphy_debug.onnx --onnxrt --load-inputs reduced_inputs.json
 """
 
+import shlex
+
 from polygraphy import program
 from polygraphy.backend.onnx import infer_shapes, onnx_from_path, save_onnx
 from polygraphy.comparator import StreamingDataLoader
@@ -15,14 +17,9 @@ MODEL = "identity_fp16.onnx"
 def main() -> None:
     iterations = Iterations(
         CheckCommand(
-            [
-                "polygraphy",
-                "run",
-                "polygraphy_debug.onnx",
-                "--onnxrt",
-                "--load-inputs",
-                "reduced_inputs.json",
-            ],
+            shlex.split(
+                "polygraphy run polygraphy_debug.onnx --onnxrt --load-inputs reduced_inputs.json"
+            ),
             fail_codes=[0],
         ),
         artifact="polygraphy_debug.onnx",

@@ -4,6 +4,8 @@
 polygraphy debug repeat --until 2 --iter-info iteration.json --artifacts repeated.json --check-timeout 60 --check polygraphy run identity.onnx --onnxrt --save-outputs repeated.json
 """
 
+import shlex
+
 from polygraphy import program
 from polygraphy.debug import CheckCommand, Iterations, repeat
 
@@ -11,7 +13,7 @@ from polygraphy.debug import CheckCommand, Iterations, repeat
 def main() -> None:
     iterations = Iterations(
         CheckCommand(
-            ["polygraphy", "run", "identity.onnx", "--onnxrt", "--save-outputs", "repeated.json"],
+            shlex.split("polygraphy run identity.onnx --onnxrt --save-outputs repeated.json"),
             timeout=60.0,
         ),
         artifacts=["repeated.json"],

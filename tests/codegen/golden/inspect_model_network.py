@@ -18,13 +18,13 @@ MODEL = "m.onnx"
 
 
 def main() -> None:
-    load_network = LoadPlugins(
+    parse_network = LoadPlugins(
         plugins=["a.so"], obj=NetworkFromOnnxPath(MODEL, flags=["native_instancenorm"])
     )
-    load_network = PostprocessNetwork(
-        load_network, func=InvokeFromScript("edit.py", name="postprocess")
+    postprocess_network = PostprocessNetwork(
+        parse_network, func=InvokeFromScript("edit.py", name="postprocess")
     )
-    load_network = ModifyNetworkOutputs(load_network, outputs=["a", "b"])
+    load_network = ModifyNetworkOutputs(postprocess_network, outputs=["a", "b"])
     inspect_model(load_network)
 
 

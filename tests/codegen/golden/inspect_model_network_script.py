@@ -13,8 +13,8 @@ MODEL = "net.py"
 
 
 def main() -> None:
-    load_network = InvokeFromScript(MODEL, name="make")
-    load_network = SetTensorFormats(load_network, tensor_formats=["linear"])
+    create_network = InvokeFromScript(MODEL, name="make")
+    load_network = SetTensorFormats(create_network, tensor_formats=["linear"])
     inspect_model(load_network, show=["layers", "attrs"])
 
 

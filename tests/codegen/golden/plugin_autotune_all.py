@@ -38,11 +38,11 @@ def make_runner(chosen: list[PluginMatch]) -> TrtRunner:
         seed=3, input_metadata=TensorMetadata().add("x", dtype=None, shape=[2, 8])
     )
     calibrator = Calibrator(data_loader)
-    load_network = LoadPlugins(
+    parse_network = LoadPlugins(
         plugins=["a.so"],
         obj=NetworkFromOnnxModel(ReplacePlugins(OnnxFromPath(MODEL), PLUGINS, chosen)),
     )
-    load_network = SetLayerPrecisions(load_network, layer_precisions={"a": "float16"})
+    load_network = SetLayerPrecisions(parse_network, layer_precisions={"a": "float16"})
     create_config = CreateConfig(
         int8=True,
         calibrator=calibrator,

@@ -18,6 +18,7 @@ def main() -> bool:
         OnnxReferenceRunner(OnnxFromPath(MODEL)),
     ]
     results = Comparator.run(runners, streaming=True)
+    # Lazy: each iteration is checked when it is asked for.
     results = Comparator.validate(results, check_inf=True, fail_fast=True)
     return bool(
         Comparator.compare_accuracy(

@@ -22,8 +22,8 @@ MODEL = "model.onnx"
 
 def main() -> bool:
     model = modify_outputs(onnx_from_path(MODEL), outputs=MARK_ALL)
-    load_network = NetworkFromOnnxModel(model)
-    load_network = ModifyNetworkOutputs(load_network, outputs=MARK_ALL)
+    parse_network = NetworkFromOnnxModel(model)
+    load_network = ModifyNetworkOutputs(parse_network, outputs=MARK_ALL)
     build_engine = EngineFromNetwork(load_network)
     runners = [
         WithUnmarked(OnnxrtRunner(SessionFromOnnx(model)), OnnxrtRunner(SessionFromOnnx(MODEL))),

@@ -25,8 +25,8 @@ MODEL = "model.onnx"
 
 def main() -> bool:
     model = modify_outputs(onnx_from_path(MODEL), outputs=MARK_ALL)
-    load_network = NetworkFromOnnxModel(model)
-    load_network = ModifyNetworkOutputs(load_network, outputs=MARK_ALL)
+    parse_network = NetworkFromOnnxModel(model)
+    load_network = ModifyNetworkOutputs(parse_network, outputs=MARK_ALL)
     create_config = CreateConfig(
         profiles=[Profile().add("x", min=[2, 16], opt=[2, 16], max=[2, 16])]
     )

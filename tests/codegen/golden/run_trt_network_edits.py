@@ -24,16 +24,22 @@ MODEL = "model.onnx"
 
 
 def main() -> None:
-    load_network = NetworkFromOnnxPath(MODEL)
-    load_network = PostprocessNetwork(
-        load_network, func=InvokeFromScript("edit.py", name="postprocess")
+    parse_network = NetworkFromOnnxPath(MODEL)
+    postprocess_network = PostprocessNetwork(
+        parse_network, func=InvokeFromScript("edit.py", name="postprocess")
     )
-    load_network = ModifyNetworkOutputs(load_network, outputs=["a", "b"])
-    load_network = SetLayerPrecisions(load_network, layer_precisions={"c": "float32"})
-    load_network = SetDecomposableAttentions(load_network)
-    load_network = SetTensorDatatypes(load_network, tensor_datatypes={"x": "float16"})
-    load_network = SetTensorFormats(load_network, tensor_formats={"x": ["linear", "chw4"]})
-    load_network = MarkDebug(load_network, mark_debug=["d"])
+    modify_network_outputs = ModifyNetworkOutputs(postprocess_network, outputs=["a", "b"])
+    set_layer_precisions = SetLayerPrecisions(
+        modify_network_outputs, layer_precisions={"c": "float32"}
+    )
+    set_decomposable_attentions = SetDecomposableAttentions(set_layer_precisions)
+    set_tensor_datatypes = SetTensorDatatypes(
+        set_decomposable_attentions, tensor_datatypes={"x": "float16"}
+    )
+    set_tensor_formats = SetTensorFormats(
+        set_tensor_datatypes, tensor_formats={"x": ["linear", "chw4"]}
+    )
+    load_network = MarkDebug(set_tensor_formats, mark_debug=["d"])
     build_engine = EngineFromNetwork(load_network)
     runners = [TrtRunner(build_engine)]
     results = Comparator.run(runners, streaming=True)

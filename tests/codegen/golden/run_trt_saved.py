@@ -26,10 +26,10 @@ def main() -> bool:
     build_engine = EngineFromNetwork(
         load_network, config=create_config, save_timing_cache="timing.cache"
     )
-    build_engine = SaveEngine(build_engine, path="optimized_fp16.engine")
+    save_engine = SaveEngine(build_engine, path="optimized_fp16.engine")
     runners = [
         OnnxrtRunner(SessionFromOnnx(MODEL)),
-        TrtRunner(build_engine),
+        TrtRunner(save_engine),
     ]
     results = Comparator.run(runners, streaming=True)
     return bool(Comparator.compare_accuracy(results))

@@ -17,8 +17,8 @@ MODEL = "model.onnx"
 def load_given():
     """Return the network to start from."""
     load_model = ModifyOutputs(OnnxFromPath(MODEL), outputs=MARK_ALL)
-    load_network = NetworkFromOnnxModel(load_model)
-    load_network = ModifyNetworkOutputs(load_network, outputs=["a", "b"])
+    parse_network = NetworkFromOnnxModel(load_model)
+    load_network = ModifyNetworkOutputs(parse_network, outputs=["a", "b"])
     return load_network()
 
 

@@ -80,7 +80,7 @@ def _built(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> Chosen
     def runner(model: RunnerModel) -> Call:
         if engine.is_brief:
             return runs.of(engine.brief(model.source, is_path=model.is_path))
-        return runs.of(Source("build_unmarked" if is_unmarked else "build_engine"))
+        return runs.of(Source("build_unmarked") if is_unmarked else engine.made)
 
     return Chosen(runner=runner, steps=steps, calibrates=engine.calibrates, builds=True)
 

@@ -26,8 +26,10 @@ _OF_ENGINES = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOption
 
 def _make(
     values: Values, onnx: OnnxModel | None, data: Call, target: str, output: str, usage: str
-) -> tuple[list[Step], Call]:
+) -> tuple[list[Step], Call | Source]:
     """Return the statements that build an engine, or make a picture of its network."""
+    from polygraphy.cli.backends.trt.model import saved_engine  # See `_trt`.
+
     trt = _trt(values, target, usage, is_script=onnx is None)
     is_path, path = onnx is None or onnx.is_as_saved, RunnerModel.path
     model = path if is_path else Source("load_model")
@@ -38,7 +40,7 @@ def _make(
     ]
     if target == _ENGINE:
         build = Step("build_engine", trt.built())
-        return [*before, build], Call("save_engine", [Source("build_engine")], {"path": output})
+        return [*before, build, *saved_engine(output)], Source("save_engine()")
     network = Step("model", Call("onnx_like_from_network", [Source("load_network")]))
     return [*before, network], Call("save_onnx", [Source("model")], {"path": output})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,17 @@ from polygraphy.codegen.source import Source
 _BRIEF = 3
 """So many arguments of a configuration are easy to read within a longer expression."""
 
+_LOADED = "load{}_network"
+"""The name of a network that is as it is to be, with a suffix."""
+
+_NOT_FIRST = re.compile(r"(?<!^)(?=[A-Z])")
+
 _OF_PATH, _OUTPUTS = "NetworkFromOnnxPath", "ModifyNetworkOutputs"
+
+
+def saved_engine(path: Any) -> list[Step]:
+    """Return the statement that saves what ``build_engine`` makes: ``save_engine``, a loader."""
+    return [Step("save_engine", Call("SaveEngine", [Source("build_engine")], {"path": path}))]
 
 
 @frozen
@@ -83,11 +94,35 @@ class TrtNetwork:
         return evolve(self.plugins, kwargs={**self.plugins.kwargs, "obj": made})
 
     def steps_from(
-        self, model: Any = None, *, is_path: bool = True, name: str = "load_network"
+        self, model: Any = None, *, is_path: bool = True, suffix: str = ""
     ) -> list[Step]:
-        """Return the statements that lead to the changed network, which gets a name; see `of`."""
-        made = [Step(name, self.of(model, is_path=is_path))]
-        return made + [Step(name, step.of(Source(name))) for step in self.steps]
+        """Return the statements that lead to the changed network, ``load_network``.
+
+        Args:
+            model: see `of`.
+            is_path: see `of`.
+            suffix: what names get that stand beside those of another network.
+        """
+        made = self.of(model, is_path=is_path)
+        if not self.steps:
+            return [Step(_LOADED.format(suffix), made)]
+        is_parsed = self.source.name.startswith("NetworkFromOnnx")
+        name = f"{'parse' if is_parsed else 'create'}_network{suffix}"
+        return [Step(name, made), *self.changes_of(Source(name), suffix)]
+
+    def changes_of(self, network: Source, suffix: str = "") -> list[Step]:
+        """Return the statements that change a network, each named after what it does and the last
+        ``load_network``.
+        """
+        made: list[Step] = []
+        for index, step in enumerate(self.steps, 1):
+            name = _NOT_FIRST.sub("_", step.name).lower()
+            number = sum(each.name == step.name for each in self.steps[:index])
+            name = f"{name}{suffix}" if number == 1 else f"{name}{suffix}_{number}"
+            name = _LOADED.format(suffix) if index == len(self.steps) else name
+            made.append(Step(name, step.of(network)))
+            network = Source(name)
+        return made
 
     @property
     def changes_outputs(self) -> bool:
@@ -153,20 +188,32 @@ class TrtModel:
         """Whether a second build has no effect on what the first one learns or keeps."""
         return not self.calibrates and "algorithm_selector" not in self.config.make.kwargs
 
-    def preparations(self, model: Any, *, is_path: bool, cache: Source | None = None) -> list[Step]:
+    def preparations(
+        self,
+        model: Any,
+        *,
+        is_path: bool,
+        cache: Source | None = None,
+        network: Source | None = None,
+    ) -> list[Step]:
         """Return the statements that lead to ``load_network`` and ``create_config``.
 
         Args:
             model: the name of the ONNX model.
             is_path: whether that stands for its path, rather than for a model or a loader of one.
             cache: the name of what keeps value ranges, where that is no file.
+            network: the name of the network before it is changed, where it has one already.
         """
         calibration, config = self.config.calibration, self.config.call
         if calibration is not None and cache is not None:
             calibration = calibration.of(cache=cache)
         return [
             *([] if calibration is None else [Step("calibrator", calibration)]),
-            *self.network.steps_from(model, is_path=is_path),
+            *(
+                self.network.steps_from(model, is_path=is_path)
+                if network is None
+                else self.network.changes_of(network)
+            ),
             *([] if config is None else [Step("create_config", config)]),
         ]
 
@@ -176,24 +223,26 @@ class TrtModel:
         return self.build.of(Source(network), config=config)
 
     def steps(self, model: Any, *, is_path: bool) -> list[Step]:
-        """Return the statements that lead to ``build_engine``, a loader; see `preparations`."""
-        made = [
+        """Return the statements that lead to a loader of the engine, `made`; see `preparations`."""
+        return [
             *self.preparations(model, is_path=is_path),
             Step("build_engine", self.built()),
+            *([] if self.save is None else saved_engine(self.save)),
         ]
-        if self.save is not None:
-            save = Call("SaveEngine", [Source("build_engine")], {"path": self.save})
-            made.append(Step("build_engine", save))
-        return made
+
+    @property
+    def made(self) -> Source:
+        """The name of the loader that `steps` lead to."""
+        return Source("build_engine" if self.save is None else "save_engine")
 
     def unmarked_steps(self, model: Any, *, is_path: bool) -> list[Step]:
         """Return the statements that lead to ``build_unmarked``, a loader; those of `steps` come
         before.
         """
-        network = "load_unmarked_network"
+        suffix = "_unmarked"
         return [
-            *self.network.steps_from(model, is_path=is_path, name=network),
-            Step("build_unmarked", self.built(network)),
+            *self.network.steps_from(model, is_path=is_path, suffix=suffix),
+            Step("build_unmarked", self.built(_LOADED.format(suffix))),
         ]
 
     @property

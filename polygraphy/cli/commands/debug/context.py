@@ -19,7 +19,7 @@ from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.shared.paths import check_paths, read_in
-from polygraphy.codegen.call import Call
+from polygraphy.codegen.call import Call, Words
 
 Named = Sequence["tuple[str, str | None]"]
 IterationGroup = Union[
@@ -47,9 +47,9 @@ def check_of(values: Values, usage: str, *, implied: Sequence[str] = (), asks: b
         if one and other:
             raise CommandLineError(f"{flags} exclude each other. Choose one.", usage)
     if options.check:
-        return call_of("CheckCommand", values, list(options.check))
+        return call_of("CheckCommand", values, Words(options.check))
     if implied:
-        command = call_of("CheckCommand", values, list(implied))
+        command = call_of("CheckCommand", values, Words(implied))
         return Call("AskUser", kwargs={"otherwise": command}) if asks else command
     unused = flags_given(values, [CheckOptions])
     if unused:

@@ -19,7 +19,7 @@ from polygraphy.cli.commands.run.run_backends import backends_of
 from polygraphy.cli.commands.run.run_checks import check_run, compares_runs
 from polygraphy.cli.commands.run.run_plugins import rendered, titles_of, with_flags
 from polygraphy.cli.commands.run.summary import summary_of
-from polygraphy.cli.commands.run.whole import Run, as_a_whole
+from polygraphy.cli.commands.run.whole import Run, as_a_whole, one_after_the_other
 from polygraphy.cli.declare.call import call_of, constants_of
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.option import Option, Options, options_of
@@ -186,7 +186,9 @@ def _checks(values: Values, usage: str, *, compares: bool) -> tuple[list[Step], 
     results = Source("runs" if options.load_outputs else "results")
     validate = call_of("Comparator.validate", values, results, check_inf=True)
     postprocess = postprocess_of(values)
-    checks = [Step(results, validate)] if options.validate else []
+    is_lazy = not one_after_the_other(values[OrderOptions])
+    note = Source("Lazy: each iteration is checked when it is asked for." if is_lazy else "")
+    checks = [Step(results, validate, note)] if options.validate else []
     if postprocess is not None:
         checks.append(Step(results, Call("Comparator.postprocess", [results, postprocess])))
     verdicts = call_of(

@@ -9,6 +9,7 @@ from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
 from polygraphy.cli.backends.trt.context import build_of
+from polygraphy.cli.backends.trt.model import saved_engine
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
@@ -83,6 +84,7 @@ class _EngineCommand(Command):
         *,
         asks: bool,
         results: Sequence[str | None] = (),
+        network: Source | None = None,
     ) -> dict[str, Any]:
         """Return what the templates of both commands have in common.
 
@@ -91,6 +93,8 @@ class _EngineCommand(Command):
             check_words: the check command that does where none is given.
             asks: whether it only does where no user can be asked.
             results: files that the check writes.
+            network: what the program calls the network before anything is changed in it, if it has
+                a name for that.
         """
         usage = f"polygraphy {self.name}"
         model = _model(values, usage)
@@ -116,15 +120,18 @@ class _EngineCommand(Command):
         return {
             "model": split_symbol(model)[0],
             "shares_calibration": shares,
+            "network": trt.network.of(onnx.loader(path) if loads else path, is_path=not loads),
             "make": [
-                *loads,
+                *([] if network else loads),
                 *(data_step(data, calibrates=True) if trt.calibrates else ()),
-                *trt.preparations(name, is_path=not loads, cache=cache),
+                *trt.preparations(name, is_path=not loads, cache=cache, network=network),
             ],
-            "build": [Step("build_engine", trt.built())],
-            "before": [*loads, Step("load_network", trt.network.of(name, is_path=not loads))],
+            "changed": Source("load_network") if trt.network.steps else network,
+            "build": [
+                Step("build_engine", trt.built("raise_layers" if network else "load_network")),
+                *saved_engine(Source("path")),
+            ],
             "iterations": Step("iterations", iterations),
-            "save": Call("save_engine", [Source("build_engine")], {"path": Source("path")}),
             "log": log_of(values),
         }
 
@@ -189,7 +196,7 @@ class DebugPrecisionCommand(_EngineCommand):
         values = _with_precision(values, usage)
         check_artifacts(values, usage)
         check = _golden_check(values) if golden.golden_outputs is not None else []
-        results = [golden.save_layer_outputs]
+        results, network = [golden.save_layer_outputs], Source("LOAD_NETWORK")
         return render(
             "debug_precision.py.j2",
             f"Find the layers of {self._name(values)} that need more precision in TensorRT.",
@@ -198,11 +205,11 @@ class DebugPrecisionCommand(_EngineCommand):
             find=call_of(
                 "find_layers_to_raise",
                 values,
-                Call("raisable_layers", [Source("load_network")]),
+                Call("raisable_layers", [network]),
                 Source("make_engine"),
                 Source("iterations"),
             ),
-            **self._context(values, check, asks=False, results=results),
+            **self._context(values, check, asks=False, results=results, network=network),
         )
 
 
