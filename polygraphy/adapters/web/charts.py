@@ -107,7 +107,10 @@ def depth_chart(
     )
     for number, row, value in points:
         parts.append(_point(x(number), scale(value), row, value, anchor(number)))
-    parts += _labels([(x(number), scale(value), row) for number, row, value in points])
+    failed = next((point for point in points if not point[1].passed), None)
+    if failed is not None:
+        number, row, value = failed
+        parts.append(_first(x(number), scale(value), row, anchor(number)))
     return svg(_WIDTH, _HEIGHT, f"{measure.title} by depth", parts)
 
 
@@ -162,22 +165,21 @@ def _point(x: float, y: float, row: OutputRow, value: float, anchor: str) -> Mar
         corners = f"{x:.1f},{y - 5:.1f} {x - 4.6:.1f},{y + 3.4:.1f} {x + 4.6:.1f},{y + 3.4:.1f}"
         shape = Markup('<polygon class="fail" points="{}"/>').format(corners)
     about = f"{row.op or ''} {row.name}: {brief(value)}{'' if row.passed else ', failed'}".strip()
-    return Markup('<a href="#{}"><title>{}</title>{}</a>').format(anchor, about, shape)
+    # Hundreds of points would be hundreds of stops for a keyboard, which has the table.
+    return Markup('<a href="#{}" tabindex="-1"><title>{}</title>{}</a>').format(
+        anchor, about, shape
+    )
 
 
-def _labels(points: Sequence[tuple[float, float, OutputRow]]) -> Iterator[Markup]:
+def _first(x: float, y: float, row: OutputRow, anchor: str) -> Markup:
     """Name the first that failed."""
-    first = next((point for point in points if not point[2].passed), None)
-    if first is None:
-        return
-    x, y, row = first
     is_right = x < _WIDTH * 0.6
-    yield Markup(
-        '<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="{1:.1f}" y2="{2}"/>'
-        '<text class="mark-text" x="{3:.1f}" y="{4}" text-anchor="{5}">{6}</text>'
+    return Markup(
+        '<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="{1:.1f}" y2="{2}"/><a href="#{7}">'
+        '<text class="mark-text" x="{3:.1f}" y="{4}" text-anchor="{5}">{6}</text></a>'
     ).format(
         x, y, _HEIGHT - _BOTTOM, x + (6 if is_right else -6), _HEIGHT - _BOTTOM - 6,
-        "start" if is_right else "end", f"first to fail: {shortened(row.name, _ROOM)}",
+        "start" if is_right else "end", f"first to fail: {shortened(row.name, _ROOM)}", anchor,
     )  # fmt: skip
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from attrs import frozen
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from polygraphy.adapters.web.charts import (
     MEASURES,
@@ -34,8 +35,10 @@ from polygraphy.domain.report.document import Comparison, Document, OutputRow
 from polygraphy.domain.report.summary import brief, brief_pair, row_in_words, worst_row
 
 _FOLDER = VIEWER.parent / "report"
-_LARGE = 200_000
+_LARGE = 20_000
 """Letters of a document that is compressed."""
+_BREAKS = re.compile(r"(?<=[/._])(?=[A-Za-z])")
+"""Where a name may go on in the next line: at the parts that exporters join."""
 _ATTEMPTS = "attempts"
 """The kind of result that has a table of its own: the steps of a diagnosis."""
 _MOST_ROWS = 3000
@@ -87,7 +90,11 @@ class HtmlReportPages:
             lstrip_blocks=True,
         )
         environment.filters.update(
-            brief=_brief, shape=_shape, words=_words, short=partial(shortened, most=60)
+            brief=_brief,
+            shape=_shape,
+            words=_words,
+            short=partial(shortened, most=60),
+            breakable=_breakable,
         )
         page = environment.get_template("report.html.j2").render(
             document=document,
@@ -210,6 +217,10 @@ def _text(value: Any) -> str:
 
 def _brief(value: Any) -> str:
     return "" if value is None else brief(value)
+
+
+def _breakable(text: str) -> Markup:
+    return Markup(_BREAKS.sub("<wbr>", escape(text)))
 
 
 def _shape(shape: Sequence[Any] | None) -> str:

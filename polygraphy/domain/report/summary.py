@@ -82,9 +82,18 @@ def _failed(failed: Sequence[Comparison]) -> str:
     parties = " vs. ".join(failed[0].parties)
     if not every:
         return f"No outputs were compared ({parties})."
-    facts = f"{differing(len(names), len(every))} ({parties})"
+    facts = f"{differing(len(names), len(every))} ({parties}){_first_to_fail(failed[0])}"
     worst = worst_row(failed)
     return f"{facts}; {row_in_words(worst[1])}." if worst else f"{facts}."
+
+
+def _first_to_fail(comparison: Comparison) -> str:
+    """Name the first output that failed, where some before it passed and others follow."""
+    failing = [row for row in comparison.outputs if not row.passed]
+    if len(failing) < 2 or not comparison.outputs[0].passed:
+        return ""
+    first = failing[0]
+    return f"; first to fail: {first.name!r}{f' ({first.op})' if first.op else ''}"
 
 
 def row_in_words(row: OutputRow) -> str:

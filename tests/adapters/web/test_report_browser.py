@@ -61,11 +61,13 @@ def names(tab: Any) -> list[str]:
 
 def test_rows_are_sorted_and_filtered(tab: Any) -> None:
     assert names(tab)[:2] == ["t0", "t1"]
-    tab.click("table.outputs th:nth-child(5) button")
+    tab.click("table.outputs th:nth-child(5) [role=button]")
     assert names(tab)[0] == "t599"  # The largest first.
     assert tab.get_attribute("table.outputs th:nth-child(5)", "aria-sort") == "descending"
-    tab.click("table.outputs th:nth-child(5) button")
+    tab.click("table.outputs th:nth-child(5) [role=button]")
     assert names(tab)[0] == "t0"
+    tab.press("table.outputs th:nth-child(2) [role=button]", "Enter")
+    assert names(tab)[:3] == ["t0", "t1", "t10"]
     tab.check(".only-failed")
     assert len(names(tab)) == 20
     assert "20 of 600" in tab.inner_text(".tools")
@@ -94,6 +96,36 @@ def test_the_document_is_saved(tab: Any, tmp_path: Path) -> None:
         tab.click(".csv")
     download.value.save_as(tmp_path / "saved.csv")
     assert len((tmp_path / "saved.csv").read_text(encoding="utf-8").splitlines()) == 601
+
+
+def test_the_first_that_failed_is_in_sight(tab: Any) -> None:
+    seen = tab.evaluate("""() => {
+          const box = document.querySelector(".tall").getBoundingClientRect();
+          const row = document.getElementById("r0-580").getBoundingClientRect();
+          return box.top < row.top && row.bottom < box.bottom;
+        }""")
+    assert seen
+
+
+def test_a_keyboard_stops_at_the_first_that_failed_and_not_at_each_point(tab: Any) -> None:
+    stops = tab.eval_on_selector_all(
+        ".chart-1 a",
+        "links => links.filter((each) => each.tabIndex >= 0).map((each) => each.href.baseVal)",
+    )
+    assert stops == ["#r0-580"]
+
+
+def test_it_is_dark_on_a_screen_alone(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(HtmlReportPages().page(document(rows(99, 90)), chain(99)), encoding="utf-8")
+    tab = browser.new_page(color_scheme="dark")
+    tab.goto(path.as_uri())
+    front = "getComputedStyle(document.body).color"
+    on_screen = tab.evaluate(front)
+    tab.emulate_media(media="print")
+    assert tab.evaluate(front) != on_screen
+    assert tab.pdf().count(b"/Type /Page\n") > 1
+    tab.close()
 
 
 def test_it_is_printed_without_what_only_a_screen_needs(tab: Any) -> None:

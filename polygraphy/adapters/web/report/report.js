@@ -66,10 +66,17 @@ function asCsv(table) {
 
 for (const table of document.querySelectorAll("table.outputs")) {
   [...table.tHead.rows[0].cells].forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
+    // No element <button>: Chromium would not print the head of such a table on each page.
+    const button = document.createElement("span");
+    button.role = "button";
+    button.tabIndex = 0;
     button.append(...head.childNodes);
     button.addEventListener("click", () => sortBy(table, column));
+    button.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      sortBy(table, column);
+    });
     head.append(button);
   });
   const tools = table.parentElement.previousElementSibling;
@@ -90,6 +97,9 @@ for (const table of document.querySelectorAll("table.outputs")) {
   only.addEventListener("change", update);
   tools.querySelector(".csv").addEventListener("click", () => save(asCsv(table), "outputs.csv", "text/csv"));
   update();
+  // What failed is what is looked for: the first such row is in sight, a few that passed above it.
+  const failed = rows.findIndex((row) => row.classList.contains("failed"));
+  if (failed > 3) table.parentElement.scrollTop = rows[failed - 3].offsetTop - table.tHead.offsetHeight;
 }
 
 /** A link to a row that a filter hides shows it; one to an element's details opens them. */
