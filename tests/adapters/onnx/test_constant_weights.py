@@ -362,3 +362,13 @@ def test_a_variance_that_float16_cannot_hold_stays(
     types = {t.data_type for t in halved.graph.initializer}
     types |= {n.attribute[0].t.data_type for n in halved.graph.node if n.op_type == "Constant"}
     assert types == {TensorProto.FLOAT if is_kept else TensorProto.FLOAT16}
+
+
+@pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
+def test_weights_of_recurrent_operators_are_left_out(op: str) -> None:
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]> m (float[2,1,3] x) => (float[] y)
+        <float[1,2,3] w = {{1,2,3,4,5,6}}, float[1,2,2] r = {{1,2,3,4}}, float[1,4] b = {{1,2,3,4}},
+         float[1,1,2] start = {{0,0}}> {{ y = {op}<hidden_size=2>(x, w, r, b, , start) }}"""
+    )
+    assert strippable(model) == {"w", "r", "b"}

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 _OPERANDS = {
     "Conv": (1, 2),
     "ConvTranspose": (1, 2),
+    "GRU": (1, 2, 3),
     "Gather": (0,),
     "Gemm": (0, 1, 2),
+    "LSTM": (1, 2, 3),
     "MatMul": (0, 1),
+    "RNN": (1, 2, 3),
     "Slice": (0,),
 }
 """Which operands of an operator are weights."""
