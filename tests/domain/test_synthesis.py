@@ -371,7 +371,7 @@ def test_patterns_stand_for_all_inputs_that_match() -> None:
 
 
 def test_an_operation_stands_for_its_only_tensor() -> None:
-    model = describe(("image:0", F32, ("n",)), ("mask:0", F32, ("n",)), ("mask:1", F32, ("n",)))
+    model = describe(("image:0", F32, ("n",)), ("mask:0", F32, ("m",)), ("mask:1", F32, ("m",)))
     data = given_by_user(describe(("image", None, (2,))), model, val_range={"image": (5, 5)})[0]
     assert data["image:0"].tolist() == [5, 5]
     assert data["mask:0"].shape == (1,)
@@ -384,7 +384,7 @@ def test_an_operation_stands_for_its_only_tensor() -> None:
 
 
 def test_a_name_with_special_characters_is_a_name_first() -> None:
-    model = describe(("x[0]", F32, ("n",)), ("x0", F32, ("n",)))
+    model = describe(("x[0]", F32, ("n",)), ("x0", F32, ("m",)))
     data = given_by_user(describe(("x[0]", None, (2,))), model)[0]
     assert [array.shape for array in data.values()] == [(2,), (1,)]
 
@@ -570,3 +570,29 @@ def test_feeds_are_the_same_one_by_one_and_in_a_row() -> None:
     for index in (3, 0, 2, 1):
         for name, array in loader[index].items():
             np.testing.assert_array_equal(array, in_a_row[index][name])
+
+
+def test_dimensions_of_one_name_are_as_long_as_those_that_were_given() -> None:
+    model = describe(
+        ("nodes", I64, ("atoms", 3)), ("kind", I64, ("atoms",)), ("pos", F32, ("atoms", "T")),
+        ("edges", I64, (2, "?")), ("length", F32, ("?",)), ("mask", F32, ("batch", 4)),
+    )  # fmt: skip
+    given = describe(("nodes", None, (12, 3)), ("edges", None, (2, 30)))
+    loader = DataLoader(input_metadata=given)
+    loader.input_metadata = model
+    assert {name: array.shape for name, array in loader[0].items()} == {
+        "nodes": (12, 3), "kind": (12,), "pos": (12, 1), "edges": (2, 30), "length": (1,),
+        "mask": (1, 4),
+    }  # fmt: skip
+    assert set(loader.assumed) == {"pos", "length", "mask"}
+    [note] = [note for note in loader.notes if "kind" in note and "names of those" in note]
+    assert "Will use shape: [12]" in note
+
+
+def test_dimensions_of_one_name_that_were_given_several_lengths_say_nothing_of_others() -> None:
+    model = describe(("a", F32, ("n",)), ("b", F32, ("n",)), ("c", F32, ("n",)))
+    loader = DataLoader(input_metadata=describe(("a", None, (3,)), ("b", None, (5,))))
+    loader.input_metadata = model
+    assert {name: array.shape for name, array in loader[0].items()} == {
+        "a": (3,), "b": (5,), "c": (1,),
+    }  # fmt: skip

@@ -179,13 +179,33 @@ class DataLoader:
     def _merged_metadata(self, model: TensorMetadata, given: TensorMetadata) -> TensorMetadata:
         """Combine what the model asks for with what the user gave; every shape in it is static."""
         merged = TensorMetadata()
+        lengths = _lengths(model, given)
         for name, (dtype, shape) in model.items():
             user_dtype, user_shape = given.get(name, MetadataTuple(None, None))
             wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
+            asked = self._of_known_lengths(name, shape, lengths) if user_shape is None else shape
             merged.add(
-                name, wanted_dtype or DataType.FLOAT32, self._static_shape(name, shape, user_shape)
+                name, wanted_dtype or DataType.FLOAT32, self._static_shape(name, asked, user_shape)
             )
         return merged
+
+    def _of_known_lengths(
+        self, name: str, shape: Shape | None, lengths: Mapping[str, int]
+    ) -> Shape | None:
+        """Return the shape of an input with numbers for dimensions that are as long as those of an
+        input whose shape was given.
+        """
+        if shape is None or lengths.keys().isdisjoint(shape):
+            return shape
+        if isinstance(shape, BoundedShape) and (shape.min or shape.max):
+            return shape
+        known = [lengths.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
+        if not is_shape_dynamic(known):
+            self._note(
+                f"Input tensor: {one_line(name)} | Will use shape: {known}: its dimensions have the"
+                " names of those that were given."
+            )
+        return known
 
     def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:
         if given is not None:
@@ -250,6 +270,23 @@ class DataLoader:
             f"DataLoader(seed={self.seed}, iterations={self.iterations},"
             f" val_range={self.val_range!r})"
         )
+
+
+def _lengths(model: TensorMetadata, given: TensorMetadata) -> dict[str, int]:
+    """Return how long named dimensions are of inputs whose shapes were given; one that has several
+    lengths, or no proper name, is left out.
+    """
+    found: dict[str, set[int]] = {}
+    for name, meta in given.items():
+        stated = model[name].shape if name in model else None
+        if stated is None or meta.shape is None or is_shape_dynamic(meta.shape):
+            continue
+        if len(stated) != len(meta.shape):  # The value of a shape tensor.
+            continue
+        for dim, length in zip(stated, meta.shape):
+            if isinstance(dim, str) and any(map(str.isalnum, dim)) and isinstance(length, int):
+                found.setdefault(dim, set()).add(length)
+    return {dim: length for dim, (length, *more) in found.items() if not more}
 
 
 def _tensors_of(library: str | None) -> Tensors | None:
