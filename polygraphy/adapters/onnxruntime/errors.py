@@ -22,6 +22,7 @@ _SOURCE = re.compile(
     r" (?:\[with [^]]*\] )?"
 )
 """Where in ONNX Runtime an error was raised, which says nothing to its users."""
+_LOADING = re.compile(r"^(?:Load model from .*? failed:|Failed to load model with error: )(?=/)")
 _CONDITION = re.compile(r"^.+? was false\. (?=\S)")
 """What was checked there, where what it means follows."""
 _NO_FILE = "External data path does not exist"
@@ -33,6 +34,10 @@ _HINTS = (
     (
         "Could not find an implementation",
         "Unsupported operator: no provider in use implements it for these data types.",
+    ),
+    (
+        "Unsupported model IR version",
+        "The model is newer than this ONNX Runtime: pip install -U onnxruntime.",
     ),
     ("Invalid model.", "`polygraphy check lint` says what is wrong with each node."),
     ("an invalid model.", "`polygraphy check lint` says what is wrong with each node."),
@@ -114,7 +119,7 @@ def _translated(error: Exception, text: str, doing: str, model: str) -> Polygrap
             path=model or None,
             hint="Put the file beside the model, or name its folder (--external-data-dir).",
         )
-    hint = _hint(text)
+    hint, text = _hint(text), point_of(text)
     end = "." if hint and not text.endswith(".") else ""
     return BackendError(
         f"ONNX Runtime could not {doing} the model: {text}{end}", backend="onnxruntime", hint=hint
@@ -123,7 +128,7 @@ def _translated(error: Exception, text: str, doing: str, model: str) -> Polygrap
 
 def point_of(message: str) -> str:
     """Return the message of an error without where in ONNX Runtime it was raised."""
-    return _CONDITION.sub("", _SOURCE.sub("", message))
+    return _CONDITION.sub("", _SOURCE.sub("", _LOADING.sub("", message)))
 
 
 def _hint(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import onnxruntime
 import pytest
 from onnx import ModelProto, numpy_helper, parser
@@ -53,6 +54,24 @@ def test_a_newer_opset(model: ModelProto, opset: int) -> None:
             for each in (model, made)
         ]
         np.testing.assert_allclose(*results, rtol=1e-6)
+
+
+def test_a_converter_that_forgets_where_weights_are(
+    model: ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of the onnx package does below version 1.19."""
+    convert = onnx.version_converter.convert_version
+
+    def forgetful(bare: ModelProto, opset: int) -> ModelProto:
+        made = convert(bare, opset)
+        for tensor in made.graph.initializer:
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+        return made
+
+    monkeypatch.setattr(onnx.version_converter, "convert_version", forgetful)
+    [made] = convert_opset(copy_of(model), 18).graph.initializer[:1]
+    assert made == model.graph.initializer[0]
 
 
 def test_an_older_opset() -> None:

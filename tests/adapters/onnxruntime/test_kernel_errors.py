@@ -79,6 +79,9 @@ def test_data_that_do_not_fit_the_inputs_are_the_callers_mistake() -> None:
         ("/src/onnxruntime/core/x.h:91 ns::A::A(const ns::B&, bool) a == b was false. It is.", "It is."),
         ("D:\\a\\x.cc:360 void* ns::F(size_t) Failed to allocate", "Failed to allocate"),
         ("/s/x.cc:3 ns::Status ns::G<T>::C(K*) const [with T = float] Odd", "Odd"),
+        ("Load model from /a b/m.onnx failed:/s/m.cc:9 ns::M::M(P&&, const ns::O&) Too new", "Too new"),
+        ("Failed to load model with error: /s/m.cc:9 ns::M::M(P&&) Too new", "Too new"),
+        ("Load model from m.onnx failed:Invalid", "Load model from m.onnx failed:Invalid"),
         ("/s/x.cc:3 ns::F(int) n > 0 was false. ", "n > 0 was false. "),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.storage.foreign import onnx_errors
 from polygraphy.adapters.onnx.storage.ownership import own_model
 from polygraphy.adapters.onnx.storage.stored import load_stored
-from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, is_external, skeleton
+from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, skeleton
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -81,11 +81,10 @@ def _convert(model: ModelProto, opset: int) -> None:
     weights: dict[str, TensorProto] = {}
 
     def place(tensor: TensorProto) -> tuple[str, int, int] | None:
-        if byte_size(tensor) <= _LARGE:
+        if byte_size(tensor) <= _LARGE or tensor.name in weights:
             return None
-        location = f"weight-{len(weights)}"
-        weights[location] = tensor
-        return location, 0, byte_size(tensor)
+        weights[tensor.name] = tensor
+        return f"weight-{len(weights)}", 0, byte_size(tensor)
 
     for graph in all_graphs(model.graph):
         for tensor in graph.initializer:
@@ -97,9 +96,9 @@ def _convert(model: ModelProto, opset: int) -> None:
         made = version_converter.convert_version(bare, opset)
     for graph in all_graphs(made.graph):
         for tensor in graph.initializer:
-            if is_external(tensor):
-                [location] = [one.value for one in tensor.external_data if one.key == "location"]
-                tensor.CopyFrom(weights.get(location, tensor))
+            # Below onnx 1.19, the converter also forgets where elements are.
+            if tensor.name in weights and tensor.ByteSize() <= _LARGE:
+                tensor.CopyFrom(weights[tensor.name])
     model.graph.CopyFrom(made.graph)
     for entry in model.opset_import:
         if entry.domain in _STANDARD:
