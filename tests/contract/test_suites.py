@@ -96,6 +96,15 @@ SEVERAL = sorted(
 )
 
 
+def test_ports_with_one_adapter_have_a_reason() -> None:
+    text = (FOLDER.parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.partition("## Ports with one adapter\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    bound = {slot.partition("/")[0] for slot in vars(wiring)["_ADAPTERS"]}
+    assert sorted(listed) == sorted(bound.difference(SEVERAL))
+
+
 def test_ports_are_found() -> None:
     assert {"Console", "ResultStore", "DataTypeConverter", "Questions"} <= set(SEVERAL)
     assert ("RecordingConsole", "") in adapters()["Console"]
