@@ -154,7 +154,7 @@ def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
 
 
 def _unheard(kind: str, message: str, code: int) -> None:
-    """Nobody records the program."""
+    """Record nothing."""
 
 
 def _framed(main: Callable[[], Any], view: RunView, listen: Listen = _unheard) -> int:

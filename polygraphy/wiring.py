@@ -77,6 +77,7 @@ _ADAPTERS: dict[str, str] = {
     "SupportChecker": "polygraphy.adapters.tensorrt.describe.support:TensorrtSupportChecker",
     "SupportChecker/trt": "polygraphy.adapters.tensorrt.describe.support:TensorrtSupportChecker",
     "SuspectedParty/onnx": "polygraphy.adapters.onnx.run.party:OnnxParty",
+    "SuspectedParty/reference": "polygraphy.adapters.onnx.run.party:OnnxParty",
     "SuspectedParty/formulas": "polygraphy.adapters.onnx.run.party:FormulaParty",
     "SuspectedParty/package": "polygraphy.adapters.onnx.run.party:PackageParty",
     "SuspectedParty/trt": "polygraphy.adapters.tensorrt.party:TrtParty",

@@ -111,6 +111,10 @@ class NarrowModels(Protocol):
         """
 
 
+REFERENCE = "reference"
+"""The key of the party that is asked where others differ."""
+
+
 class SuspectedParty(Protocol):
     """A backend that may be at fault.
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from polygraphy.domain.results.lineage import Recomputed
-    from polygraphy.domain.search.layers import Layer, Stretch
+    from polygraphy.domain.search.layers import Layer, Segment
     from polygraphy.domain.tensors.datatype import DataTypeEntry
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -203,7 +203,7 @@ class LayeredModel(Protocol):
         """Describe the nodes of the graph, in order, for inputs of these shapes."""
 
     def fixed(self) -> Collection[str]:
-        """Return the tensors that cannot be handed from one stretch to another: those of unknown
+        """Return the tensors that cannot be handed from one segment to another: those of unknown
         type, and what is no tensor.
         """
 
@@ -218,9 +218,9 @@ class LayeredModel(Protocol):
     ) -> Recomputed | None:
         """Compute a tensor from those before it; see `polygraphy.domain.results.lineage`."""
 
-    def part(self, stretch: Stretch) -> Any:
+    def part(self, segment: Segment) -> Any:
         """Return a model of some of its layers, with their weights: it takes inputs of the model
-        and `stretch.inputs`, and makes what is compared or carried of what these layers compute.
+        and `segment.inputs`, and makes what is compared or carried of what these layers compute.
         """
 
 

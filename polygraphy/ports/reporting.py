@@ -49,8 +49,8 @@ class Console(Protocol):
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
 
-    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
-        """A model with many outputs, `tensors`, is about to be run in so many stretches of layers,
+    def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
+        """A model with many outputs, `tensors`, is about to be run in so many segments of layers,
         so that its tensors need no more than `budget` bytes at a time.
         """
 

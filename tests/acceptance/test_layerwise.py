@@ -41,7 +41,7 @@ def test_without_need_the_model_is_loaded_once(g1_dir: Path, polygraphy: Run) ->
     assert done.code == 0
     assert done.out.count("Loading model") == 1
     assert done.out.count("Creating ONNX-Runtime Inference Session") == 1
-    assert "stretches" not in done.out
+    assert "segments" not in done.out
 
 
 def test_what_differs_is_found_saved_and_drawn(g1_dir: Path, polygraphy: Run) -> None:
@@ -73,7 +73,7 @@ def test_a_model_that_is_changed_first(g1_dir: Path, polygraphy: Run) -> None:
     )
     assert done.code == 0
     assert "output1" not in compared(done)
-    assert "stretches of layers" in done.out
+    assert "segments of layers" in done.out
 
 
 def test_weights_beside_the_model(g1_dir: Path, polygraphy: Run) -> None:

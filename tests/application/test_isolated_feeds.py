@@ -20,7 +20,7 @@ from polygraphy.application.run.inference import run_sequentially, stream
 from polygraphy.application.run.layerwise import stream_layerwise
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.search.layers import Layer, Stretch
+from polygraphy.domain.search.layers import Layer, Segment
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
@@ -156,8 +156,8 @@ class Layered:
     def unmarked(self) -> tuple[str, ...]:
         return self.outputs
 
-    def part(self, stretch: Stretch) -> tuple[str, ...]:
-        return self.outputs[stretch.start : stretch.stop]
+    def part(self, segment: Segment) -> tuple[str, ...]:
+        return self.outputs[segment.start : segment.stop]
 
     def open(self, model: Any, exclude_outputs: Any) -> Layered:
         return self

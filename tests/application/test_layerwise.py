@@ -17,7 +17,7 @@ from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.errors import CheckFailedError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.results.postprocess import TopKPostprocessFunc
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.search.layers import Layer, Stretch
+from polygraphy.domain.search.layers import Layer, Segment
 from polygraphy.domain.tensors.facts import ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
@@ -31,7 +31,7 @@ SIZE = 100
 
 @frozen
 class Chain:
-    """A model t0 = x + 1, t1 = t0 + 1, ... of which a stretch is run; t3 also reads t0."""
+    """A model t0 = x + 1, t1 = t0 + 1, ... of which a segment is run; t3 also reads t0."""
 
     inputs: TensorMetadata = INPUTS
     outputs: Sequence[str] = NAMES
@@ -60,8 +60,8 @@ class Chain:
     def recompute(self, name: str, runs: Any, epsilon: float) -> None:
         """Know no way."""
 
-    def part(self, stretch: Stretch) -> tuple[str, ...]:
-        return NAMES[stretch.start : stretch.stop]
+    def part(self, segment: Segment) -> tuple[str, ...]:
+        return NAMES[segment.start : segment.stop]
 
 
 def reads_of(name: str) -> list[str]:
@@ -101,7 +101,7 @@ class SmallMachine:
 
 
 class Workshop:
-    """Makes runners of stretches, and remembers them."""
+    """Makes runners of segments, and remembers them."""
 
     def __init__(self, name: str, step: float = 1.0) -> None:
         self.name = name
@@ -161,7 +161,7 @@ def test_parts_become_one_iteration_again() -> None:
         run(Workshop("a"), Workshop("b"), budget=0, iterations=2)
     )
     [(pair, iterations)] = found.items()
-    assert pair == ("a1", "b1"), "runners keep the name of the first stretch"
+    assert pair == ("a1", "b1"), "runners keep the name of the first segment"
     assert [list(answers) for answers in iterations] == [list(NAMES)] * 2
     assert found
 
@@ -170,8 +170,8 @@ def test_differences_are_carried_along(console: RecordingConsole) -> None:
     verdicts = Comparator.compare_accuracy(run(Workshop("a", 1.5), Workshop("b"), budget=0))
     [(_, [answers])] = verdicts[0].items()
     assert [answers[name].max_absdiff for name in NAMES] == [0.5, 1.0, 1.5, 2.0]
-    [(stretches, tensors, budget)] = console.arguments_of("stretches_planned")
-    assert (stretches, tensors, budget) == (4, 4, 0)
+    [(segments, tensors, budget)] = console.arguments_of("segments_planned")
+    assert (segments, tensors, budget) == (4, 4, 0)
     assert [name for name in console.names() if name == "comparison_starting"] != []
     assert console.names().count("comparison_starting") == 1
     assert [pair.iteration for (pair,) in console.arguments_of("iteration_compared")] == [0] * 4
@@ -185,7 +185,7 @@ def test_a_quarter_of_the_free_memory_is_taken(machine: SmallMachine) -> None:
     assert len(list(run(Workshop("a"), budget=None))) == 1
 
 
-def test_one_stretch_is_loaded_at_a_time(machine: SmallMachine) -> None:
+def test_one_segment_is_loaded_at_a_time(machine: SmallMachine) -> None:
     a = Workshop("a")
     list(run(a, budget=0))
     assert a.most_active == 1
@@ -193,7 +193,7 @@ def test_one_stretch_is_loaded_at_a_time(machine: SmallMachine) -> None:
     assert not any(runner.is_active for runner in a.runners)
 
 
-def test_stretches_stay_loaded_for_further_iterations_where_their_weights_fit() -> None:
+def test_segments_stay_loaded_for_further_iterations_where_their_weights_fit() -> None:
     a = Workshop("a")
     list(run(a, budget=0, iterations=3))
     assert len(a.made) == 4, "these have no weights"
@@ -221,7 +221,7 @@ def test_only_what_is_compared_is_handed_out() -> None:
     assert list(found[0]["a1"][0]) == ["t1"], "t0 is only handed on"
 
 
-def test_a_stretch_that_is_not_compared_at_the_end_is_not_run() -> None:
+def test_a_segment_that_is_not_compared_at_the_end_is_not_run() -> None:
     a = Workshop("a")
     list(run(a, budget=0, exclude_outputs=["t2", "t3"]))
     assert a.made == [("t0",), ("t1",)]

@@ -79,7 +79,7 @@ def test_nothing_is_noted_where_marking_changes_nothing(console: RecordingConsol
     assert not marking_notes(console)
 
 
-def test_the_model_as_it_is_stays_loaded_where_the_stretches_do() -> None:
+def test_the_model_as_it_is_stays_loaded_where_the_segments_do() -> None:
     a = Rewriter("a", 0.0)
     list(run(a, Rewriter("b", 0.0), iterations=3))
     assert a.made == [("t3",), NAMES]

@@ -1,4 +1,4 @@
-"""Stretches of layers: complete, in order, within the budget, and as few as the cuts allow."""
+"""Segments of layers: complete, in order, within the budget, and as few as the cuts allow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from polygraphy.domain.search.layers import (
     Budget,
     Layer,
-    Stretch,
-    plan_stretches,
+    Segment,
+    plan_segments,
     plan_windows,
 )
 
@@ -22,8 +22,8 @@ def chain(*sizes: int | None) -> list[Layer]:
     ]
 
 
-def spans(stretches: list[Stretch]) -> list[tuple[int, int]]:
-    return [(stretch.start, stretch.stop) for stretch in stretches]
+def spans(segments: list[Segment]) -> list[tuple[int, int]]:
+    return [(segment.start, segment.stop) for segment in segments]
 
 
 @st.composite
@@ -57,7 +57,7 @@ def models(draw: st.DrawFn) -> tuple[list[Layer], set[str], Budget, set[str]]:
 
 
 def needed(layers: list[Layer], budget: Budget, start: int, stop: int) -> int:
-    """Return what a stretch takes, straight from the definition."""
+    """Return what a segment takes, straight from the definition."""
     sizes = {name: size for layer in layers for name, size in layer.makes.items()}
     unknown = max((size for size in sizes.values() if size is not None), default=0)
     before = {name for layer in layers[:start] for name in layer.makes}
@@ -78,80 +78,78 @@ def can_cut(layers: list[Layer], cut: int, fixed: set[str]) -> bool:
 
 
 @given(models())
-def test_stretches_follow_each_other_and_hand_over_what_is_needed(
+def test_segments_follow_each_other_and_hand_over_what_is_needed(
     model: tuple[list[Layer], set[str], Budget, set[str]],
 ) -> None:
     layers, compared, budget, fixed = model
-    stretches = plan_stretches(layers, compared, budget, fixed)
-    assert [index for s in stretches for index in range(s.start, s.stop)] == list(
-        range(len(layers))
-    )
-    shown = [name for stretch in stretches for name in stretch.outputs]
+    segments = plan_segments(layers, compared, budget, fixed)
+    assert [index for s in segments for index in range(s.start, s.stop)] == list(range(len(layers)))
+    shown = [name for segment in segments for name in segment.outputs]
     assert shown == [name for layer in layers for name in layer.makes if name in compared]
     available: set[str] = set()
-    for stretch in stretches:
-        assert available.issuperset(stretch.inputs)
-        made = {name for layer in layers[stretch.start : stretch.stop] for name in layer.makes}
+    for segment in segments:
+        assert available.issuperset(segment.inputs)
+        made = {name for layer in layers[segment.start : segment.stop] for name in layer.makes}
         known = available | made | {"x"}
-        for layer in layers[stretch.start : stretch.stop]:
+        for layer in layers[segment.start : segment.stop]:
             assert known.issuperset(layer.reads)
-        assert (available | made).issuperset(stretch.carried)
-        assert not fixed.intersection(stretch.carried)
-        available = set(stretch.carried)
+        assert (available | made).issuperset(segment.carried)
+        assert not fixed.intersection(segment.carried)
+        available = set(segment.carried)
     assert available == set()
 
 
 @given(models())
-def test_stretches_fit_and_are_as_long_as_possible(
+def test_segments_fit_and_are_as_long_as_possible(
     model: tuple[list[Layer], set[str], Budget, set[str]],
 ) -> None:
     layers, compared, budget, fixed = model
-    for stretch in plan_stretches(layers, compared, budget, fixed):
-        assert stretch.nbytes == needed(layers, budget, stretch.start, stretch.stop)
+    for segment in plan_segments(layers, compared, budget, fixed):
+        assert segment.nbytes == needed(layers, budget, segment.start, segment.stop)
         cuts = [
             cut
-            for cut in range(stretch.start + 1, len(layers) + 1)
+            for cut in range(segment.start + 1, len(layers) + 1)
             if cut == len(layers) or can_cut(layers, cut, fixed)
         ]
-        fitting = [c for c in cuts if needed(layers, budget, stretch.start, c) <= budget.nbytes]
-        if stretch.nbytes > budget.nbytes:
-            assert stretch.stop == cuts[0], "only what cannot be cut exceeds the budget"
+        fitting = [c for c in cuts if needed(layers, budget, segment.start, c) <= budget.nbytes]
+        if segment.nbytes > budget.nbytes:
+            assert segment.stop == cuts[0], "only what cannot be cut exceeds the budget"
         else:
-            assert stretch.stop == max(fitting) or (
-                needed(layers, budget, stretch.start, cuts[cuts.index(stretch.stop) + 1])
+            assert segment.stop == max(fitting) or (
+                needed(layers, budget, segment.start, cuts[cuts.index(segment.stop) + 1])
                 > budget.nbytes
             )
 
 
 def test_what_fits_stays_in_one_piece() -> None:
-    assert spans(plan_stretches(chain(4, 4, 4), {"t0"}, Budget(12))) == [(0, 3)]
-    assert spans(plan_stretches(chain(4, 4, 4), {"t0"}, Budget(11))) == [(0, 2), (2, 3)]
-    assert plan_stretches([], set(), Budget(0)) == []
+    assert spans(plan_segments(chain(4, 4, 4), {"t0"}, Budget(12))) == [(0, 3)]
+    assert spans(plan_segments(chain(4, 4, 4), {"t0"}, Budget(11))) == [(0, 2), (2, 3)]
+    assert plan_segments([], set(), Budget(0)) == []
 
 
 def test_every_runner_holds_its_own_tensors() -> None:
-    assert len(plan_stretches(chain(4, 4, 4), {"t0"}, Budget(12, runners=2))) == 3
+    assert len(plan_segments(chain(4, 4, 4), {"t0"}, Budget(12, runners=2))) == 3
 
 
 def test_weights_count_as_often_as_they_are_in_memory() -> None:
     layers = [Layer({f"t{i}": 0}, weights={f"w{i}": 10}) for i in range(4)]
-    assert len(plan_stretches(layers, {"t0"}, Budget(40, weight_copies=2))) == 2
-    assert len(plan_stretches(layers, {"t0"}, Budget(40, weight_copies=2, free_weights=40))) == 1
+    assert len(plan_segments(layers, {"t0"}, Budget(40, weight_copies=2))) == 2
+    assert len(plan_segments(layers, {"t0"}, Budget(40, weight_copies=2, free_weights=40))) == 1
 
 
 def test_a_shared_weight_counts_once() -> None:
     layers = [Layer({f"t{i}": 0}, weights={"w": 10}) for i in range(4)]
-    assert len(plan_stretches(layers, {"t0"}, Budget(10, weight_copies=1))) == 1
+    assert len(plan_segments(layers, {"t0"}, Budget(10, weight_copies=1))) == 1
 
 
 def test_a_size_that_is_not_known_is_taken_to_be_the_largest() -> None:
-    assert spans(plan_stretches(chain(10, None, 1), {"t0"}, Budget(20))) == [(0, 2), (2, 3)]
+    assert spans(plan_segments(chain(10, None, 1), {"t0"}, Budget(20))) == [(0, 2), (2, 3)]
 
 
 @pytest.mark.parametrize("reads", ["t1", "t0"])
 def test_layers_in_no_order_are_not_cut(reads: str) -> None:
     layers = [Layer({"t0": 4}, [reads]), Layer({"t1": 4}), Layer({"t2": 4})]
-    assert spans(plan_stretches(layers, {"t0"}, Budget(0))) == [(0, 3)]
+    assert spans(plan_segments(layers, {"t0"}, Budget(0))) == [(0, 3)]
 
 
 @given(models(), st.integers(0, 9))

@@ -55,7 +55,7 @@ def _allowed(result: OutputCompareResult) -> str:
 
 
 def _passed(worst: WorstOutput, result: AccuracyResult, *, several: bool) -> str:
-    """Say how far apart an output is in any iteration, and which tolerance it kept."""
+    """Return how far apart an output is in any iteration, and which tolerance it kept."""
     found = [
         (iteration, answer)
         for pair, iteration, name, answer in result.judged_answers()
@@ -87,7 +87,7 @@ def _differs(answer: object) -> bool:
 
 
 def _kept(answers: Sequence[OutputCompareResult]) -> str:
-    """Say which tolerance the answers kept, where that is not both."""
+    """Return which tolerance the answers kept, where that is not both."""
     absolute, relative = True, True
     for answer in answers:
         for statistic in answer.tolerance.check_error_stat:
@@ -107,7 +107,7 @@ def _kept(answers: Sequence[OutputCompareResult]) -> str:
 def _failed(
     worst: WorstOutput, result: OutputCompareResult, failing: Sequence[object], *, several: bool
 ) -> str:
-    """Say by how much the worst output differs, against which tolerance, where, and what would
+    """Return by how much the worst output differs, against which tolerance, where, and what would
     help.
     """
     found, called = result.mismatches, f"{worst.name!r}{_where(worst.iteration, several)}"
@@ -177,7 +177,7 @@ def _limit(metric: float | None) -> float:
 
 
 def _advice(result: OutputCompareResult, failing: Sequence[object]) -> str:
-    """Say which tolerance all that failed would pass with, or else the worst output alone."""
+    """Return which tolerance all that failed would pass with, or else the worst output alone."""
     for answers, whom in (
         (failing, ""),
         ([result], f" this output, of {len(failing)} that failed"),
@@ -196,7 +196,7 @@ def _is_infinite(element: Element | None) -> bool:
 
 
 def _rounding_words(result: OutputCompareResult, failing: Sequence[object]) -> list[str]:
-    """Say what rounding alone explains of a difference that is too large."""
+    """Return what rounding alone explains of a difference that is too large."""
     rounding = result.rounding
     if rounding is None or rounding.rtol == 0:
         return []

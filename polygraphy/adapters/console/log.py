@@ -31,7 +31,7 @@ class LogConsole:
     """Writes what happens to the log."""
 
     def __init__(self, *, draws: bool = True) -> None:
-        """Say whether distributions are drawn of outputs that fail."""
+        """Set whether distributions are drawn of outputs that fail."""
         self._draws = draws
 
     def note(self, text: str) -> None:
@@ -46,10 +46,10 @@ class LogConsole:
         """A runner is about to build or load its model."""
         G_LOGGER.start(f"{label_of_runner(runner):35} | Activating and starting inference")
 
-    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
-        """A model is about to be run in stretches of layers."""
-        severity = G_LOGGER.INFO if stretches > 1 else G_LOGGER.VERBOSE
-        pieces = f"{stretches} stretches of layers" if stretches > 1 else "one piece"
+    def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
+        """A model is about to be run in segments of layers."""
+        severity = G_LOGGER.INFO if segments > 1 else G_LOGGER.VERBOSE
+        pieces = f"{segments} segments of layers" if segments > 1 else "one piece"
         text = f"Layerwise | {tensors} tensors | {pieces} | Memory for tensors: {budget >> 20} MiB"
         G_LOGGER.log(text, severity)
 
@@ -163,7 +163,7 @@ def _is_quick(pair: PairResult) -> bool:
 
 
 def _spread(runtimes: Sequence[float]) -> str:
-    """Say how inference times spread; the first call, which pays for what later ones reuse, stands
+    """Return how inference times spread; the first call, which pays for what later ones reuse, is
     apart.
     """
     others = _percentiles(runtimes[1:])
@@ -171,7 +171,7 @@ def _spread(runtimes: Sequence[float]) -> str:
 
 
 def _device_spread(times: Sequence[DeviceTimes]) -> str:
-    """Say how times on the device spread, part by part; without the first call, unless that is the
+    """Return how times on the device spread, part by part; without the first call, unless it is the
     only one.
     """
     later = times[1:] or times

@@ -15,7 +15,7 @@ from polygraphy.logger import G_LOGGER
 
 
 def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
-    """Tell a metric, what it is held to and, where it is judged, whether it passed."""
+    """Log a metric, what it is held to and, where it is judged, whether it passed."""
     _log_start(result)
     with G_LOGGER.indent():
         if not is_judged:
@@ -28,7 +28,7 @@ def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
 
 
 def _log_details(result: DetailedResult) -> None:
-    """Tell the facts behind a metric; a distribution is drawn."""
+    """Log the facts behind a metric; a distribution is drawn."""
     facts = [
         f"{name}={brief(result.details[name])}" for name in result.shown if name in result.details
     ]
@@ -44,7 +44,7 @@ def _histogram(drawn: Mapping[str, Sequence[float]]) -> Histogram:
 
 
 def log_indices(name: str, result: IndicesResult) -> None:
-    """Tell how many entries are misplaced, and the first of them."""
+    """Log how many entries are misplaced, and the first of them."""
     _log_start(result)
     with G_LOGGER.indent():
         allowed = f"(index tolerance: {result.index_tolerance})"
@@ -75,7 +75,7 @@ def metric_line(result: MetricResult) -> str:
 def metric_words(
     name: str, where: str, result: MetricResult, failing: Sequence[MetricResult] = ()
 ) -> str:
-    """Say how bad the worst output is by this metric, against which threshold, and why that one;
+    """Return how bad the worst output is by this metric, against which threshold, and why that one;
     and which threshold all that failed would pass with.
     """
     metric, thresholds = result.metric, result.thresholds

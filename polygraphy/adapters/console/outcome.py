@@ -50,7 +50,7 @@ class Comparison:
 
 
 def passed_words(comparisons: Sequence[Comparison], seconds: float) -> str:
-    """Say what passed, and how close that was."""
+    """Return what passed, and how close that was."""
     rows = [row for each in comparisons for row in each.table.rows()]
     outputs = len({row.name for row in rows})
     iterations = max((each.table.iterations for each in comparisons), default=0)
@@ -68,7 +68,7 @@ def passed_words(comparisons: Sequence[Comparison], seconds: float) -> str:
 
 
 def failed_words(comparisons: Sequence[Comparison]) -> str:
-    """Say how many outputs failed and, of many, which is the first."""
+    """Return how many outputs failed and, of many, which is the first."""
     parts = [
         f"{each.title}: {_failed_words(each)}" if len(comparisons) > 1 else _failed_words(each)
         for each in comparisons
@@ -102,7 +102,7 @@ def _noun(each: Comparison) -> str:
 
 
 def reasons(comparisons: Sequence[Comparison]) -> list[str]:
-    """Say where the worst output is worst, and what rounding explains of it: a line each."""
+    """Return where the worst output is worst, and what rounding explains of it: a line each."""
     failing = [(each, row) for each in comparisons for row in each.table.rows() if not row.passed]
     if not failing:
         return []
@@ -244,7 +244,7 @@ def remedy(comparisons: Sequence[Comparison], command: str) -> str:
 
 
 def _missing_words(each: Comparison) -> str:
-    """Say which outputs only one side has, as far as they fit a line."""
+    """Return which outputs only one side has, as far as they fit a line."""
     names = [one_line(row.name) for row in each.table.rows() if row.worst.is_missing]
     shown = ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
     return f"{shown}; --allow-missing-outputs leaves out what only one side has"
@@ -270,7 +270,7 @@ def _is_coarse(failing: Sequence[OutputRow]) -> bool:
 
 
 def needed_words(comparisons: Sequence[Comparison]) -> str:
-    """Say which tolerances all that failed would pass with; empty where these would be so large
+    """Return which tolerances all that failed would pass with; empty where these would be so large
     that they check little.
     """
     failing = [row for each in comparisons for row in each.table.rows() if not row.passed]

@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal; where nobody watches one, a line of the log now and then."""
+"""Progress: a bar on a terminal; elsewhere, a line of the log now and then."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class TerminalProgress:
         return self._bar(what, total) if _is_watched() else nullcontext(_nothing)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Follow a job that somebody else does; see `polygraphy.ports.reporting`. Inside of a job
-        that has a bar already, nothing is drawn. Where nobody watches, the log says now and then
+        """Follow a job; see `polygraphy.ports.reporting`. Inside of a job
+        that has a bar already, nothing is drawn. Without a terminal, the log says now and then
         what is being done.
         """
         if not _is_watched():
@@ -166,8 +166,8 @@ def _is_watched() -> bool:
 
 
 def _nothing() -> None:
-    """Take a step that nobody sees."""
+    """Take a step that is not shown."""
 
 
 def _nothing_told(part: str) -> None:
-    """Do something that nobody sees."""
+    """Do something that is not shown."""

@@ -148,10 +148,10 @@ class RunView:
         self._runners.append(runner)
         self._tell("runner_activating", runner)
 
-    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
-        """A model is about to be run in stretches of layers."""
+    def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
+        """A model is about to be run in segments of layers."""
         self._begin()
-        self._tell("stretches_planned", stretches, tensors, budget)
+        self._tell("segments_planned", segments, tensors, budget)
 
     def iteration_starting(self, index: int) -> None:
         """All runners are about to take the data of an iteration."""

@@ -1,4 +1,4 @@
-"""What the console shows while a run goes on, of which nobody knows yet how long its story is.
+"""What the console shows while a run goes on, of unknown length.
 
 Lines are held back until it is known whether they are shown one by one, or summed up in a table.
 The log file gets every line at its time.
@@ -31,7 +31,7 @@ class Screen:
     """
 
     def __init__(self, least: int, patience: float = _PATIENCE) -> None:
-        """Say how severe lines are that are shown beside a table.
+        """Set how severe lines are that are shown beside a table.
 
         Args:
             least: the least severity of lines that tell no run.

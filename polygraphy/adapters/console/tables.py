@@ -187,7 +187,7 @@ def short(number: float | None) -> str:
 
 
 def limit_words(row: OutputRow) -> str:
-    """Say what an output is held to."""
+    """Return what an output is held to."""
     limit = row.limit
     if isinstance(limit, Tolerance):
         atol, rtol = f"{limit.atol:g}", f"{limit.rtol:g}"
@@ -206,7 +206,7 @@ def limit_words(row: OutputRow) -> str:
 
 
 def _criterion(row: OutputRow) -> str:
-    """Say which of two tolerances an output passes by, where it is not both."""
+    """Return which of two tolerances an output passes by, where it is not both."""
     if not row.passed or row.metric != "simple" or len(row.kept) == 2:
         return ""
     kept = "".join(row.kept)
@@ -214,7 +214,7 @@ def _criterion(row: OutputRow) -> str:
 
 
 def count_words(row: OutputRow) -> str:
-    """Say how many elements are to blame."""
+    """Return how many elements are to blame."""
     worst = row.worst
     if worst.non_finite is not None and any(map(any, worst.non_finite)):
         (nan0, inf0), (nan1, inf1) = worst.non_finite

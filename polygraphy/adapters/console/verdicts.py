@@ -182,7 +182,7 @@ def _by(label: str) -> str:
 
 
 def log_summary(result: AccuracyResult) -> None:
-    """Tell how many iterations matched, or on average outputs, and in plain words what is worst."""
+    """Log how many iterations matched, or on average outputs, and in plain words what is worst."""
     for position, tally in enumerate(result.tallies()):
         text = (
             f"Accuracy Summary{_by(result.label)} | {label_of_runners(tally.runners)} | Passed:"

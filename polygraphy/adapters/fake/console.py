@@ -48,9 +48,9 @@ class RecordingConsole:
         """A runner is about to build or load its model."""
         self._record("runner_activating", runner)
 
-    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
-        """A model is about to be run in stretches of layers."""
-        self._record("stretches_planned", stretches, tensors, budget)
+    def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
+        """A model is about to be run in segments of layers."""
+        self._record("segments_planned", segments, tensors, budget)
 
     def iteration_starting(self, index: int) -> None:
         """All runners are about to take the data of an iteration."""

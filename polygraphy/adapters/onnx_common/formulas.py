@@ -3,7 +3,7 @@
 They are written from the standard, apart from the operators beside them, and are not quick. A
 formula takes the inputs of a node, floating-point numbers in float64, its attributes by name with
 their defaults, and `opset`, the version of its operator; it returns the first result. What is not
-here, or an operator means in a rare form, is for nobody to decide: NotImplementedError.
+here, or an operator means in a rare form, cannot be decided: NotImplementedError.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class OnnxrtShapeInference:
                 f"ONNX Runtime's symbolic shape inference gave up: {type(error).__name__}: {text}.",
                 backend="onnxruntime",
             ) from error
-        if made is None:  # It has said why in a log that nobody reads.
+        if made is None:  # It has said why in a log that is not shown.
             raise BackendError(
                 "ONNX Runtime's symbolic shape inference takes models of opset 7 and above.",
                 backend="onnxruntime",

@@ -122,9 +122,9 @@ class Recorder:
         """A runner is about to build or load its model."""
         self._party(runner)
 
-    def stretches_planned(self, stretches: int, tensors: int, budget: int) -> None:
-        """A model is about to be run in stretches of layers."""
-        self.found("stretches", {"stretches": stretches, "tensors": tensors, "budget": budget})
+    def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
+        """A model is about to be run in segments of layers."""
+        self.found("segments", {"segments": segments, "tensors": tensors, "budget": budget})
 
     def iteration_starting(self, index: int) -> None:
         """All runners are about to take the data of an iteration."""

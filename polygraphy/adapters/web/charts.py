@@ -18,7 +18,7 @@ from polygraphy.domain.report.summary import brief
 _WIDTH, _HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
 _MOST_POINTS = 1500
-_STRETCHES = 480
+_SEGMENTES = 480
 """Of a model with more tensors than points can be distinguished; the worst of each is drawn."""
 _ROOM = 46
 """Letters of a label; what is longer is cut off in the middle."""
@@ -82,7 +82,7 @@ def depth_chart(
     ]
     if len(points) < 3:
         return None
-    points = _worst_of_stretches(points, len(rows))
+    points = _worst_of_segments(points, len(rows))
     limits = [(number, _number(row.tolerance, measure.limit)) for number, row, _ in points]
     noise = [(number, _number(row.rounding, measure.limit)) for number, row, _ in points]
     known = [value for _, value in (*limits, *noise) if value is not None]
@@ -114,10 +114,10 @@ def depth_chart(
     return svg(_WIDTH, _HEIGHT, f"{measure.title} by depth", parts)
 
 
-def _worst_of_stretches(
+def _worst_of_segments(
     points: list[tuple[int, OutputRow, float]], count: int
 ) -> list[tuple[int, OutputRow, float]]:
-    """Return the points; of very many the first that failed, and in each stretch the largest of
+    """Return the points; of very many the first that failed, and in each segment the largest of
     those that passed and of those that failed.
     """
     if len(points) <= _MOST_POINTS:
@@ -125,7 +125,7 @@ def _worst_of_stretches(
     kept: dict[object, tuple[int, OutputRow, float]] = {}
     for point in points:
         number, row, value = point
-        key: object = (number * _STRETCHES // count, row.passed)
+        key: object = (number * _SEGMENTES // count, row.passed)
         if not row.passed and "first" not in kept:
             key = "first"
         if key not in kept or (isnan(value), value) > (isnan(kept[key][2]), kept[key][2]):

@@ -131,7 +131,7 @@ class Comparator:
             make_runners: per runner a function that makes it of an `onnx.ModelProto`, as in
                 ``lambda model: OnnxrtRunner(SessionFromOnnx(model, memory_arena=False))``.
             model: the path of the model, the model itself, or a loader of it. Of a path, the
-                weights are read a stretch of layers at a time.
+                weights are read a segment of layers at a time.
             data_loader: as of `run`.
             exclude_outputs: tensors that are not compared; names may be patterns.
             memory_budget: how many bytes the tensors may take at any one time, beside what the

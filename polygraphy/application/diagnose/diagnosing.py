@@ -48,11 +48,12 @@ from polygraphy.domain.errors import (
 )
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels, SuspectedParty
-
-_THIRD = "onnx"
-"""Who computes what is right where only others take part."""
-
+from polygraphy.ports.diagnosing import (
+    REFERENCE,
+    DiagnosisReports,
+    DissectedModels,
+    SuspectedParty,
+)
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -135,9 +136,8 @@ class _Diagnosis:
         case.feed = self._feeds[0]
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
-        self._third = next(
-            (party for party in case.parties if party.name == _THIRD), None
-        ) or resolve(SuspectedParty, _THIRD)
+        third = resolve(SuspectedParty, REFERENCE)
+        self._third = next((party for party in case.parties if party.name == third.name), third)
 
     def result(self) -> DiagnosisResult:
         """Go through all steps."""
@@ -261,7 +261,7 @@ class _Diagnosis:
         for index, party in enumerate(case.parties):
             if index not in self._outputs:
                 continue
-            if party.name == _THIRD and len(case.parties) > 1:
+            if party.name == self._third.name and len(case.parties) > 1:
                 continue  # Plain arithmetic, and slow.
             again = case.loaded(party)(feed)
             found = case.differing(again, self._outputs[index][0])

@@ -252,7 +252,7 @@ class Trial:
         return self._tolerance.error(self._exact[index], made)
 
     def _allow_for_rounding(self, limits: Range) -> bool:
-        """Tolerate what rounding alone explains, where nobody said what is tolerated, and no node
+        """Tolerate what rounding alone explains, where no tolerance is given, and no node
         makes more of rounding than others; return whether that is more than before.
         """
         if not self._tolerance.is_usual or any(loss.amplifies(limits) for loss in self._losses):

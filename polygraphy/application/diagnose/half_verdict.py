@@ -113,7 +113,7 @@ def _beside(culprit: HalfCulprit) -> str:
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:
-    """Return why nobody is to blame, where that is so."""
+    """Return why no party is to blame, where that is so."""
     if found.verdict == AGREE:
         said = f"All outputs match in {dtype}: {found.before}."
         return f"{said}{_allowed(found)}{_headroom(found, dtype)}"

@@ -22,6 +22,7 @@ from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
+    REFERENCE,
     DiagnosisReports,
     DissectedModel,
     DissectedModels,
@@ -37,13 +38,12 @@ _HOPS = (0, 1, 2, 4, 8)
 """How many nodes around a culprit are taken with it: what is rewritten depends on them."""
 _SECONDS = 300.0
 _SOURCES = ("packages", "machine")
-_THIRD = "onnx"
 
 Values = Mapping[str, Any]
 
 
 def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: str | None) -> None:
-    """Write what shows the first culprit of a result that somebody is at fault for.
+    """Write what shows the first culprit of a result that a party is at fault for.
 
     Args:
         case: what was diagnosed.
@@ -104,7 +104,7 @@ def _is_shown(failure: Failure, folder: str, program: str) -> bool:
 
 def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
     """Yield parts of the model that show a fault, the smallest first, and the whole."""
-    third = resolve(SuspectedParty, _THIRD)
+    third = resolve(SuspectedParty, REFERENCE)
     party = next((one for one in case.parties if one.name == culprit.party), case.parties[0])
     party = CarefulParty(party) if culprit.cause == "refusal" else party
     known = None

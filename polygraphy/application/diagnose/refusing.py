@@ -146,7 +146,7 @@ def _runs(case: Case, party: SuspectedParty, feed: Feed, **how: Any) -> bool:
 
 
 def _of_open_shapes(case: Case) -> str:
-    """Describe inputs of which dimensions are open, which became 1 if nobody chose them."""
+    """Describe inputs of which dimensions are open, which became 1 by default."""
     names = [
         name
         for name, meta in case.model.inputs.items()

@@ -33,7 +33,7 @@ _STEPS = 0.1
 
 
 def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
-    """Return what outputs that differ come to where nobody computes anything wrong."""
+    """Return what outputs that differ come to where no party computes anything wrong."""
     steps = any(node.jumps for node in case.model.nodes)
     limit = _STEPS if steps else max(LARGE, _MANY * (case.epsilon("") or 0.0))
     worst = max(each.relative for each in found.values())

@@ -14,9 +14,12 @@ from polygraphy.domain.diagnosis.culprit import NO_FAULT, DiagnosisResult, Remed
 from polygraphy.domain.diagnosis.versions import wrong_span
 from polygraphy.domain.errors import FileError, PolygraphyException
 from polygraphy.ports.binding import Unbound, resolve
-from polygraphy.ports.diagnosing import OtherEnvironment, OtherEnvironments, SuspectedParty
-
-_THIRD = "onnx"
+from polygraphy.ports.diagnosing import (
+    REFERENCE,
+    OtherEnvironment,
+    OtherEnvironments,
+    SuspectedParty,
+)
 
 
 def tried_elsewhere(case: Case, result: DiagnosisResult, paths: Sequence[str]) -> DiagnosisResult:
@@ -102,7 +105,7 @@ def _opened(case: Case, environments: OtherEnvironments, path: str) -> OtherEnvi
 
 def _right(case: Case) -> Values | None:
     """Return the outputs that are right on the data that show the fault."""
-    for party in (resolve(SuspectedParty, _THIRD), *case.parties):
+    for party in (resolve(SuspectedParty, REFERENCE), *case.parties):
         with suppress(*REFUSALS):
             return party.load(case.model.proto, plain=True)(case.feed)
     return None

@@ -24,7 +24,7 @@ _FORMULAS = "formulas"
 _JURORS = {_FORMULAS: "formulas in float64", "package": "the evaluator of the onnx package alone"}
 """Who is asked, and what they are called."""
 _FAR = 10.0
-"""How many times as far off somebody has to be as the other to be wrong alone."""
+"""How many times as far off a party has to be as the other to be wrong alone."""
 
 
 @frozen
@@ -34,7 +34,7 @@ class Vote:
     Attributes:
         party: whether the backend is wrong.
         reference: whether the reference is.
-        juror: who said so, in words; empty where nobody could.
+        juror: who said so, in words; empty where none could.
         off: how far the reference is off.
     """
 

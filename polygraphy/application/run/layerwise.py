@@ -1,4 +1,4 @@
-"""Runs a model in several backends a stretch of layers at a time, within a budget of memory."""
+"""Runs a model in several backends a segment of layers at a time, within a budget of memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polygraphy.application.run.unmarked import MarkingEffect
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.results.results import IterationResult, Part, RunResults
-from polygraphy.domain.search.layers import Budget, Stretch, plan_stretches
+from polygraphy.domain.search.layers import Budget, Segment, plan_segments
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.precision import coarsest
@@ -37,7 +37,7 @@ _WEIGHT_COPIES = 6
 is put together), in the bytes that it is handed over as, in what the backend parses of these, in
 its own tensors, and in the form that its kernels want."""
 _UNMARKED = -1
-"""Where the runner of the model as it is stands among those of the stretches."""
+"""Where the runner of the model as it is stands among those of the segments."""
 _SCRATCH = 32 << 20
 """What comparing takes, however large the tensors are."""
 
@@ -55,9 +55,9 @@ def stream_layerwise(
 ) -> Iterator[RunResults]:
     """Run a model with every tensor as an output, as many layers at a time as fit into memory.
 
-    Each stretch of layers is a model of its own, which every runner runs on what it made of the
-    stretch before. So each layer is loaded and computed once per iteration, whatever the budget is.
-    When all layers fit, the model is run in one piece. Stretches stay loaded for the next iteration
+    Each segment of layers is a model of its own, which every runner runs on what it made of the
+    segment before. So each layer is loaded and computed once per iteration, whatever the budget is.
+    When all layers fit, the model is run in one piece. Segments stay loaded for the next iteration
     where the budget has room for the weights of all.
 
     Backends compute some models otherwise when tensors are marked as outputs. So each runner also
@@ -76,7 +76,7 @@ def stream_layerwise(
         save_input_blob_path: a folder where they are saved as bare bytes.
 
     Yields:
-        Results of one iteration, in parts if the model is run in several stretches.
+        Results of one iteration, in parts if the model is run in several segments.
 
     Raises:
         UsageError: there are no data, or no runners.
@@ -101,7 +101,7 @@ def stream_layerwise(
                     if was_interrupted(stop):
                         raise
                     return
-                del step  # Nothing of this stretch is held while the next one runs.
+                del step  # Nothing of this segment is held while the next one runs.
     # The last results are handed over when memory is released and files are complete.
     run.completed()
     yield results
@@ -110,7 +110,7 @@ def stream_layerwise(
 def _steps(
     run: _Run, feeds: Feeds, save_feed: Callable[[Feed], None], active: ExitStack
 ) -> Iterator[RunResults]:
-    """Yield the results of every stretch of every iteration."""
+    """Yield the results of every segment of every iteration."""
     while True:
         feed = feeds.current_copied()
         save_feed(feed)
@@ -121,7 +121,7 @@ def _steps(
 
 @define
 class _Seat:
-    """One runner, which is another one for each stretch, and what is remembered about it."""
+    """One runner, which is another one for each segment, and what is remembered about it."""
 
     make: MakeRunner
     name: str = ""
@@ -135,7 +135,7 @@ class _Seat:
 
 
 class _Run:
-    """A run of a model in stretches."""
+    """A run of a model in segments."""
 
     def __init__(
         self,
@@ -155,34 +155,34 @@ class _Run:
         self._machine = resolve(Machine)
         self._compared = set(layered.outputs)
         self._fit = FeedFitter(_Inputs(layered.inputs), console)
-        self._stretches: list[Stretch] = []
+        self._segments: list[Segment] = []
         self._keeps_loaded = False
         self._index = 0
 
     def iteration(self, feed: Feed, active: ExitStack, *, is_last: bool) -> Iterator[RunResults]:
         """Yield the results of an iteration, in parts; `is_done` is set before the last one."""
-        if not self._stretches:
+        if not self._segments:
             self._plan(self._fit(feed))
-        if len(self._stretches) > 1:
+        if len(self._segments) > 1:
             feed = self._fit(feed)
         self._console.iteration_starting(self._index)
-        keeps = not is_last and (self._keeps_loaded or len(self._stretches) == 1)
-        last = max(i for i, stretch in enumerate(self._stretches) if self._is_shown(stretch))
+        keeps = not is_last and (self._keeps_loaded or len(self._segments) == 1)
+        last = max(i for i, segment in enumerate(self._segments) if self._is_shown(segment))
         if self._unmarked:
             self._run_unmarked(feed, active if keeps else None)
         shown = 0
-        for position, stretch in enumerate(self._stretches[: last + 1]):
-            results = self._stretch(position, stretch, feed, active if keeps else None, shown)
-            if self._is_shown(stretch):
+        for position, segment in enumerate(self._segments[: last + 1]):
+            results = self._segment(position, segment, feed, active if keeps else None, shown)
+            if self._is_shown(segment):
                 shown += 1
                 self.is_done = is_last and position == last
                 if position == last:
                     self._iteration_ended()
                 yield results
-            del results  # Nothing of this stretch is held while the next one runs.
+            del results  # Nothing of this segment is held while the next one runs.
 
-    def _is_shown(self, stretch: Stretch) -> bool:
-        return bool(stretch.outputs) or len(self._stretches) == 1
+    def _is_shown(self, segment: Segment) -> bool:
+        return bool(segment.outputs) or len(self._segments) == 1
 
     def _iteration_ended(self) -> None:
         self._index += 1
@@ -212,30 +212,28 @@ class _Run:
             weight_copies=_WEIGHT_COPIES,
             free_weights=0 if self._layered.resident_weights else max(total - _SCRATCH, 0),
         )
-        self._stretches = plan_stretches(
-            layers, self._layered.outputs, budget, self._layered.fixed()
-        )
-        if not self._stretches:
+        self._segments = plan_segments(layers, self._layered.outputs, budget, self._layered.fixed())
+        if not self._segments:
             raise ModelError(
                 "No node of the model makes a tensor that could be compared.",
                 hint="Run it without --mark-all.",
             )
         self._keeps_loaded = (len(self._seats) + 1) * total <= nbytes
-        self._console.stretches_planned(len(self._stretches), len(self._compared), nbytes)
+        self._console.segments_planned(len(self._segments), len(self._compared), nbytes)
 
-    def _stretch(
-        self, position: int, stretch: Stretch, feed: Feed, active: ExitStack | None, shown: int
+    def _segment(
+        self, position: int, segment: Segment, feed: Feed, active: ExitStack | None, shown: int
     ) -> RunResults:
-        """Run one stretch in every runner; runners stay loaded in `active` where that is given."""
-        part = Part(shown, self._layered.outputs) if len(self._stretches) > 1 else None
-        model = _Once(lambda: self._model(stretch))
+        """Run one segment in every runner; runners stay loaded in `active` where that is given."""
+        part = Part(shown, self._layered.outputs) if len(self._segments) > 1 else None
+        model = _Once(lambda: self._model(segment))
         results = RunResults()
         for seat in self._seats:
             with ExitStack() as loading:
                 if position not in seat.loaded:
                     stack = loading if active is None else active
                     seat.loaded[position] = self._load(seat, model(), stack)
-                outputs = self._infer(seat, position, stretch, feed)
+                outputs = self._infer(seat, position, segment, feed)
                 outputs.part = part
                 if active is None:
                     del seat.loaded[position]
@@ -264,9 +262,9 @@ class _Run:
             if active is None:
                 self._machine.release_memory()
 
-    def _model(self, stretch: Stretch) -> Any:
-        is_all = len(self._stretches) == 1
-        return self._layered.whole() if is_all else self._layered.part(stretch)
+    def _model(self, segment: Segment) -> Any:
+        is_all = len(self._segments) == 1
+        return self._layered.whole() if is_all else self._layered.part(segment)
 
     def _load(self, seat: _Seat, model: Any, stack: ExitStack) -> tuple[Runner, FeedFitter]:
         return self._loaded(seat, seat.make(model), stack)
@@ -280,10 +278,10 @@ class _Run:
         stack.enter_context(runner)
         return runner, FeedFitter(runner, self._console)
 
-    def _infer(self, seat: _Seat, position: int, stretch: Stretch, feed: Feed) -> IterationResult:
+    def _infer(self, seat: _Seat, position: int, segment: Segment, feed: Feed) -> IterationResult:
         runner, fit = seat.loaded[position]
         given = {**feed, **seat.carried}
-        if len(self._stretches) > 1:
+        if len(self._segments) > 1:
             wanted = runner.get_input_metadata(use_numpy_dtypes=False)
             given = {name: given[name] for name in wanted if name in given}
         fitted = fit(given)
@@ -295,9 +293,9 @@ class _Run:
         if runtime is not None:
             seat.runtime = runtime + (seat.runtime or 0.0)
         seat.carried = {
-            name: made[name] if name in made else seat.carried[name] for name in stretch.carried
+            name: made[name] if name in made else seat.carried[name] for name in segment.carried
         }
-        shown = {n: a for n, a in made.items() if n in self._compared or n not in stretch.carried}
+        shown = {n: a for n, a in made.items() if n in self._compared or n not in segment.carried}
         facts = _joint(facts_of(runner), self._layered.facts) if position else facts_of(runner)
         seat.effect.tell(seat.name, shown, seat.own, facts)
         shown = {name: seat.own.get(name, array) for name, array in shown.items()}
@@ -336,7 +334,7 @@ class _Once:
 
 
 def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
-    """Return the facts of a stretch: what was computed coarsely before it stays coarse."""
+    """Return the facts of a segment: what was computed coarsely before it stays coarse."""
 
     def find() -> ModelFacts:
         own, all_ = facts.compute_dtypes, of_model().compute_dtypes

@@ -27,7 +27,7 @@ class KeptDifferences:
     __slots__ = ("_medians", "absolute", "relative")
 
     def __init__(self, absolute: Floats, relative: Floats) -> None:
-        """Keep two vectors of one length, n > 0, which nobody else changes."""
+        """Keep two vectors of one length, n > 0, which do not change."""
         self.absolute = absolute
         self.relative = relative
         self._medians: tuple[float, float] | None = None

@@ -12,7 +12,7 @@ ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
 MODEL = "model"
 """The party at fault where the model itself differs from what it is compared with."""
 NO_FAULT = frozenset({"data", "nondeterminism", ILL_CONDITIONED})
-"""Causes for which nobody is at fault."""
+"""Causes for which no party is at fault."""
 
 
 @frozen
@@ -70,7 +70,7 @@ class DiagnosisResult:
         verdict: `AGREE`, `FAULT`, `ILL_CONDITIONED` or `INCONCLUSIVE`.
         culprits: who is to blame; in the order of the model.
         attempts: what was tried.
-        reason: why nothing was found, or why nobody is to blame; a sentence.
+        reason: why nothing was found, or why no party is to blame; a sentence.
     """
 
     verdict: str

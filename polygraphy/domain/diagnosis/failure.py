@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.diagnosis.culprit import Culprit
-from polygraphy.domain.diagnosis.judging import deviation, is_float
+from polygraphy.domain.diagnosis.judging import deviation, epsilon_of, is_float
 
 MODEL_FILE, DATA_FOLDER, PROGRAM_FILE = "model.onnx", "test_data_set_0", "reproduce.py"
 """What a folder with a failure consists of; the first two as onnx's backend tests have them."""
@@ -77,7 +77,7 @@ def failing(
 def _explained(right: Any) -> float:
     """Return what rounding may do to the largest element."""
     size = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
-    step = float(np.finfo(right.dtype).eps) if right.dtype.kind == "f" else 2.0**-7
+    step = epsilon_of(right.dtype)
     return max(32 * step * size, 1e-30)
 
 

@@ -1,4 +1,4 @@
-"""What a node may have been before somebody changed it: tried against results that are right, the
+"""What a node may have been before it was changed: tried against results that are right, the
 one that gives them says what was changed.
 """
 

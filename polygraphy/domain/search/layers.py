@@ -1,8 +1,8 @@
 """Which layers of a model are run together, so that their tensors fit into memory.
 
-A model is cut between layers into stretches. Each is run by itself: it takes the tensors that the
-stretches before it made, and all that it makes are outputs, which are compared and let go, but for
-those that later stretches read. So every layer is computed once, however small the budget is.
+A model is cut between layers into segments. Each is run by itself: it takes the tensors that the
+segments before it made, and all that it makes are outputs, which are compared and let go, but for
+those that later segments read. So every layer is computed once, however small the budget is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Layer:
 
 
 @frozen
-class Stretch:
+class Segment:
     """Layers that are run together.
 
     Attributes:
@@ -53,12 +53,12 @@ class Stretch:
 
 @frozen
 class Budget:
-    """How much memory there is for one stretch.
+    """How much memory there is for one segment.
 
     Attributes:
         nbytes: for tensors, in bytes.
         runners: how many hold the same tensors at the same time.
-        weight_copies: how often the weights of a stretch are in memory while it is run.
+        weight_copies: how often the weights of a segment are in memory while it is run.
         free_weights: bytes of weights that do not count: what the whole model would take.
     """
 
@@ -68,37 +68,37 @@ class Budget:
     free_weights: int = 0
 
     def needed(self, tensors: int, weights: int) -> int:
-        """Return how much of the budget a stretch takes: `tensors` and `weights` are bytes, of one
+        """Return how much of the budget a segment takes: `tensors` and `weights` are bytes, of one
         runner and of one copy.
         """
         copies = self.weight_copies * weights - self.free_weights
         return self.runners * tensors + max(copies, 0)
 
 
-def plan_stretches(
+def plan_segments(
     layers: Sequence[Layer], compared: Collection[str], budget: Budget, fixed: Collection[str] = ()
-) -> list[Stretch]:
-    """Cut a model into stretches that fit the budget, each as long as possible.
+) -> list[Segment]:
+    """Cut a model into segments that fit the budget, each as long as possible.
 
-    A layer that does not fit by itself is a stretch of its own. A tensor whose size is not known is
+    A layer that does not fit by itself is a segment of its own. A tensor whose size is not known is
     taken to be as large as the largest of the others.
 
     Args:
-        layers: in an order in which each reads what earlier ones made; else there is one stretch.
+        layers: in an order in which each reads what earlier ones made; else there is one segment.
         compared: names of the tensors that are compared, in order.
         budget: how much memory there is.
-        fixed: tensors that cannot be handed from one stretch to another.
+        fixed: tensors that cannot be handed from one segment to another.
     """
     walk = _Walk(layers, budget)
     if not walk.is_ordered:
-        return [walk.stretch(0, len(layers), compared)]
-    stretches = []
+        return [walk.segment(0, len(layers), compared)]
+    segments = []
     start = 0
     while start < len(layers):
         stop = walk.reach(start, fixed)
-        stretches.append(walk.stretch(start, stop, compared))
+        segments.append(walk.segment(start, stop, compared))
         start = stop
-    return stretches
+    return segments
 
 
 def plan_windows(
@@ -108,7 +108,7 @@ def plan_windows(
     long as possible.
 
     Args:
-        layers: as for `plan_stretches`.
+        layers: as for `plan_segments`.
         most: bytes of the tensors that a window reads and makes, each of which counts once.
         given: sizes of tensors that no layer makes, in bytes.
         fixed: tensors that cannot be handed from one window to another.
@@ -148,7 +148,7 @@ class _Walk:
         )
 
     def reach(self, start: int, fixed: Collection[str]) -> int:
-        """Return where the stretch from `start` on ends: the last cut up to which it fits, or the
+        """Return where the segment from `start` on ends: the last cut up to which it fits, or the
         first cut that there is.
         """
         best: int | None = None
@@ -185,14 +185,14 @@ class _Walk:
                 stop = index + 1
         return stop if stop > start else len(self._layers)
 
-    def stretch(self, start: int, stop: int, compared: Collection[str]) -> Stretch:
-        """Describe the stretch between two cuts."""
+    def segment(self, start: int, stop: int, compared: Collection[str]) -> Segment:
+        """Describe the segment between two cuts."""
         layers = self._layers[start:stop]
         made = [name for layer in layers for name in layer.makes]
         read = dict.fromkeys(name for layer in layers for name in layer.reads)
         loose = [] if start else [name for name in compared if name not in self._made_by]
         needs = [nbytes for _, nbytes in self._growing(start, stop)]
-        return Stretch(
+        return Segment(
             start,
             stop,
             inputs=tuple(name for name in read if self._made_by.get(name, start) < start),
@@ -202,7 +202,7 @@ class _Walk:
         )
 
     def _growing(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield every end of a stretch from `start` on, with what it takes of the budget."""
+        """Yield every end of a segment from `start` on, with what it takes of the budget."""
         tensors = sum(self._size(name) for name in self._alive(start))
         weights: dict[str, int] = {}
         total = 0

@@ -113,7 +113,7 @@ class Rounding:
         """
         rtol = GROWTH * precision.epsilon
         scale = max(magnitude, precision.smallest)
-        # Nobody reads, or types, more digits of a tolerance.
+        # More digits of a tolerance are neither read nor typed.
         return Rounding(precision.name, _brief(rtol), _brief(rtol * scale), origin)
 
     @staticmethod

@@ -114,7 +114,7 @@ def test_many_nodes_are_not_run_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     feed = {"x": np.ones(2, np.float32)}
     findings = OnnxModelLinter().open(ModelSource(str(path))).lint(feed, Trial())
     [entry] = [entry for entry in findings.entries if entry.source == Source.RUNTIME]
-    assert entry.level == INFO and "in stretches" in entry.message
+    assert entry.level == INFO and "in segments" in entry.message
     assert tried and not any(isinstance(model, str) for model in tried)
     assert findings.ran == set(findings.nodes)
 

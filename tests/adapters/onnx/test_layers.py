@@ -1,4 +1,4 @@
-"""ONNX models that are run a stretch of nodes at a time."""
+"""ONNX models that are run a segment of nodes at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator, SimpleCompareFunc
 from polygraphy.constants import MARK_ALL
 from polygraphy.domain.errors import FileError, UnknownNameError
-from polygraphy.domain.search.layers import Budget, plan_stretches
+from polygraphy.domain.search.layers import Budget, plan_segments
 from tests.support import g1, models
 
 RUNNERS: list[Callable[[Any], Any]] = [
@@ -30,15 +30,15 @@ RUNNERS: list[Callable[[Any], Any]] = [
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
-def in_stretches(model: Any, feed: dict[str, Any], make: Any, budget: int = 0) -> dict[str, Any]:
-    """Run a model in stretches, and return what they made that is compared."""
+def in_segments(model: Any, feed: dict[str, Any], make: Any, budget: int = 0) -> dict[str, Any]:
+    """Run a model in segments, and return what they made that is compared."""
     layered = OnnxLayeredModels().open(model, ())
     layers = layered.layers({name: array.shape for name, array in feed.items()})
-    stretches = plan_stretches(layers, layered.outputs, Budget(budget), layered.fixed())
-    assert budget or len(stretches) > 1
+    segments = plan_segments(layers, layered.outputs, Budget(budget), layered.fixed())
+    assert budget or len(segments) > 1
     known, found = dict(feed), {}
-    for stretch in stretches:
-        part = layered.part(stretch)
+    for segment in segments:
+        part = layered.part(segment)
         onnx.checker.check_model(part)
         with make(part) as runner:
             made = runner.infer({name: known[name] for name in runner.get_input_metadata()})
@@ -95,7 +95,7 @@ def sequences() -> onnx.ModelProto:
 
 @pytest.mark.parametrize("make", RUNNERS)
 @pytest.mark.parametrize("build", [g1.classifier, branching, sequences])
-def test_stretches_make_what_the_whole_model_makes(build: Any, make: Any) -> None:
+def test_segments_make_what_the_whole_model_makes(build: Any, make: Any) -> None:
     model = build()
     rng = np.random.RandomState(1)
     feed = {
@@ -106,7 +106,7 @@ def test_stretches_make_what_the_whole_model_makes(build: Any, make: Any) -> Non
     }
     whole = at_once(model, feed, make)
     before = model.SerializeToString()
-    parts = in_stretches(model, feed, make)
+    parts = in_segments(model, feed, make)
     assert model.SerializeToString() == before, "a given model stays as it is"
     for name, expected in whole.items():
         np.testing.assert_array_equal(parts[name], expected, err_msg=name)
@@ -122,13 +122,13 @@ def test_real_architectures(name: str) -> None:
     shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
     feed = {value.name: np.random.RandomState(0).rand(*shape).astype(np.float32)}
     whole = at_once(model, feed, RUNNERS[1])
-    parts = in_stretches(str(path), feed, RUNNERS[1], budget=8 << 20)
-    for output, expected in whole.items():  # Kernels are chosen for what is constant in a stretch.
+    parts = in_segments(str(path), feed, RUNNERS[1], budget=8 << 20)
+    for output, expected in whole.items():  # Kernels are chosen for what is constant in a segment.
         np.testing.assert_allclose(parts[output], expected, rtol=1e-4, atol=1e-5, err_msg=output)
 
 
 @pytest.mark.parametrize("threshold", [0, None])
-def test_weights_of_a_file_are_read_per_stretch(tmp_path: Path, threshold: int | None) -> None:
+def test_weights_of_a_file_are_read_per_segment(tmp_path: Path, threshold: int | None) -> None:
     path = tmp_path / "model.onnx"
     if threshold is None:
         onnx.save(g1.classifier(), path)
@@ -137,13 +137,13 @@ def test_weights_of_a_file_are_read_per_stretch(tmp_path: Path, threshold: int |
     shape = [d.dim_value for d in g1.classifier().graph.input[0].type.tensor_type.shape.dim]
     feed = {g1.classifier().graph.input[0].name: np.ones(shape, np.float32)}
     expected = at_once(g1.classifier(), feed, RUNNERS[1])
-    found = in_stretches(str(path), feed, RUNNERS[1])
+    found = in_segments(str(path), feed, RUNNERS[1])
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     layered = OnnxLayeredModels().open(str(path), ())
     layers = layered.layers({})
     assert layered.resident_weights == 0
     assert OnnxLayeredModels().open(g1.classifier(), ()).resident_weights > 0
-    [first, *_] = plan_stretches(layers, layered.outputs, Budget(0))
+    [first, *_] = plan_segments(layers, layered.outputs, Budget(0))
     part = layered.part(first)
     assert {tensor.name for tensor in part.graph.initializer} == set(layers[0].weights)
     assert all(not tensor.external_data for tensor in part.graph.initializer)

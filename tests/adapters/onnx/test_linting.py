@@ -77,8 +77,8 @@ def test_few_runs_find_every_defect(tmp_path: Path) -> None:
     assert [entry.nodes for entry in runtime] == [(f"b_{index}",) for index in broken]
     assert set(findings.skipped) == {f"{step}_{index}" for step in "cd" for index in broken}
     assert len(findings.ran) == 600 - 3 - 6
-    # One for all, ten stretches of 64, and for each defect, of which the checker knows already, one
-    # and the rest of its stretch.
+    # One for all, ten segments of 64, and for each defect, of which the checker knows already, one
+    # and the rest of its segment.
     assert trial.runs <= 1 + 10 + 3 * 2
 
 

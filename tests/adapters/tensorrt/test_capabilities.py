@@ -36,10 +36,11 @@ _CLASSES = {
 _OURS = {
     "calibrator": {"cache"},
     "compute_dtypes": {"layer"},
+    "contexts": {"cache"},
     "describe_engine": {"tensor"},
     "module": {"config"},
     "onnx_like": {"layer"},
-    "refusals": {"tensor"},
+    "input_errors": {"tensor"},
 }
 """Variables of the same names that hold objects of ours, by module."""
 

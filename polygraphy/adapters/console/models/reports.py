@@ -53,7 +53,7 @@ class LogModelReports:
     """Writes about models to the log."""
 
     def loading(self, path: str) -> None:
-        """Say which model is read."""
+        """Log which model is read."""
         G_LOGGER.info(f"Loading model: {Path(path).absolute()}")
 
     def model(self, description: Any, detail: Detail) -> None:
@@ -146,11 +146,11 @@ class LogModelReports:
             G_LOGGER.error(f"UNSUPPORTED | {result.backend} | {about}")
 
     def page_saved(self, path: str) -> None:
-        """Say where the page is."""
+        """Log where the page is."""
         G_LOGGER.info(f"Saved a page that shows the model to: {Path(path).absolute()}")
 
     def page_served(self, address: str) -> None:
-        """Say where the page can be opened, and how that ends."""
+        """Log where the page can be opened, and how that ends."""
         G_LOGGER.info(f"The model is shown at {address} until ctrl-C.")
 
 

@@ -134,7 +134,7 @@ class _Trying:
                 message = f"It was not tried: ONNX Runtime is slow with {len(node.input)} operands."
                 yield LintEntry(INFO, Source.RUNTIME, message, (labels[index],), node.op_type)
         elif len(labels) > _WHOLE:
-            message = f"Its {len(labels)} nodes were tried in stretches, not all of them at once."
+            message = f"Its {len(labels)} nodes were tried in segments, not all of them at once."
             yield LintEntry(INFO, Source.RUNTIME, message)
         elif self._source.external_data_dir is None:
             try:

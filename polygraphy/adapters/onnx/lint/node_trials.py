@@ -1,7 +1,7 @@
 """Tries every node of a model in a backend, in few runs.
 
-The nodes are taken in stretches, each a small model of its own whose inputs are what the stretches
-before it computed. A stretch that works clears all its nodes at once; one that fails is halved
+The nodes are taken in segments, each a small model of its own whose inputs are what the segments
+before it computed. A segment that works clears all its nodes at once; one that fails is halved
 until the node stands alone that fails. A node of which something is wrong already is tried alone at
 once. So 2000 nodes with a few defects take some hundred runs at most, and what the defects hide -
 all that needs what they would compute - is all that is not tried.
@@ -31,7 +31,7 @@ _MOST_OPERANDS = 10_000
 """The most tensors that a node may read to be tried: ONNX Runtime takes time with the square of
 their number, minutes for ten times as many.
 """
-_STRETCH = 64
+_SEGMENT = 64
 _IR_VERSION = 10  # What backends know; newer ones are no fault of a node.
 _TYPES = OnnxDataTypes()
 _FED = frozenset(
@@ -91,12 +91,12 @@ class NodeTrials:
         Raises:
             MissingDependencyError: the backend is not installed.
         """
-        for start in range(0, len(self._nodes), _STRETCH):
-            stretch = range(start, min(start + _STRETCH, len(self._nodes)))
-            for _, part in groupby(stretch, lambda i: -i if i in self._suspects else 1):
-                self._stretch(list(part))
+        for start in range(0, len(self._nodes), _SEGMENT):
+            segment = range(start, min(start + _SEGMENT, len(self._nodes)))
+            for _, part in groupby(segment, lambda i: -i if i in self._suspects else 1):
+                self._segment(list(part))
 
-    def _stretch(self, indices: Sequence[int]) -> None:
+    def _segment(self, indices: Sequence[int]) -> None:
         runnable = [index for index in indices if self._is_runnable(index)]
         if not runnable:
             return
@@ -109,8 +109,8 @@ class NodeTrials:
         else:
             # A node that was lost on the way takes its followers in the second half with it.
             middle = len(runnable) // 2
-            self._stretch(runnable[:middle])
-            self._stretch(runnable[middle:])
+            self._segment(runnable[:middle])
+            self._segment(runnable[middle:])
 
     def _is_runnable(self, index: int) -> bool:
         """Return whether what a node needs is there, or computed by nodes that may be there."""

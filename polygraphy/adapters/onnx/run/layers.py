@@ -1,8 +1,8 @@
-"""Runs ONNX models a stretch of nodes at a time: implements the ports of
+"""Runs ONNX models a segment of nodes at a time: implements the ports of
 `polygraphy.ports.editing`.
 
-Of a model in a file only the structure is read; the weights of a stretch are read from the file
-when the stretch is put together.
+Of a model in a file only the structure is read; the weights of a segment are read from the file
+when the segment is put together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from polygraphy.adapters.onnx.storage.mapped import load_structure
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.weights import byte_size, weights_size, without_large_weights
 from polygraphy.domain.results.lineage import Recomputed
-from polygraphy.domain.search.layers import Layer, Stretch
+from polygraphy.domain.search.layers import Layer, Segment
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 
@@ -135,7 +135,7 @@ class OnnxLayeredModel:
         ]
 
     def fixed(self) -> set[str]:
-        """Return the tensors that cannot be handed from one stretch to another."""
+        """Return the tensors that cannot be handed from one segment to another."""
         made = {name for node in self._structure.graph.node for name in node.output if name}
         return {name for name in made if not _can_be_handed_over(self._types.get(name))}
 
@@ -162,7 +162,7 @@ class OnnxLayeredModel:
         model.graph.output.extend(self._own_outputs)
         return model
 
-    def part(self, stretch: Stretch) -> ModelProto:
+    def part(self, segment: Segment) -> ModelProto:
         """Return a model of some of the nodes, with their weights."""
         graph = self._structure.graph
         part: ModelProto = onnx.ModelProto()
@@ -170,14 +170,14 @@ class OnnxLayeredModel:
         part.opset_import.extend(self._structure.opset_import)
         part.functions.extend(self._structure.functions)
         part.graph.name = graph.name
-        part.graph.node.extend(graph.node[stretch.start : stretch.stop])
+        part.graph.node.extend(graph.node[segment.start : segment.stop])
         read = dict.fromkeys(
-            n for reads in self._reads[stretch.start : stretch.stop] for n in reads
+            n for reads in self._reads[segment.start : segment.stop] for n in reads
         )
-        outputs = self._outputs_of(stretch)
+        outputs = self._outputs_of(segment)
         part.graph.input.extend(
             self._types[name]
-            for name in (*self.inputs, *stretch.inputs)
+            for name in (*self.inputs, *segment.inputs)
             if name in read or name in outputs
         )
         part.graph.output.extend(
@@ -190,11 +190,11 @@ class OnnxLayeredModel:
             self._load_weights(part)
         return part
 
-    def _outputs_of(self, stretch: Stretch) -> list[str]:
-        nodes = self._structure.graph.node[stretch.start : stretch.stop]
+    def _outputs_of(self, segment: Segment) -> list[str]:
+        nodes = self._structure.graph.node[segment.start : segment.stop]
         made = {name for node in nodes for name in node.output}
-        carried = [name for name in stretch.carried if name in made]
-        return list(dict.fromkeys([*stretch.outputs, *carried]))
+        carried = [name for name in segment.carried if name in made]
+        return list(dict.fromkeys([*segment.outputs, *carried]))
 
 
 def _marked(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelProto:

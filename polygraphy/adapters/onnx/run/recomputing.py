@@ -9,6 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import constants_of
 from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
 from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.domain.diagnosis.judging import is_float
 from polygraphy.domain.results.lineage import Recomputed
 from polygraphy.logger import G_LOGGER
 
@@ -131,12 +132,8 @@ def _chosen(run: Feed, names: set[str]) -> dict[str, Array]:
     return {name: numpy.asarray(run[name]) for name in names if name in run}
 
 
-def _is_rounded(array: Array) -> bool:
-    return bool(array.dtype.kind == "f") or array.dtype.name.startswith("bfloat")
-
-
 def _widened(feed: Feed) -> dict[str, Array]:
-    return {n: a.astype(float) if _is_rounded(a) else a for n, a in feed.items()}
+    return {n: a.astype(float) if is_float(a) else a for n, a in feed.items()}
 
 
 def _spread(
@@ -157,7 +154,7 @@ def _spread(
         moved = {
             name: (a * (1 + epsilon * random.choice((-1.0, 1.0), a.shape))).astype(a.dtype)
             for name, a in feed.items()
-            if name in operands and _is_rounded(a)
+            if name in operands and is_float(a)
         }
         step = numpy.asarray(evaluate({**feed, **moved}), numpy.float64) - value
         total += numpy.where(numpy.isfinite(step), step, 0.0) ** 2

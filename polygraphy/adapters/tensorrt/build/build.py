@@ -24,10 +24,10 @@ from polygraphy.adapters.tensorrt.describe.provenance import (
 )
 from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_errors
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.given import given
 from polygraphy.adapters.tensorrt.library.gpu import require_gpu
 from polygraphy.adapters.tensorrt.library.logger import watching
 from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.network import NetworkParts
 from polygraphy.adapters.tensorrt.network.origins import origin_of
 from polygraphy.adapters.tensorrt.network.recasting import network_with, recast
@@ -41,8 +41,8 @@ engine_bytes_from_network: Callable[..., Any]
 engine_from_network: Callable[..., Any]
 
 _LEAN = (
-    f"Leave the lean runtime out of the engine, {given('exclude_lean_runtime')}, or install its"
-    " library."
+    f"Leave the lean runtime out of the engine, {setting_of('exclude_lean_runtime')}, or install"
+    " its library."
 )
 
 _CASTS = {"FP16": "--fp-to-fp16", "BF16": "--to-bf16"}
@@ -141,7 +141,7 @@ def _check(network: Any, config: Any) -> None:
         if flag is not None and config.get_flag(flag):
             raise UsageError(
                 f"{name} has no effect on a strongly typed network, and TensorRT refuses it.",
-                hint=f"Leave {given('strongly_typed')} out{_instead(name)}.",
+                hint=f"Leave {setting_of('strongly_typed')} out{_instead(name)}.",
             )
 
 
@@ -158,7 +158,7 @@ def _check_rtx(config: Any) -> None:
     """
     for argument in ("refittable", "strip_plan"):
         if config.get_flag(getattr(trt.BuilderFlag, FLAGS[argument][0])):
-            require_gpu(f"Building with TensorRT-RTX and {given(argument)}")
+            require_gpu(f"Building with TensorRT-RTX and {setting_of(argument)}")
     chosen = [
         config.get_compute_capability(index) for index in range(config.num_compute_capabilities)
     ]

@@ -17,9 +17,9 @@ from polygraphy.adapters.tensorrt.build.profile import Profile
 from polygraphy.adapters.tensorrt.build.timing_cache import load_timing_cache
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, require
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
-from polygraphy.adapters.tensorrt.library.given import given
 from polygraphy.adapters.tensorrt.library.logger import watching
 from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.origins import origin_of
 from polygraphy.adapters.tensorrt.precision.casting import PrecisionWish
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
@@ -131,7 +131,7 @@ class CreateConfig(BaseLoader):
         if self._use_dla:
             self._set_dla(builder, config)
         if self._allow_gpu_fallback:
-            set_flag(config, "GPU_FALLBACK", given("allow_gpu_fallback"))
+            set_flag(config, "GPU_FALLBACK", setting_of("allow_gpu_fallback"))
         self._settings.apply(config)
         if network is not None:
             profiles = _add_profiles(builder, network, config, self._settings)
@@ -146,16 +146,16 @@ class CreateConfig(BaseLoader):
             _wishes[config] = wish
         for each in self._precisions:
             if not wish or each.name not in REDUCED:
-                set_flag(config, each.name, given(each.name))
+                set_flag(config, each.name, setting_of(each.name))
 
     def _set_dla(self, builder: Any, config: Any) -> None:
         if builder.num_DLA_cores == 0:
-            message = f"{given('use_dla')}: this machine has no DLA"
+            message = f"{setting_of('use_dla')}: this machine has no DLA"
             if not self._allow_gpu_fallback:
                 raise BackendError(
                     f"{message}.",
                     backend="tensorrt",
-                    hint=f"Add {given('allow_gpu_fallback')}.",
+                    hint=f"Add {setting_of('allow_gpu_fallback')}.",
                 )
             G_LOGGER.warning(f"{message}; every layer will run on the GPU.")
             return
@@ -163,9 +163,9 @@ class CreateConfig(BaseLoader):
         config.DLA_core = 0
         caps = capabilities()
         if caps.has("weak_typing") and self._settings.precision_constraints is None:
-            set_flag(config, "PREFER_PRECISION_CONSTRAINTS", given("use_dla"))
+            set_flag(config, "PREFER_PRECISION_CONSTRAINTS", setting_of("use_dla"))
         if caps.has("weak_typing") and not self._allow_gpu_fallback:
-            set_flag(config, "DIRECT_IO", given("use_dla"))
+            set_flag(config, "DIRECT_IO", setting_of("use_dla"))
 
     def _set_calibrator(self, network: Any, config: Any, profiles: list[Any]) -> None:
         calibrator = self._calibrator

@@ -13,9 +13,9 @@ from attrs import field, fields, fields_dict, frozen
 from polygraphy import mod
 from polygraphy.adapters.tensorrt.build.cached_tactics import CachedTactics
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
-from polygraphy.adapters.tensorrt.library.given import given
 from polygraphy.adapters.tensorrt.library.logger import asking, watching
 from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -134,18 +134,18 @@ class CommonSettings:
         for name, (flag, feature) in FLAGS.items():
             if getattr(self, name):
                 if feature:
-                    require(feature, given(name))
-                set_flag(config, flag, given(name))
+                    require(feature, setting_of(name))
+                set_flag(config, flag, setting_of(name))
         for name, (enum, feature) in ATTRIBUTES.items():
             value = getattr(self, name)
             if value is not None:
                 if feature:
-                    require(feature, given(name, _spelt(value)))
+                    require(feature, setting_of(name, _spelt(value)))
                 wanted = _member(enum, value, name) if enum else value
                 with watching() as reasons:  # TensorRT only logs what it does not take.
                     setattr(config, name, wanted)
                 if str(reasons):
-                    raise reasons.failed(f"take {given(name, _spelt(value))}")
+                    raise reasons.failed(f"take {setting_of(name, _spelt(value))}")
         config.profiling_verbosity = _member(
             "ProfilingVerbosity", self.profiling_verbosity or "DETAILED", "profiling_verbosity"
         )
@@ -167,7 +167,7 @@ class CommonSettings:
         set_flag(
             config,
             f"{str(constraint).upper()}_PRECISION_CONSTRAINTS",
-            given("precision_constraints", constraint),
+            setting_of("precision_constraints", constraint),
         )
 
     def _apply_sets(self, config: Any) -> None:
@@ -193,7 +193,7 @@ class CommonSettings:
     def _apply_quantization_flags(self, config: Any, flags: Sequence[Any]) -> None:
         if not flags and not capabilities().has("quantization_flags"):
             return
-        require("quantization_flags", given("quantization_flags", _all_spelt(flags)))
+        require("quantization_flags", setting_of("quantization_flags", _all_spelt(flags)))
         wanted = [_member("QuantizationFlag", item, "quantization_flags") for item in flags]
         for flag in trt.QuantizationFlag.__members__.values():
             (config.set_quantization_flag if flag in wanted else config.clear_quantization_flag)(
@@ -207,7 +207,7 @@ class CommonSettings:
                 config.set_memory_pool_limit(member, int(size))
             if str(reasons):  # A command may name pools that this machine has no use for.
                 G_LOGGER.warning(
-                    f"{given('memory_pool_limits', f'{_spelt(pool)}:{size}')} has no effect"
+                    f"{setting_of('memory_pool_limits', f'{_spelt(pool)}:{size}')} has no effect"
                     f" here: {reasons}"
                 )
 
@@ -274,7 +274,7 @@ def set_flag(config: Any, name: str, asked: str) -> None:
 
 def _member(enum: str, value: Any, setting: str) -> Any:
     """Return a member of an enum, which may be given by name."""
-    return enum_value(enum, _spelt(value), given(setting, _spelt(value)))
+    return enum_value(enum, _spelt(value), setting_of(setting, _spelt(value)))
 
 
 def _spelt(value: Any) -> str:

@@ -8,10 +8,10 @@ from typing import Any, Union
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, require
-from polygraphy.adapters.tensorrt.library.given import given
 from polygraphy.adapters.tensorrt.library.gpu import require_gpu
 from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, watching
 from polygraphy.adapters.tensorrt.library.module import is_rtx, tensorrt_module, trt
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.plugins import load_own_plugins
 from polygraphy.adapters.tensorrt.precision.casting import current_casting
 from polygraphy.domain.errors import BackendError, UsageError
@@ -102,9 +102,9 @@ class CreateNetwork(BaseLoader):
             BackendError: there is no GPU, or this TensorRT lacks what was asked for.
         """
         if self._strongly_typed:
-            require("strongly_typed", given("strongly_typed"))
+            require("strongly_typed", setting_of("strongly_typed"))
         if self._mark_unfused:
-            require("marked_unfused_tensors", given("mark_unfused_tensors_as_debug_tensors"))
+            require("marked_unfused_tensors", setting_of("mark_unfused_tensors_as_debug_tensors"))
         job = current_casting()
         builder = job.builder if job is not None and job.builder is not None else new_builder()
         with watching() as reasons:

@@ -13,9 +13,9 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.os.last_words import last_words
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
-from polygraphy.adapters.tensorrt.library.given import given
 from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, watching
 from polygraphy.adapters.tensorrt.library.module import trt
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.network import CreateNetwork
 from polygraphy.adapters.tensorrt.network.origins import Origin, remember_origin
 from polygraphy.adapters.tensorrt.network.parser_errors import parsing_failed, warn_about_errors
@@ -129,10 +129,10 @@ class _NetworkFromOnnx(BaseLoader):
     def _set_flags(self, parser: Any) -> None:
         has_flags = capabilities().has("parser_flags")
         if self._flags:
-            require("parser_flags", given("flags", self._flags))
+            require("parser_flags", setting_of("flags", self._flags))
         for flag in self._flags:
             name = flag if isinstance(flag, str) else flag.name
-            member = enum_value("OnnxParserFlag", name, given("flags", name))
+            member = enum_value("OnnxParserFlag", name, setting_of("flags", name))
             if name.upper() == _REPORT_DLA and self._config is None:
                 raise UsageError(
                     f"flags={name}: the parser needs a builder configuration to report that.",

@@ -7,10 +7,10 @@ from weakref import WeakKeyDictionary
 
 from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_error
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
-from polygraphy.adapters.tensorrt.library.given import given
 from polygraphy.adapters.tensorrt.library.gpu import require_gpu
 from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, watching
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.plugins import load_own_plugins
 
 # An engine needs the runtime that it came from, and a runtime that was loaded the one it came from.
@@ -70,7 +70,7 @@ def deserialized(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> An
     _allow_host_code(made)
     if dla_strategy is not None:
         name = dla_strategy if isinstance(dla_strategy, str) else dla_strategy.name
-        asked = given("dla_workspace_allocation_strategy", name)
+        asked = setting_of("dla_workspace_allocation_strategy", name)
         require("dla_workspace_allocation_strategy", asked)
         made.dla_workspace_allocation_strategy = enum_value(
             "DLAWorkspaceAllocationStrategy", name, asked

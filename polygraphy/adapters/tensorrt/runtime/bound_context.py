@@ -6,7 +6,7 @@ from typing import Any
 
 from polygraphy.adapters.tensorrt.library.logger import watching
 from polygraphy.adapters.tensorrt.runtime.graphs import GraphPolicy
-from polygraphy.adapters.tensorrt.runtime.refusals import check_shape, refused
+from polygraphy.adapters.tensorrt.runtime.input_errors import check_shape, refused
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import InputError
 

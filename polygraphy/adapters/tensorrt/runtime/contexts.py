@@ -9,8 +9,8 @@ from typing import Any
 from polygraphy.adapters.tensorrt.library.logger import asking
 from polygraphy.adapters.tensorrt.runtime.bound_context import BoundContext
 from polygraphy.adapters.tensorrt.runtime.graphs import GraphPolicy
-from polygraphy.adapters.tensorrt.runtime.regulars import Regulars
 from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
+from polygraphy.adapters.tensorrt.runtime.shape_cache import ShapeCache
 from polygraphy.domain.errors import BackendError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import Device, DeviceStream
@@ -46,29 +46,29 @@ class Contexts:
         self._stream = stream
         self._cuda_graph = cuda_graph
         self._others: dict[Hashable, BoundContext] = {}
-        self._regulars: Regulars | None = None
+        self._cache: ShapeCache | None = None
         self.main = self._bound(native)
         if scratch is not None and self.main.graphs.is_possible:
-            self._regulars = Regulars(PLACES, self._leave)
+            self._cache = ShapeCache(PLACES, self._leave)
 
     def _bound(self, native: Any) -> BoundContext:
         policy = GraphPolicy(self._cuda_graph, self._device, self._stream)
         return BoundContext(native, self._profile, policy)
 
-    def chosen(self, visitor: Hashable) -> BoundContext:
+    def chosen(self, shapes: Hashable) -> BoundContext:
         """Return the context for an arrangement other than the last one."""
         if not all(one.graphs.is_possible for one in (self.main, *self._others.values())):
             self.share_no_more("there can be none")
-        regulars = self._regulars
+        cache = self._cache
         # Before the first inference it is not known whether there can be graphs.
-        if regulars is None or not self.main.is_proven or not regulars.came(visitor):
+        if cache is None or not self.main.is_proven or not cache.admits(shapes):
             return self.main
-        found = self._others.get(visitor)
+        found = self._others.get(shapes)
         if found is None:
             native = self._another()
             if native is None:
                 return self.main
-            found = self._others[visitor] = self._bound(native)
+            found = self._others[shapes] = self._bound(native)
         return found
 
     def _another(self) -> Any:
@@ -93,24 +93,24 @@ class Contexts:
 
     def share_no_more(self, reason: str = "a second context cannot run") -> None:
         """Do with the main context alone from now on."""
-        if self._regulars is not None:
+        if self._cache is not None:
             G_LOGGER.verbose(f"Shapes that come in turn keep no CUDA graphs: {reason}")
-        self._regulars = None
+        self._cache = None
         self.keep_main_only()
 
     def refuse(self, reason: str) -> None:
         """Never capture, because of a reason; see `GraphPolicy.refuse`."""
-        self._regulars = None
+        self._cache = None
         self.main.graphs.refuse(reason)
 
     def keep_main_only(self) -> None:
         """Let go of the other contexts, and of what was captured."""
-        for visitor in list(self._others):
-            self._leave(visitor)
+        for shapes in list(self._others):
+            self._leave(shapes)
         self.main.graphs.drop()
 
-    def _leave(self, visitor: Hashable) -> None:
-        left = self._others.pop(visitor, None)
+    def _leave(self, shapes: Hashable) -> None:
+        left = self._others.pop(shapes, None)
         if left is not None:
             left.free()
 

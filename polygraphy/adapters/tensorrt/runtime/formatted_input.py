@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.arrays.foreign import host_array, place
+from polygraphy.adapters.tensorrt.runtime.input_errors import wrong_dtype
 from polygraphy.adapters.tensorrt.runtime.layout import Layout
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory
-from polygraphy.adapters.tensorrt.runtime.refusals import wrong_dtype
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.tensors.formatted import FormattedArray

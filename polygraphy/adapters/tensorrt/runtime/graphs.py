@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polygraphy.adapters.tensorrt.library.given import given
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import Device, DeviceGraph, DeviceStream
@@ -58,7 +58,8 @@ class GraphPolicy:
             raise BackendError(
                 f"The engine cannot run in a CUDA graph: {reason}",
                 backend="tensorrt",
-                hint=f"Use {given('cuda_graph', repr('auto'))}, which does without where it must.",
+                hint=f"Use {setting_of('cuda_graph', repr('auto'))}, which does without"
+                " where it must.",
             )
         self.is_possible = False
         G_LOGGER.verbose(f"Running without a CUDA graph: {reason}")

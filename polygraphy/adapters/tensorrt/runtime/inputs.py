@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.arrays.foreign import brought_to_host, host_array, place
+from polygraphy.adapters.tensorrt.runtime.input_errors import wrong_dtype
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory, ReusedArrays
-from polygraphy.adapters.tensorrt.runtime.refusals import wrong_dtype
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.tensors.formatted import FormattedArray

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.tensorrt.library.capabilities import require
-from polygraphy.adapters.tensorrt.library.given import given
 from polygraphy.adapters.tensorrt.library.logger import Reasons, asking, watching
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.library.plan_age import is_of_older_version
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.logger import G_LOGGER
@@ -35,14 +35,14 @@ class Scratch:
         if self._strategy not in STRATEGIES:
             raise UnknownNameError("Allocation strategy", self._strategy, STRATEGIES)
         if self._strategy == "runtime":
-            require("allocation_strategies", given("allocation_strategy", repr("runtime")))
+            require("allocation_strategies", setting_of("allocation_strategy", repr("runtime")))
         # Their memory cannot be asked for, nor given, in the way of this version.
         self._is_older = is_of_older_version(engine)
         if self._is_older and self._strategy != "static":
             G_LOGGER.warning(
                 "The plan was built by an older TensorRT:"
-                f" {given('allocation_strategy', repr(strategy))} has no effect, and the engine"
-                " owns memory for its largest profile."
+                f" {setting_of('allocation_strategy', repr(strategy))} has no effect, and the"
+                " engine owns memory for its largest profile."
             )
             self._strategy = "static"
         self._engine = engine

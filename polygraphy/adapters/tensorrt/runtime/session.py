@@ -20,6 +20,7 @@ from polygraphy.adapters.tensorrt.library.plan_age import require_output_allocat
 from polygraphy.adapters.tensorrt.runtime.contexts import Contexts
 from polygraphy.adapters.tensorrt.runtime.debug_tensors import DebugTensors, listen
 from polygraphy.adapters.tensorrt.runtime.formatted_input import FormattedInput
+from polygraphy.adapters.tensorrt.runtime.input_errors import refused
 from polygraphy.adapters.tensorrt.runtime.inputs import DeviceInput, HostInput
 from polygraphy.adapters.tensorrt.runtime.layout import Layout, contiguous_strides
 from polygraphy.adapters.tensorrt.runtime.memory import ReusedArrays
@@ -28,7 +29,6 @@ from polygraphy.adapters.tensorrt.runtime.outputs import (
     FixedOutput,
     HostOutput,
 )
-from polygraphy.adapters.tensorrt.runtime.refusals import refused
 from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import BackendError, InputError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.given import given
 from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -35,7 +35,7 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
         raise BackendError(
             "The engine has no weights to stream.",
             backend="tensorrt",
-            hint=f"Build it with {given('weight_streaming')}, with TensorRT 10.0 or later.",
+            hint=f"Build it with {setting_of('weight_streaming')}, with TensorRT 10.0 or later.",
         )
     wanted = _bytes(engine, size, budget, percent)
     with watching() as reasons:

@@ -17,7 +17,7 @@ def flag_of(argument: str) -> str:
     return _OTHER_FLAGS.get(argument, f"--{argument.replace('_', '-')}")
 
 
-def given(argument: str, value: object = True) -> str:
+def setting_of(argument: str, value: object = True) -> str:
     """Return a setting as its user would write it, such as ``use_dla=True (--use-dla)``.
 
     Args:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from polygraphy.adapters.tensorrt.build.config_settings import ATTRIBUTES, FLAGS
-from polygraphy.adapters.tensorrt.library import given as module
+from polygraphy.adapters.tensorrt.library import setting as module
 from polygraphy.adapters.tensorrt.library.features import FEATURES
-from polygraphy.adapters.tensorrt.library.given import flag_of, given
+from polygraphy.adapters.tensorrt.library.setting import flag_of, setting_of
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.declare.option import options_of
 
@@ -23,14 +23,14 @@ def named_in_messages() -> Iterator[str]:
     """Yield the arguments that the adapter writes as a text."""
     for path in Path(module.__file__).parents[1].rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "given"
+            is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setting_of"
             if is_call and isinstance(node.args[0], ast.Constant):
                 yield node.args[0].value
 
 
 def test_a_setting_is_named_as_both_kinds_of_users_write_it() -> None:
-    assert given("use_dla") == "use_dla=True (--use-dla)"
-    assert given("memory_pool_limits", "DLA") == "memory_pool_limits=DLA (--pool-limit)"
+    assert setting_of("use_dla") == "use_dla=True (--use-dla)"
+    assert setting_of("memory_pool_limits", "DLA") == "memory_pool_limits=DLA (--pool-limit)"
 
 
 def test_every_flag_in_a_message_is_one() -> None:
