@@ -216,6 +216,10 @@ def test_nodes_are_coloured_by_a_report_and_found_by_module(browser: Any, tmp_pa
     )""")
     assert len({fills[0], fills[5]}) == 2
     assert "block1" in opened.panel() and "2 failed" in opened.panel()
+    assert "2 of 6" in opened.panel()
+    opened.tab.click("dt:has-text('First to fail') + dd .link")
+    assert model.graph.node[4].name in opened.panel() and "failed, max abs" in opened.panel()
+    opened.tab.press("#search", "Escape")
     opened.tab.click(".modules summary:has-text('block1')")
     opened.tab.click(".modules .link:has-text('3 nodes') >> nth=-1")
     assert "/block1/part/" in opened.panel()

@@ -203,17 +203,14 @@ class Painter {
     if (!graphs) this.text(node[NAME] || node[OUTPUTS][0] || "", x + 10, y + height - 11, room, quiet, "11px system-ui, sans-serif");
   }
 
-  /** Write a text, cut off where there is no more room. */
+  /** Write a text, without its middle where there is no room for it: names differ at their ends. */
   text(text, x, y, room, colour, font) {
     const context = this.context;
     context.font = font;
     context.fillStyle = colour;
-    let shown = text;
-    if (context.measureText(shown).width > room) {
-      const share = room / context.measureText(shown.slice(0, 400)).width * Math.min(400, shown.length);
-      shown = `${shown.slice(0, Math.max(1, Math.floor(share) - 2))}\u2026`;
-    }
-    context.fillText(shown, x, y);
+    const width = context.measureText(text.slice(0, 400)).width;
+    const most = Math.floor(room / width * Math.min(400, text.length));
+    context.fillText(text.length > most ? cut(text, Math.max(4, most - most % 2)) : text, x, y);
   }
 }
 

@@ -28,6 +28,7 @@ class Panel {
     this.show(
       make("h2", {}, this.documented.title),
       this.list("Model", this.documented.facts.map(([title, text]) => [title, text])),
+      this.list("Errors", this.failures(graph)),
       this.list("Inputs", graph.inputs.map((name, vertex) => [this.link(name, 0, vertex), typeText(graph.tensors[name])])),
       this.list("Outputs", graph.outputs.map((name, index) => [
         this.link(name, 0, graph.inputs.length + graph.nodes.length + index), typeText(graph.tensors[name]),
@@ -103,6 +104,25 @@ class Panel {
 
   failed(node) {
     return levelOf(this.documented.errors, node) > 0;
+  }
+
+  /** What a report says about the whole model: how much failed, what failed first, and what is worst. */
+  failures(graph) {
+    const { errors } = this.documented;
+    if (!errors) return [];
+    const failed = graph.nodes.flatMap((node, index) => (this.failed(node) ? [index] : []));
+    const counts = [Object.values(errors).filter(([level]) => level > 0).length, Object.keys(errors).length];
+    const facts = [["Failed", counts.map((each) => each.toLocaleString("en")).join(" of ")]];
+    if (!failed.length) return facts;
+    const level = (index) => levelOf(errors, graph.nodes[index]);
+    const worst = failed.reduce((most, index) => (level(index) > level(most) ? index : most));
+    const linked = (index) => {
+      const [name, op, , , outputs] = graph.nodes[index];
+      return this.link(`${op} ${name || outputs[0]}`, 0, graph.inputs.length + index);
+    };
+    facts.push(["First to fail", linked(failed[0])]);
+    if (worst !== failed[0]) facts.push(["Among the worst", linked(worst)]);
+    return facts;
   }
 
   /** What a report says about the outputs of a node. */
