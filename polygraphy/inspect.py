@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from polygraphy.application.compare.diff import compare_saved
     from polygraphy.application.inspection import inspect_data
     from polygraphy.application.models.capability import inspect_capability
-    from polygraphy.application.models.model_inspection import inspect_model
+    from polygraphy.application.models.model_inspection import describe_model, inspect_model
     from polygraphy.application.models.model_pages import draw_model
     from polygraphy.application.models.models import (
         compare_models,
@@ -21,6 +21,7 @@ __all__ = [
     "compare_models",
     "compare_saved",
     "compare_tactics",
+    "describe_model",
     "draw_model",
     "find_bad_tactics",
     "inspect_capability",
@@ -37,6 +38,7 @@ __getattr__ = deferred_names(
         "compare_models": "polygraphy.application.models.models",
         "compare_saved": "polygraphy.application.compare.diff",
         "compare_tactics": "polygraphy.application.tactics",
+        "describe_model": "polygraphy.application.models.model_inspection",
         "draw_model": "polygraphy.application.models.model_pages",
         "find_bad_tactics": "polygraphy.application.tactics",
         "inspect_capability": "polygraphy.application.models.capability",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.inspection import DataReport
     from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
     from polygraphy.domain.checks.capability import SupportReport
+    from polygraphy.domain.diagnosis.culprit import DiagnosisResult
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Model
     from polygraphy.domain.model.drawing import GraphDrawing
@@ -269,6 +270,9 @@ class Notebooks(Protocol):
 
     def model(self, model: Model) -> str:
         """Return what a model takes and gives, and how large it is."""
+
+    def diagnosis(self, result: DiagnosisResult) -> str:
+        """Return who is to blame, why, and what helps."""
 
 
 class DataFrames(Protocol):

@@ -433,6 +433,7 @@ PUBLISHED: dict[str, list[str]] = {
         "compare_models",
         "compare_saved",
         "compare_tactics",
+        "describe_model",
         "draw_model",
         "find_bad_tactics",
         "inspect_capability",

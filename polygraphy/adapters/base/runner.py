@@ -52,6 +52,9 @@ class BaseRunner:
         self._before: dict[str, None] = {}
         self._accepted: tuple[Any, ...] | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r})"
+
     def activate_impl(self) -> None:
         """Acquire what inference needs."""
 

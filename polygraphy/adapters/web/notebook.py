@@ -15,6 +15,7 @@ from polygraphy.adapters.web.page import displayable
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.accuracy.summarizing import records_of, summary_of
 from polygraphy.domain.arithmetic import summarize
+from polygraphy.domain.diagnosis.culprit import DiagnosisResult
 from polygraphy.domain.model import Model
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.report.summary import brief
@@ -74,6 +75,24 @@ class HtmlNotebooks:
         caption = f"{model.path}: {statistics.nodes:,} nodes, {statistics.parameters:,} parameters"
         return _table(caption, ("", "name", "type", "shape"), rows)
 
+    def diagnosis(self, result: DiagnosisResult) -> str:
+        """Return a row for each culprit."""
+        rows = [
+            (
+                ", ".join(one.nodes) or "the model as a whole",
+                one.op,
+                one.cause,
+                one.rewrite or one.party,
+                one.evidence[0] if one.evidence else "",
+                one.remedy.command or "",
+            )
+            for one in result.culprits
+        ]
+        steps = f"{len(result.attempts)} step{'s' * (len(result.attempts) != 1)}"
+        caption = f"{result.verdict.upper()} after {steps}. {result.reason}".rstrip()
+        title = ("nodes", "operator", "cause", "who", "evidence", "what helps")
+        return _table(caption, title, rows, longest=300)
+
 
 def _facts(array: Any) -> tuple[str, ...]:
     if not isinstance(array, np.ndarray):
@@ -94,11 +113,15 @@ def _shape(shape: Sequence[Any] | None) -> str:
     return "" if shape is None else f"[{', '.join(map(str, shape))}]"
 
 
-def _table(caption: str, title: Iterable[str], rows: Sequence[Sequence[Any]]) -> str:
+def _table(
+    caption: str, title: Iterable[str], rows: Sequence[Sequence[Any]], longest: int = 80
+) -> str:
     head = Markup("").join(Markup("<th>{}</th>").format(each) for each in title)
     body = Markup("").join(
         Markup("<tr>{}</tr>").format(
-            Markup("").join(Markup("<td>{}</td>").format(shortened(str(cell), 80)) for cell in row)
+            Markup("").join(
+                Markup("<td>{}</td>").format(shortened(str(cell), longest)) for cell in row
+            )
         )
         for row in rows[:_MOST_ROWS]
     )

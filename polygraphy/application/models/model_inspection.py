@@ -66,11 +66,7 @@ def inspect_model(
 
     Of several models, all that can be read are shown before that is raised.
     """
-    for word in show:
-        if word not in _SHOWN:
-            raise UnknownNameError("Detail", word, _SHOWN)
-    detail = Detail(**{word: word in show for word in _SHOWN})
-    showing = _Showing(detail, stats=stats, unbounded=list_unbounded_dds)
+    showing = _Showing(_detail_of(show), stats=stats, unbounded=list_unbounded_dds)
     unread: list[str] = []
     for model in models:
         is_file = isinstance(model, (str, PathLike))
@@ -98,6 +94,27 @@ def inspect_model(
         raise FileError(
             f"{len(unread)} of {len(models)} models could not be read: {', '.join(unread)}."
         )
+
+
+def describe_model(
+    model: Any, *, show: Sequence[str] = ("layers", "attrs"), model_type: str | None = None
+) -> Any:
+    """Return what `inspect_model` shows: a `Model` of an ONNX file, which a notebook shows as a
+    table of its inputs and outputs.
+
+    Args:
+        model: the model file; or a network or an engine of TensorRT, or a loader that makes one.
+        show: what is read besides inputs and outputs: any of ``layers``, ``attrs`` and ``weights``.
+        model_type: as `inspect_model` takes it (default: follows from the file extension).
+
+    Raises:
+        FileError: the file is missing or cannot be read.
+        ModelError: the file is no model of its type.
+        UsageError: a choice that does not exist.
+    """
+    is_file = isinstance(model, (str, PathLike))
+    source = ModelSource(str(model) if is_file else _LOADED, loader=None if is_file else model)
+    return read_model(source, _detail_of(show), model_type)
 
 
 def read_model(
@@ -206,3 +223,10 @@ def _onnx(description: Any, source: ModelSource) -> Model:
             " ONNX models."
         )
     return description
+
+
+def _detail_of(show: Sequence[str]) -> Detail:
+    for word in show:
+        if word not in _SHOWN:
+            raise UnknownNameError("Detail", word, _SHOWN)
+    return Detail(**{word: word in show for word in _SHOWN})

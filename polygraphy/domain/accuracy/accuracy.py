@@ -350,6 +350,10 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Return the names of all outputs that failed."""
         return {name for _, _, name, answer in self.judged_answers() if not answer}
 
+    def _repr_html_(self) -> str:
+        """Return the verdicts as notebooks show them."""
+        return AccuracyResults([self])._repr_html_()
+
     def judged_answers(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
         """Yield what decides: every answer, or the averages."""
         for position, pair in enumerate(self.keys()):

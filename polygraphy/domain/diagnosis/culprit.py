@@ -7,6 +7,9 @@ from typing import Any
 
 from attrs import Factory, frozen
 
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.reporting import Notebooks
+
 AGREE, FAULT = "agree", "fault"
 ILL_CONDITIONED, INCONCLUSIVE = "ill-conditioned", "inconclusive"
 MODEL = "model"
@@ -80,6 +83,10 @@ class DiagnosisResult:
 
     def __bool__(self) -> bool:
         return self.verdict == AGREE
+
+    def _repr_html_(self) -> str:
+        """Return who is to blame as notebooks show it."""
+        return resolve(Notebooks).diagnosis(self)
 
     def facts(self) -> list[dict[str, Any]]:
         """Return the culprits as documents have them."""

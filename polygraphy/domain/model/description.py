@@ -206,7 +206,7 @@ class Function:
     nodes: tuple[Node, ...] = ()
 
 
-@frozen
+@frozen(repr=False)
 class Model:
     """A model file.
 
@@ -227,6 +227,10 @@ class Model:
     producer: str = ""
     functions: tuple[Function, ...] = ()
     metadata: Mapping[str, str] = Factory(dict)
+
+    def __repr__(self) -> str:
+        """Return what a line has room for: a graph may have thousands of nodes."""
+        return f"Model({self.path!r}, {self.graph.node_count} nodes)"
 
     def _repr_html_(self) -> str:
         """Return the model as notebooks show it."""

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from polygraphy.backend.base import BaseRunner
 from polygraphy.domain.results.runner_names import kind_of_runner, label_of_runner
 
 
@@ -26,3 +27,7 @@ def test_finding_2_runners_of_processes_started_together_have_names_of_their_own
 @pytest.mark.parametrize("name", ["mine", "a.5", "x-N0-11/22/26-19:09:01", "0.5-N1"])
 def test_other_names_are_shown_as_they_are(name: str) -> None:
     assert label_of_runner(name) == name
+
+
+def test_a_prompt_shows_the_class_and_the_name() -> None:
+    assert repr(BaseRunner(name="mine")) == "BaseRunner(name='mine')"

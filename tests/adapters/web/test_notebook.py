@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from polygraphy.comparator import IterationResult, RunResults
-from polygraphy.domain.model import Detail, ModelSource
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelReader
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    Attempt,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.inspect import describe_model
 from tests.adapters.web.models import MARKUP, nested, save
 from tests.domain.test_summarizing import compared
 
@@ -72,9 +77,27 @@ def test_many_rows_are_counted() -> None:
     assert Cells(compared(*[1.0] * 120)._repr_html_()).cells[-1] == "20 more"
 
 
+def test_one_comparison_function_shows_what_all_do() -> None:
+    results = compared(0.0, 1.0)
+    assert results[0]._repr_html_() == results._repr_html_()
+
+
+def test_diagnoses_show_who_is_to_blame() -> None:
+    culprit = Culprit(
+        [MARKUP], "y", "onnxrt", "rewrite", "DivMulFusion", ["It agrees without it."],
+        Remedy("polygraphy run m.onnx", proven=True), "Mul",
+    )  # fmt: skip
+    cells = Cells(DiagnosisResult(FAULT, [culprit], [Attempt("a", "b", 1.0)])._repr_html_()).cells
+    assert "FAULT after 1 step." in cells
+    assert {"Mul", "rewrite", "DivMulFusion", "polygraphy run m.onnx"} <= set(cells)
+    agreed = Cells(DiagnosisResult("agree", reason="Nothing differs.")._repr_html_()).cells
+    assert "AGREE after 0 steps. Nothing differs." in agreed
+
+
 def test_models_show_what_they_take_and_give(tmp_path: object) -> None:
     path = save(nested(), tmp_path / "nested.onnx")  # type: ignore[operator]
-    model = resolve(ModelReader, "onnx").read(ModelSource(path), Detail(layers=True))
+    model = describe_model(path)
+    assert len(repr(model)) < 200
     cells = Cells(model._repr_html_()).cells
     assert "nested.onnx: " in cells[1] and "nodes" in cells[1]
     assert {"input", "output", "float32", "[2]"} <= set(cells)
