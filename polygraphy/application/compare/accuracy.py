@@ -132,7 +132,9 @@ def compare_accuracy(
             "There is nothing to compare: that takes at least two runs with an iteration each."
         )
     for verdict in verdicts:
-        if not verdict.left_out_at and not any(True for _ in verdict.scan()):
+        if verdict.left_out_at or (not verdict.is_average and verdict):
+            continue
+        if not any(True for _ in verdict.scan()):
             raise InconclusiveError(
                 f"The comparison function {verdict.label} answered about no output, so nothing was"
                 " checked."
@@ -188,7 +190,8 @@ class _Comparison:
 
     def take(self, step: Step, *, fail_fast: bool) -> bool:
         """Compare one iteration, or a part of one; return whether another one is wanted."""
-        is_continued = any(outputs is not None and outputs.is_continued for _, outputs in step)
+        parts = [outputs.part for _, outputs in step if outputs is not None]
+        is_continued = any(parts) and any(part is not None and part.index > 0 for part in parts)
         if self._iteration < 0:
             self._begin([name for name, _ in step])
         self._iteration += not is_continued
@@ -262,11 +265,10 @@ class _Comparison:
 
     def _let_go(self, result: CompareResult) -> None:
         """Make a result independent of the outputs, which may change when they were compared."""
+        if not self._keep_arrays:
+            return result.settle()
         self._spared -= result.nbytes
-        if self._keep_arrays and self._spared >= 0:
-            result.own_arrays()
-        else:
-            result.settle()
+        return result.own_arrays() if self._spared >= 0 else result.settle()
 
     def _without_missing(
         self,

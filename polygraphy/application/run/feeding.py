@@ -114,16 +114,14 @@ class FeedFitter:
         return _copies_of(fitted) if self._copies else fitted
 
     def _fitted(self, feed: Feed) -> Feed:
-        if any(not isinstance(array, (np.ndarray, int)) for array in feed.values()):
-            feed = {name: _as_array(array) for name, array in feed.items()}
-        described = tuple(
-            [
-                (name, getattr(a, "dtype", None), getattr(a, "shape", None))
-                for name, a in feed.items()
-            ]
-        )
+        described = _described(feed)
         if described == self._accepted:
             return feed
+        if any(not isinstance(array, (np.ndarray, int)) for array in feed.values()):
+            feed = {name: _as_array(array) for name, array in feed.items()}
+            described = _described(feed)
+            if described == self._accepted:
+                return feed
         fitted, notes = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
         for note in notes:
             if note not in self._seen:
@@ -132,6 +130,16 @@ class FeedFitter:
         if not notes and list(fitted) == list(feed):
             self._accepted = described
         return fitted
+
+
+def _described(feed: Feed) -> tuple[Any, ...]:
+    """Return what decides whether data fit."""
+    return tuple(
+        [
+            (name, type(data), getattr(data, "dtype", None), getattr(data, "shape", None))
+            for name, data in feed.items()
+        ]
+    )
 
 
 def _as_array(data: Any) -> Any:

@@ -51,11 +51,16 @@ class _Seat:
         measured = last_device_times(self.runner)
         if measured is not None:
             self.device_times.append(measured)
-        kept = {name: self.keep(array) for name, array in outputs.items()}
-        made = IterationResult(kept, runtime, self.runner.name, facts=self.facts)
-        unmarked = getattr(outputs, "unmarked", {})
-        made.unmarked = {name: self.keep(array) for name, array in unmarked.items()}
+        made = IterationResult(self._kept(outputs), runtime, self.runner.name, facts=self.facts)
+        unmarked = getattr(outputs, "unmarked", None)
+        if unmarked:
+            made.unmarked = self._kept(unmarked)
         return made
+
+    def _kept(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.keep is _as_is:
+            return outputs
+        return {name: self.keep(array) for name, array in outputs.items()}
 
     def warmed_up(self) -> None:
         """Forget what was measured so far."""

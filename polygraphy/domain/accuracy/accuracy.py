@@ -10,7 +10,13 @@ from typing import IO, Any, SupportsIndex, Union
 
 from attrs import frozen
 
-from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers, Spool
+from polygraphy.domain.accuracy.answer_log import (
+    AnswerLog,
+    Answers,
+    Reading,
+    Spool,
+    count_matched,
+)
 from polygraphy.domain.accuracy.reevaluation import Thresholds, check_aggregation, reevaluate
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
@@ -230,12 +236,11 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     def tallies(self) -> Iterator[PairTally]:
         """Yield how each pair fared, in order; every verdict and every count is taken from here."""
         for position, pair in enumerate(self.keys()):
-            passed = [
-                bool(answers) and all(answers.values()) for answers in self._judgements(position)
-            ]
-            yield PairTally(pair, sum(passed), len(passed))
+            counted = self._judgements(position)
+            matched = counted.matched if isinstance(counted, Reading) else count_matched(counted)
+            yield PairTally(pair, matched, len(counted))
 
-    def _judgements(self, position: int) -> Iterable[Answers]:
+    def _judgements(self, position: int) -> Collection[Answers]:
         """Return what is counted: the answers about each iteration, or each average by itself."""
         if not self.is_average:
             return self._iterations_at(position)

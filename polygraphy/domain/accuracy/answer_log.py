@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from polygraphy.domain.compare.differences import OutputCompareResult
@@ -42,7 +42,7 @@ class AnswerLog(list[Answers]):
         self._spool = spool
         self._packs = spool is not None
         self._tickets: list[int] = []
-        self._packed = 0
+        self._packed = self._packed_matched = 0
         self._held = 0
 
     def add(self, answers: Answers) -> None:
@@ -70,7 +70,8 @@ class AnswerLog(list[Answers]):
         """Hold all iterations as objects from now on; FileError when they cannot be read."""
         if self._tickets:
             self[:0] = self._past()
-        self._tickets, self._packed, self._packs = [], 0, False
+        self._tickets, self._packs = [], False
+        self._packed = self._packed_matched = 0
 
     def _pack(self) -> None:
         """Pack all but the last iteration, to which something may still be added."""
@@ -85,6 +86,7 @@ class AnswerLog(list[Answers]):
         if self._packs:  # Else they stay: that costs memory, and nothing is lost.
             self._tickets.append(ticket)
             self._packed += len(past)
+            self._packed_matched += count_matched(past)
             del self[:-1]
             self._held = len(self[0])
 
@@ -113,6 +115,16 @@ class Reading(Collection[Answers]):
     def __iter__(self) -> Iterator[Answers]:
         yield from self._log._past()
         yield from self._log
+
+    @property
+    def matched(self) -> int:
+        """How many iterations matched; those that are packed away cannot have changed."""
+        return self._log._packed_matched + count_matched(self._log)
+
+
+def count_matched(iterations: Iterable[Answers]) -> int:
+    """Count the iterations in which an output was compared, and every one passed."""
+    return sum(bool(answers) and all(answers.values()) for answers in iterations)
 
 
 def _are_packable(iterations: list[Answers]) -> bool:

@@ -22,7 +22,8 @@ _STATISTICS = ("max", "mean", "median", "quantile")
 _FIELDS = tuple(
     f"{statistic}_{kind}" for statistic in _STATISTICS for kind in ("absdiff", "reldiff")
 )
-_NEVER_LATER = tuple(field for field in _FIELDS if field.startswith(("max", "quantile")))
+_MAXIMA = _FIELDS[:2]
+_NEVER_LATER = (*_MAXIMA, *_FIELDS[6:])
 """The metrics that differences which are kept do not give."""
 
 
@@ -73,7 +74,7 @@ class OutputCompareResult(CompareResult):
     @classmethod
     def of(
         cls,
-        names: tuple[str, str],
+        tensors: tuple[ComparedTensor, ComparedTensor],
         arrays: _Arrays,
         difference: Difference,
         tolerance: Tolerance,
@@ -85,8 +86,7 @@ class OutputCompareResult(CompareResult):
         """
         result = cls(thresholds=tolerance)
         result._metrics.clear()
-        result.tensor0 = ComparedTensor.of(names[0], arrays[0])
-        result.tensor1 = ComparedTensor.of(names[1], arrays[1])
+        result.tensor0, result.tensor1 = tensors
         result.arrays = arrays
         result._explain = explain
         result.difference = difference
@@ -219,9 +219,8 @@ class OutputCompareResult(CompareResult):
         return self._ratio(*self.required(statistic))
 
     def _ratio(self, absolute: float | None, relative: float | None) -> float:
-        return min(
-            excess_ratio(absolute, self.tolerance.atol), excess_ratio(relative, self.tolerance.rtol)
-        )
+        limits = self.tolerance
+        return min(excess_ratio(absolute, limits.atol), excess_ratio(relative, limits.rtol))
 
     @property
     def rounding(self) -> Rounding | None:
@@ -272,13 +271,14 @@ class OutputCompareResult(CompareResult):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy in another process has: what `settle` leaves, and every metric."""
-        if self.difference is None and self._kept is None:
-            return vars(self)
-        settled = object.__new__(type(self))
-        vars(settled).update(vars(self), _metrics=dict(self._metrics))
-        settled.settle()
-        settled._metrics, settled._kept = settled.metric_values(), None
-        return vars(settled)
+        settled = self
+        if self.difference is not None:
+            settled = object.__new__(type(self))
+            vars(settled).update(vars(self), _metrics=dict(self._metrics))
+            settled.settle()
+        if settled._kept is None:
+            return vars(settled)
+        return {**vars(settled), "_metrics": settled.metric_values(), "_kept": None}
 
     def settle(self) -> None:
         """Compute the verdict and every metric, and let go of the arrays; of few elements the
@@ -287,8 +287,9 @@ class OutputCompareResult(CompareResult):
         if not self.passed:  # Why is only asked of failures.
             _ = self.is_rounding
         if self.difference is not None:
-            for field in _FIELDS[:2] if self.quantile is None else _NEVER_LATER:
-                self._metric(field)
+            for field in _MAXIMA if self.quantile is None else _NEVER_LATER:
+                if field not in self._metrics:
+                    self._metric(field)
             self._kept = self.difference.kept()
         if self._kept is None:
             self.metric_values()

@@ -49,7 +49,7 @@ def compare_arrays(
 
     def held_to(rounding: Rounding | None) -> OutputCompareResult:
         return OutputCompareResult.of(
-            (value.name, reference.name),
+            (value.tensor, reference.tensor),
             arrays,
             difference,
             function.tolerance_for(setting, rounding),

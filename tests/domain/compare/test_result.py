@@ -23,12 +23,15 @@ FIELDS = (
 DEFAULT = Tolerance()
 NAMED = [statistic for statistic in STATISTICS if statistic != "elemwise"]
 
+TENSORS = ComparedTensor("a", "float64", (2,)), ComparedTensor("b", "float64", (2,))
+
 
 def judge(
     value: Any, reference: Any, tolerance: Tolerance = DEFAULT, quantile: float = 0.99
 ) -> OutputCompareResult:
     arrays = np.asarray(value), np.asarray(reference)
-    return OutputCompareResult.of(("a", "b"), arrays, Difference(*arrays), tolerance, quantile)
+    tensors = ComparedTensor.of("a", arrays[0]), ComparedTensor.of("b", arrays[1])
+    return OutputCompareResult.of(tensors, arrays, Difference(*arrays), tolerance, quantile)
 
 
 pairs = hnp.array_shapes(max_dims=2, max_side=4).flatmap(
@@ -92,7 +95,7 @@ def test_a_quantile_is_there_if_it_is_checked() -> None:
 def test_a_metric_is_computed_when_it_is_first_read() -> None:
     difference = Counting(np.ones(2), np.zeros(2))
     result = OutputCompareResult.of(
-        ("a", "b"), (np.ones(2), np.zeros(2)), difference, Tolerance("max"), 0.99
+        TENSORS, (np.ones(2), np.zeros(2)), difference, Tolerance("max"), 0.99
     )
     assert difference.asked == []
     for _ in range(2):
@@ -104,7 +107,7 @@ def test_a_metric_is_computed_when_it_is_first_read() -> None:
 def test_every_element_is_asked_once() -> None:
     difference = Counting(np.ones(2), np.zeros(2))
     result = OutputCompareResult.of(
-        ("a", "b"), (np.ones(2), np.zeros(2)), difference, Tolerance(), 0.99
+        TENSORS, (np.ones(2), np.zeros(2)), difference, Tolerance(), 0.99
     )
     for _ in range(2):
         assert not result

@@ -21,7 +21,7 @@ class Scratch:
         self.room = room
         self._floats: list[Floats] = []
         self._masks: list[Mask] = []
-        self.release()
+        self._floats_used = self._masks_used = 0
 
     def floats(self) -> Floats:
         """A vector of `room` elements that is not in use."""

@@ -139,7 +139,7 @@ def _real_type(dtype: np.dtype[Any]) -> np.dtype[np.floating[Any]]:
 def convert(block: Array, out: Array) -> Array:
     """Copy `block` to the head of `out` in the dtype of `out`, and return that head."""
     head = out[: block.size]
-    np.copyto(head, block, casting="unsafe")
+    head[...] = block
     return head
 
 
