@@ -17,13 +17,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from polygraphy import config
 from polygraphy.adapters.console.run_view import RunView
 from polygraphy.domain.catalog.reports import FAULTS_VARIABLE
-from polygraphy.domain.errors import PolygraphyException, PolygraphyInternalException
+from polygraphy.domain.errors import (
+    CheckFailedError,
+    PolygraphyException,
+    PolygraphyInternalException,
+)
 from polygraphy.logger import G_LOGGER, was_logged
+from polygraphy.logger.errors import mark_as_logged
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console
 from polygraphy.termination import end_program, remember_interrupts, was_interrupted
@@ -164,7 +170,13 @@ def _framed(main: Callable[[], Any], view: RunView, listen: Listen = _unheard) -
 
     def opened() -> Any:
         view.open(lambda: G_LOGGER.start(lambda: f"RUNNING | Command: {command}"))
-        return main()
+        try:
+            return main()
+        except CheckFailedError as error:
+            if view.says_why():
+                view.tell_aside(partial(_say, str(error)))
+                mark_as_logged(error)
+            raise
 
     def close(code: int) -> None:
         seconds = time.perf_counter() - start

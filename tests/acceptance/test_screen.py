@@ -241,6 +241,53 @@ def test_outputs_that_only_one_side_has_are_no_differences(
     assert polygraphy(command).code == 0
 
 
+def test_what_was_left_out_is_named_once_and_runners_have_short_names(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "few.onnx", 5)
+    several(tmp_path / "many.onnx", 9)
+    polygraphy("polygraphy run many.onnx --onnxrt --save-outputs gold.json -q")
+    done = polygraphy(
+        "polygraphy run few.onnx --onnxrt --load-outputs gold.json --allow-missing-outputs"
+    )
+    assert done.code == 0
+    assert done.out.count("y5") == 1
+    assert "-N0-" not in done.out
+    assert (
+        "  4 outputs were not compared, because only one side has them: y5, y6, y7, y8"
+        in done.lines
+    )
+
+
+def test_a_shape_that_was_chosen_takes_a_line(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 5)
+    model = onnx.load("m.onnx")
+    for dim, name in zip(model.graph.input[0].type.tensor_type.shape.dim, ("batch", "")):
+        dim.dim_param = name
+    onnx.save(model, "m.onnx")
+    done = polygraphy("polygraphy run m.onnx --onnxrt --onnx")
+    [note] = [line for line in done.lines if line.startswith("note")]
+    assert note.split(None, 1)[1].startswith("x: 'batch' is dynamic, 1 was used; choose with")
+    assert "--input-shapes x:[1," in note
+    assert polygraphy(f"polygraphy run m.onnx --onnxrt --onnx {note.split('with ')[1]}").code == 0
+
+
+def test_values_that_are_not_valid_are_told_once(
+    tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path / "m.onnx", 5, y1=float("nan"))
+    done = polygraphy("polygraphy run m.onnx --onnxrt --onnx --validate --log-file run.log")
+    assert done.code == 1
+    assert "  worst     y1: NaN in 6 of 6 elements of both" in done.lines
+    assert not any(line.startswith("[!]") for line in [*done.lines, *done.err.splitlines()])
+    assert "[!] Output validation failed" in Path("run.log").read_text()
+
+
 def test_nan_is_named(tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     several(tmp_path / "good.onnx", 5)

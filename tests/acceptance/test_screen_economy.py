@@ -46,12 +46,30 @@ def chain(path: Path, nodes: int, *, undefined: bool = False, small: bool = Fals
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
 
 
+def matrices(path: Path, nodes: int) -> None:
+    """Save a model whose weights might be 2:4 sparse; that of the last node is."""
+    weights = []
+    for at in range(nodes):
+        weight = np.ones((8, 8), np.float32)
+        weight[:: 1 if at < nodes - 1 else 2] *= at < nodes - 1
+        weights.append(numpy_helper.from_array(weight, f"w{at}"))
+    names = ["x", *(f"t{at}" for at in range(nodes))]
+    made = [
+        helper.make_node("MatMul", [names[at], f"w{at}"], [names[at + 1]]) for at in range(nodes)
+    ]
+    shaped = [helper.make_tensor_value_info(each, TensorProto.FLOAT, [8, 8]) for each in names]
+    graph = helper.make_graph(made, "matrices", shaped[:1], shaped[-1:], weights)
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     chain(tmp_path / "m.onnx", 60)
     chain(tmp_path / "small.onnx", 60, small=True)
     chain(tmp_path / "broken.onnx", 60, undefined=True)
+    matrices(tmp_path / "dense.onnx", 60)
     outputs = {f"y{at}": np.full((2, 3), float(at), np.float32) for at in range(60)}
     outputs["y50"][1, 2] = np.nan
     others = {name: array + np.float32(0.5) for name, array in outputs.items()}
@@ -64,6 +82,7 @@ CASES = {
     "check lint broken.onnx": ("is not defined anywhere", 30, 1),
     "inspect data a.json": ("| Stats: mean=", 60, 0),
     "check accuracy acc.json": ("max_absdiff=", 60, 1),
+    "inspect sparsity dense.onnx": ("sparse tensor: ", 60, 0),
     "convert small.onnx --fp-to-fp16 --verify -o half.onnx": ("too small and set to zero", 60, 0),
 }
 
@@ -101,6 +120,27 @@ def test_findings_of_a_kind_stand_together_each_kind_with_some(
     done = polygraphy("polygraphy check lint broken.onnx")
     assert done.out.count("is not defined anywhere") == 3
     assert "[E] LINT | and 27 more like these; -v shows all of them" in done.lines
+
+
+def test_of_many_weights_the_unusual_are_named_first(folder: Path, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy inspect sparsity dense.onnx")
+    named = [line for line in done.lines if "sparse tensor: " in line]
+    assert len(named) == 10
+    assert "[I] Found sparse tensor: w59" in named
+    assert any("1 of 60 tensors are sparse; 50 are not listed" in line for line in done.lines)
+
+
+def test_rows_that_are_cut_are_saved_where_something_failed(folder: Path, polygraphy: Run) -> None:
+    comparing = "--check-error-stat max --save-accuracy-results acc.json -q"
+    polygraphy(f"polygraphy run --load-outputs a.json b.json {comparing}")
+    [line] = [
+        line
+        for line in polygraphy("polygraphy check accuracy acc.json").lines
+        if line.startswith("  All 60 rows: ")
+    ]
+    saved = Path(line.removeprefix("  All 60 rows: "))
+    assert len(saved.read_text().splitlines()) >= 60
+    saved.unlink()
 
 
 def test_the_weights_that_lose_most_are_named_and_the_others_counted(

@@ -174,7 +174,9 @@ def _non_finite_words(each: Comparison, worst: Worst) -> str:
     (nan0, inf0), (nan1, inf1) = worst.non_finite
     words = []
     for what, counts in (("NaN", (nan0, nan1)), ("infinity", (inf0, inf1))):
-        if any(counts):
+        if nan0 == nan1 and inf0 == inf1 and any(counts):
+            words.append(f"{what} in {counts[0]} of {worst.size} elements of both")
+        elif any(counts):
             sides = [
                 (
                     f"{what} in {count} of {worst.size} elements of {name}"

@@ -184,13 +184,13 @@ def _indented(text: str) -> str:
 
 def _show_table(result: AccuracyResult) -> None:
     """Show a row for each output, in a table for each pair of runs."""
-    from polygraphy.adapters.console.tables import table_lines
+    from polygraphy.adapters.console.tables import table_lines, whole_words
     from polygraphy.domain.accuracy.output_rows import AccuracyTable
 
     for table in AccuracyTable.of(result):
         title = " vs. ".join(short_names(table.runners))
         title = title if result.label == "simple" else f"{title} ({result.label})"
-        whole = f"All {len(table)} rows: add --log-file PATH, or -v"
+        whole = whole_words(title, table, {}, saves=not result)
         write_lines([("", G_LOGGER.INFO), *table_lines(title, table, width=columns(), whole=whole)])
 
 

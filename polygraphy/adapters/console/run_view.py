@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from polygraphy.adapters.console.run_head import RunHead, noted
+from polygraphy.adapters.console.run_verdict import RunVerdict
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ MOST_LINES = 4
 _VERIFYING = ("polygraphy convert ", "polygraphy surgeon ")
 _FEW = 20
 """Outputs that passed, of which nobody asks which nodes make them."""
-_LABEL = 9
 
 
 class RunView:
@@ -49,16 +50,10 @@ class RunView:
         self._log: LogConsole | None = None
         self._screen: Screen | None = None
         self._table: AccuracyTable | None = None
-        self._comparisons: list[Comparison] = []
+        self._head = RunHead(model)
+        self._verdict = RunVerdict(command, model)
         self._counts = {"compared": 0, "validated": 0}
-        self._invalid: list[tuple[str, OutputValidity]] = []
-        self._notes: list[str] = []
-        self._inputs: TensorMetadata | None = None
-        self._seed: int | None = None
         self._iterations: int | None = None
-        self._runners: list[str] = []
-        self._times: dict[str, Sequence[float]] = {}
-        self._files: dict[int, str] = {}
 
     # The frame of a program.
 
@@ -93,25 +88,23 @@ class RunView:
         """
         if self._screen is None or not self._screen.sums_up:
             self._release()
-            self._name_next()
+            command = self._verdict.next_command()
+            if command.startswith("polygraphy diagnose "):
+                G_LOGGER.start(f"To find the cause: {command}")
             tell()
             return
-        with self._screen.telling():
-            tell()
+        self.tell_aside(tell)
         self._conclude(code, seconds)
 
-    def _name_next(self) -> None:
-        """Below the lines of a comparison that failed, name the command that finds the culprit."""
-        if not self._comparisons and not self._invalid:  # Nothing is imported for nothing.
-            return
-        from polygraphy.adapters.console import outcome
-        from polygraphy.domain.report.advice import diagnosis_of_values
+    def says_why(self) -> bool:
+        """Return whether the verdict is going to say why a check failed."""
+        return self.sums_up and self._verdict.is_failure
 
-        command = outcome.remedy(self._comparisons, self._command)
-        if self._invalid and not command:
-            command = diagnosis_of_values(self._command)
-        if command.startswith("polygraphy diagnose "):
-            G_LOGGER.start(f"To find the cause: {command}")
+    def tell_aside(self, tell: Callable[[], object]) -> None:
+        """Log what the console does not show where a run is summed up."""
+        assert self._screen is not None
+        with self._screen.telling():
+            tell()
 
     @property
     def sums_up(self) -> bool:
@@ -132,20 +125,20 @@ class RunView:
 
     def note(self, text: str) -> None:
         """Something was assumed that the user may want to know."""
-        if self._comparisons:
-            self._write(*_noted(text))
+        if self._verdict.comparisons:
+            self._write(*noted(text))
         elif self._screen is not None and (self._screen.holds or self._screen.sums_up):
-            self._notes.append(text)
+            self._head.notes.append(text)
         self._tell("note", text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
         """Input data are about to be taken from a data loader."""
-        self._seed, self._iterations = seed, iterations
+        self._head.seed, self._iterations = seed, iterations
 
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
         self._begin()
-        self._runners.append(runner)
+        self._head.runners.append(runner)
         self._tell("runner_activating", runner)
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
@@ -159,7 +152,7 @@ class RunView:
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """What the runner is fed with."""
-        self._inputs = self._inputs or metadata
+        self._head.inputs = self._head.inputs or metadata
         self._tell("inputs_described", runner, metadata)
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
@@ -168,7 +161,7 @@ class RunView:
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done."""
-        self._times[runner] = runtimes
+        self._head.times[runner] = runtimes
         self._tell("runner_completed", runner, runtimes)
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
@@ -200,7 +193,7 @@ class RunView:
             return
         self._release()
         if self._table is not None and not result:
-            self._comparisons += self._compared(self._table.tables(result), result)
+            self._verdict.comparisons += self._compared(self._table.tables(result), result)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""
@@ -210,8 +203,7 @@ class RunView:
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """One output was checked."""
         self._count("validated", 1)
-        if validity.nan or validity.inf:
-            self._invalid.append((runner, validity))
+        self._verdict.add_validity(runner, validity)
         self._tell("output_validated", runner, validity)
 
     def validation_finished(self, passed: bool) -> None:
@@ -279,7 +271,7 @@ class RunView:
         self._table.add(pair)
         for position, origin in zip(pair.positions, pair.origins):
             if origin:
-                self._files[position] = origin
+                self._head.files[position] = origin
         compared = len(pair.results)
         self._count("compared", compared)
         if pair.iteration == 0 and self._iterations is not None:  # A slow run is summed up at once.
@@ -289,17 +281,19 @@ class RunView:
 
     def _show(self, result: AccuracyResult) -> None:
         """Show a table for each pair of runs that a comparison function compared."""
+        from polygraphy.adapters.console.run_head import left_out_lines
         from polygraphy.adapters.console.screen import columns
         from polygraphy.adapters.console.tables import table_lines
         from polygraphy.domain.accuracy.output_rows import AccuracyTable
 
         tables = (self._table or AccuracyTable()).tables(result)
         if not tables:  # Nothing was compared here: the results are those of a file.
-            self._comparisons += self._compared(AccuracyTable.of(result), result)
+            self._verdict.comparisons += self._compared(AccuracyTable.of(result), result)
             return
-        self._head()
-        for each in self._compared(tables, result):
-            self._comparisons.append(each)
+        if not self._verdict.comparisons:
+            self._write(*self._head.lines())
+        for position, each in enumerate(self._compared(tables, result)):
+            self._verdict.comparisons.append(each)
             table = each.table
             title = each.title
             if table.label != "simple":
@@ -307,16 +301,15 @@ class RunView:
             whole = self._whole_words(title, each)
             lines = table_lines(title, table, width=columns(), whole=whole, makers=each.makers)
             self._write("", *lines)
-            left_out = result.left_out_at.get(len(self._comparisons) - 1, ())
-            if left_out:
-                self._write(f"  {len(left_out)} outputs were not compared: only one side has them")
+            if names := result.left_out_at.get(position):
+                self._write(*left_out_lines(names))
 
     def _compared(self, tables: Sequence[OutputRows], result: AccuracyResult) -> list[Comparison]:
         """Return each pair of runs with its table and its verdict."""
         from polygraphy.adapters.console.outcome import Comparison
 
         makers = self._makers(tables, result)
-        pairs = zip(tables, map(self._names, tables), result.tallies())
+        pairs = zip(tables, map(self._head.names, tables), result.tallies())
         return [
             Comparison(" vs. ".join(names), names, table, tally.passed, makers)
             for table, names, tally in pairs
@@ -333,115 +326,24 @@ class RunView:
 
     def _whole_words(self, title: str, each: Comparison) -> str:
         """Say where all rows of a table are; of what failed, save them if they are nowhere else."""
-        from polygraphy.adapters.console.tables import MOST_ROWS, saved_whole
+        from polygraphy.adapters.console.tables import whole_words
 
         path = next((path for path in self._reports if not path.endswith(".md")), None)
-        path = path or G_LOGGER.log_file
-        is_cut = len(each.table) > MOST_ROWS and _level() < G_LOGGER.START
-        if path is None and is_cut and not each.passed:
-            path = saved_whole(title, each.table, each.makers)
-        return f"All {len(each.table)} rows: {path or 'add --log-file PATH, or -v'}"
-
-    def _head(self) -> None:
-        """Show what ran, on which data, before the first table."""
-        if self._comparisons:
-            return
-        if self._model:
-            self._write(f"{'Model':{_LABEL}}{self._model}")
-        if self._inputs is not None:
-            seed = "" if self._seed is None else f"seed {self._seed}: "
-            self._write(f"{'Inputs':{_LABEL}}{seed}{_inputs_words(self._inputs)}")
-        for note in self._notes:
-            self._write(*_noted(note))
-        times = [
-            f"{name} {sum(taken) / len(taken) * 1000:.3g} ms"
-            for name, taken in zip(self._short_names(), map(self._times.get, self._runners))
-            if taken
-        ]
-        if times:
-            self._write(f"{'Runners':{_LABEL}}{'   '.join(times)} per iteration")
-
-    def _short_names(self) -> list[str]:
-        """Return the runners' names as people read them."""
-        from polygraphy.domain.results.runner_names import short_names
-
-        return short_names(self._runners)
-
-    def _names(self, table: OutputRows) -> tuple[str, str]:
-        from pathlib import Path
-
-        from polygraphy.domain.results.runner_names import short_names
-
-        plain = dict(zip(self._runners, self._short_names()))
-        own = [plain.get(runner) or short_names([runner])[0] for runner in table.runners]
-        first, second = (
-            Path(self._files[at]).name if at in self._files else name
-            for at, name in zip(table.positions, own)
-        )
-        if first == second:
-            first, second = (
-                f"{first} ({table.positions[0] + 1})",
-                f"{second} ({table.positions[1] + 1})",
-            )
-        return first, second
+        is_shown = _level() < G_LOGGER.START
+        return whole_words(title, each.table, each.makers, path, saves=is_shown and not each.passed)
 
     def _conclude(self, code: int, seconds: float) -> None:
         """Show the verdict."""
-        from polygraphy.adapters.console import outcome
         from polygraphy.adapters.console.screen import wrapped
-        from polygraphy.domain.report.advice import diagnosis_of_values
 
-        passed, level = code == 0, _level()
-        if passed and level >= G_LOGGER.FINISH:
+        level = _level()
+        if code == 0 and level >= G_LOGGER.FINISH:
             return
-        found = self._comparisons
-        if passed:
-            words = outcome.passed_words(found, seconds) if found else self._valid_words(seconds)
-            self._say("", *((line, G_LOGGER.FINISH) for line in wrapped(f"PASSED  {words}", 8)))
-            return
-        facts = [outcome.failed_words(found)] if not all(each.passed for each in found) else []
-        facts += self._invalid_words()
-        words = " ".join(facts) or f"Exit code {code}."
-        self._say("", *((line, G_LOGGER.ERROR) for line in wrapped(f"FAILED  {words}", 8)))
-        if level >= G_LOGGER.START:
-            return
-        for reason in [*self._invalid_reasons(), *outcome.reasons(found)]:
-            self._say(*wrapped(reason, outcome.INDENT))
-        if needed := outcome.needed_words(found):
-            self._say(outcome.labelled("passes", f"with {needed}"))
-        command = outcome.remedy(found, self._command)
-        if self._invalid and not command:
-            command = diagnosis_of_values(self._command)
-        if command:
-            self._say(outcome.labelled("next", command))
-
-    def _valid_words(self, seconds: float) -> str:
-        return f"{self._counts['validated']} outputs are valid, {seconds:.1f} s."
-
-    def _invalid_words(self) -> list[str]:
-        """Say which output holds NaN or infinity first, and how many do."""
-        if not self._invalid:
-            return []
-        from polygraphy.domain.results.runner_names import short_names
-
-        runner, first = self._invalid[0]
-        return [
-            f"{len(self._invalid)} of {self._counts['validated']} outputs hold NaN or infinity,"
-            f" first {first.name!r} of {short_names([runner])[0]}."
-        ]
-
-    def _invalid_reasons(self) -> list[str]:
-        """Name the node that makes the first NaN or infinity, and say how many there are."""
-        if not self._invalid:
-            return []
-        from polygraphy.adapters.console.makers import makers_of, node_words
-        from polygraphy.adapters.console.outcome import labelled
-
-        _, first = self._invalid[0]
-        node = makers_of(self._model, [first.name]).get(first.name)
-        lines = [] if node is None else [labelled("node", node_words(node))]
-        complaint = first.complaint(check_nan=True, check_inf=True)
-        return [*lines, labelled("first", f"{first.name}: {complaint}")]
+        word, severity = ("PASSED", G_LOGGER.FINISH) if code == 0 else ("FAILED", G_LOGGER.ERROR)
+        words = self._verdict.words(code, seconds)
+        self._say("", *((line, severity) for line in wrapped(f"{word}  {words}", len(word) + 2)))
+        if code != 0:
+            self._write(*self._verdict.details())
 
     def _write(self, *lines: str | Line) -> None:
         """Show lines that only the console gets, unless nothing but the verdict is shown."""
@@ -466,17 +368,3 @@ def _tells_all() -> bool:
     if G_LOGGER.json or G_LOGGER.use_python_logging_system or G_LOGGER.legacy:
         return True
     return _level() < G_LOGGER.INFO or G_LOGGER.module_severity.has_paths
-
-
-def _noted(text: str) -> list[str]:
-    from polygraphy.adapters.console.screen import wrapped
-
-    return wrapped(f"{'note':{_LABEL}}{' '.join(text.split())}", _LABEL)
-
-
-def _inputs_words(inputs: TensorMetadata) -> str:
-    parts = [
-        f"{name} {meta.dtype}[{','.join(map(str, meta.shape or ()))}]"
-        for name, meta in inputs.items()
-    ]
-    return ", ".join(parts[:MOST_LINES]) + (", ..." if len(parts) > MOST_LINES else "")

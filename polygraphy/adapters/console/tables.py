@@ -13,6 +13,7 @@ from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.limits.tolerance import Tolerance
 from polygraphy.domain.tensors.naming import one_line
+from polygraphy.logger import G_LOGGER
 from polygraphy.logger.severity import ERROR, ULTRA_VERBOSE
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.storage import TextFiles
@@ -98,6 +99,29 @@ def whole_text(title: str, table: OutputRows, makers: Mapping[str, Node]) -> str
     number = Column("", [str(at + 1) for at in range(len(rows))], is_number=True)
     lines = drawn(title, number, columns, [not row.passed for row in rows], None)
     return "".join(f"{text}\n" for text, _ in lines)
+
+
+def whole_words(
+    title: str,
+    table: OutputRows,
+    makers: Mapping[str, Node],
+    path: str | None = None,
+    *,
+    saves: bool = False,
+) -> str:
+    """Say where all rows of a table are, of which some are not shown.
+
+    Args:
+        title: what was compared with what.
+        table: the rows.
+        makers: the nodes that make the outputs.
+        path: a file that holds them besides the log file; None for none.
+        saves: whether they are saved if they are nowhere else.
+    """
+    path = path or G_LOGGER.log_file
+    if path is None and saves and len(table) > MOST_ROWS:
+        path = saved_whole(title, table, makers)
+    return f"All {len(table)} rows: {path or 'add --log-file PATH, or -v'}"
 
 
 def saved_whole(title: str, table: OutputRows, makers: Mapping[str, Node]) -> str | None:

@@ -26,6 +26,7 @@ from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.results.runner_names import label_of_runner
+from polygraphy.domain.tensors.naming import Note
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.machine import Machine
 from polygraphy.ports.reporting import Console
@@ -288,9 +289,12 @@ class _Comparison:
             verdict.left_out_at = {**verdict.left_out_at, position: known}
         if missing and verdict is self.verdicts[0] and pair.iteration == 0:
             self.console.note(
-                f"Not compared, because only one of"
-                f" {' and '.join(map(label_of_runner, pair.runners))} has it:"
-                f" {', '.join(missing)}."
+                Note(
+                    f"Not compared, because only one of"
+                    f" {' and '.join(map(label_of_runner, pair.runners))} has it:"
+                    f" {', '.join(missing)}.",
+                    brief="",  # The result has the names.
+                )
             )
         kept = {name: result for name, result in pair.results.items() if name not in missing}
         return evolve(pair, results=kept)

@@ -15,9 +15,11 @@ from polygraphy.application.diagnose.half import (
     try_half_precision,
 )
 from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.tensors.naming import counted
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ModelReducer, PrecisionCaster
+from polygraphy.ports.reporting import Findings
 
 
 def find_nodes_to_keep(
@@ -91,9 +93,12 @@ def _check(found: HalfPrecision) -> None:
 
 
 def _tell(found: HalfPrecision) -> None:
+    findings = resolve(Findings)
     if not found.kept:
+        findings.conclude(summary=f"All nodes can be cast: {found.before}.")
         G_LOGGER.info(f"All nodes can be cast: {found.before}.")
         return
+    findings.conclude(summary=f"{counted(len(found.kept), 'node')} cannot be cast to float16.")
     lines = "\n".join(f"    {name}" for name in found.kept)
     G_LOGGER.info(
         f"{len(found.kept)} node(s) have to stay in float32 ({found.checks} sets were tried):\n"

@@ -14,7 +14,7 @@ from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, TensorMetadata
-from polygraphy.domain.tensors.naming import meant, one_line
+from polygraphy.domain.tensors.naming import Note, enumerated, meant, one_line
 from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.shapes import (
     Shape,
@@ -231,10 +231,13 @@ class DataLoader:
         static = override_dynamic_shape(shape)
         self.assumed[name] = tuple(static)
         self._note(
-            f"Input tensor: {one_line(f'{name} {_described(self.input_metadata, name)}')} |"
-            " No shapes provided; "
-            f"Will use shape: {list(static)}.\n"
-            "If this is incorrect, please set the shape of this input tensor."
+            Note(
+                f"Input tensor: {one_line(f'{name} {_described(self.input_metadata, name)}')} |"
+                " No shapes provided; "
+                f"Will use shape: {list(static)}.\n"
+                "If this is incorrect, please set the shape of this input tensor.",
+                _shape_chosen(name, shape, static),
+            )
         )
         return static
 
@@ -317,6 +320,17 @@ def _described(metadata: TensorMetadata | None, name: str) -> str:
         return ""
     dtype, shape = metadata[name]
     return f"(dtype={dtype}, shape={tuple(shape)})"
+
+
+def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
+    """Say in a line that dynamic dimensions became 1."""
+    dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
+    which = enumerated(list(dims)) if dims else "a dimension"
+    chosen = str(list(static)).replace(" ", "")
+    return one_line(
+        f"{name}: {which} {'is' if len(dims) < 2 else 'are'} dynamic, 1 was used; choose with"
+        f" --input-shapes {name}:{chosen}"
+    )
 
 
 def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:

@@ -7,7 +7,7 @@ from math import inf, isnan
 from typing import Any
 
 from polygraphy.domain.report.document import Comparison, OutputRow, Problem
-from polygraphy.domain.tensors.naming import differing
+from polygraphy.domain.tensors.naming import counted, differing, enumerated
 
 _MOST_NAMES = 4
 _PLAIN = {
@@ -46,7 +46,8 @@ def summary_of(
         return _failed(failed)
     if comparisons:
         return _passed(comparisons)
-    found = [_FOUND[each["kind"]](each) for each in results if each["kind"] in _FOUND]
+    said = (_FOUND[each["kind"]](each) for each in results if each["kind"] in _FOUND)
+    found = [sentence for sentence in said if sentence]
     if found and verdict in ("passed", "failed"):
         return " ".join(found)
     return _PLAIN.get(verdict, f"{verdict}.")
@@ -152,6 +153,46 @@ def _sparse(facts: Mapping[str, Any]) -> str:
     return f"{sparse} of {len(facts['weights'])} weights are 2:4 sparse."
 
 
+def _consists_of(facts: Mapping[str, Any]) -> str:
+    graph = facts["model"].get("graph", facts["model"])
+    parts = [
+        counted(len(graph[key]) if isinstance(graph[key], list) else graph[key], noun)
+        for key, noun in _PARTS.items()
+        if key in graph
+    ]
+    return f"The model has {enumerated(parts)}." if parts else ""
+
+
+_PARTS = {"node_count": "node", "weights": "weight", "inputs": "input", "outputs": "output"}
+
+
+def _holds(facts: Mapping[str, Any]) -> str:
+    tensors = [
+        tensor for run in facts["runs"] for step in run["reports"] for tensor in step["tensors"]
+    ]
+    odd = [tensor["name"] for tensor in tensors if tensor["peculiarities"]]
+    iterations = sum(run["iterations"] for run in facts["runs"])
+    facts_of_all = f"{counted(len(tensors), 'tensor')} in {counted(iterations, 'iteration')}"
+    if not odd:
+        return f"{facts_of_all}, without NaN or infinity."
+    return f"{facts_of_all}; {len(odd)} with NaN or infinity, first: {odd[0]!r}."
+
+
+def _uses(facts: Mapping[str, Any]) -> str:
+    outputs = sum(bool(use["is_output"]) for use in facts["tensors"])
+    total = counted(len(facts["tensors"]), "tensor")
+    return f"{total}, of which {outputs} {'is an output' if outputs == 1 else 'are outputs'}."
+
+
+def _installed(facts: Mapping[str, Any]) -> str:
+    backends = [each for each in facts["sections"] if each["title"] == "Backends"]
+    names = [name for each in backends for name, found in each["facts"] if found != _ABSENT]
+    return f"Installed: {', '.join(names)}." if names else "No backend is installed."
+
+
+_ABSENT = "not installed"
+
+
 def _sentence(text: Any) -> str:
     """Return the first line of a text, as a sentence."""
     line = str(text).strip().partition("\n")[0]
@@ -164,6 +205,11 @@ _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "differences": _differed,
     "compatibility": _could_run,
     "sparsity": _sparse,
+    "model": _consists_of,
+    "data": _holds,
+    "accuracy": lambda facts: f"{counted(len(facts['comparisons']), 'saved comparison')}.",
+    "tensors": _uses,
+    "environment": _installed,
 }
 """Results of other commands that a sentence can say."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from polygraphy.domain.errors import UnknownNameError
 
@@ -68,6 +69,25 @@ def matching(
 def matching_any(words: Iterable[str], known: Collection[str]) -> set[str]:
     """Return the known names that some words mean, as `matching` does; a word may mean none."""
     return {name for name in known for word in words if name == word or fnmatchcase(name, word)}
+
+
+class Note(str):
+    """Something that was assumed, in words.
+
+    Attributes:
+        brief: the same for a reader in a hurry; empty where a table says it.
+    """
+
+    brief: str
+
+    def __new__(cls, text: str, brief: str) -> Note:
+        """Take both forms."""
+        note = super().__new__(cls, text)
+        note.brief = brief
+        return note
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Note, (str(self), self.brief)
 
 
 def one_line(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _WIDEST = 80
 _MOST_NAMES = 10
+_MOST_WEIGHTS = 10
 _MOST_ALIKE = 3
 """Findings of a kind that are shown, of more."""
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^]]*\]|\([^)]*\)|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -81,14 +83,16 @@ class LogModelReports:
         """Write which weights are sparse, of those that may be."""
         G_LOGGER.info(f"Found: {len(weights)} weight tensor(s) eligible for pruning.")
         G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
+        shown = _telling_weights(weights) if is_abridged() else weights
         for weight in weights:
-            if weight.is_sparse:
-                G_LOGGER.info(f"Found sparse tensor: {one_line(weight.name)}")
-            else:
-                share = f"{weight.dense} of {weight.groups} groups of four along axis {weight.axis}"
-                G_LOGGER.warning(
-                    f"Found non-sparse tensor: {one_line(weight.name)} ({share} are dense)"
-                )
+            with nullcontext() if weight in shown else only_in_file():
+                _tell_sparsity(weight)
+        if len(shown) < len(weights):
+            sparse = sum(weight.is_sparse for weight in weights)
+            G_LOGGER.info(
+                f"{sparse} of {len(weights)} tensors are sparse; {len(weights) - len(shown)} are"
+                " not listed (add --log-file PATH, or -v)."
+            )
         G_LOGGER.info(f"Finished checking {len(weights)} tensors. ")
 
     def differences(self, found: Sequence[Difference]) -> None:
@@ -198,3 +202,19 @@ def _some(names: Sequence[str]) -> str:
     """Return names as text, so many as a person reads."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _telling_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
+    """Return some of many weights: those first that are what most of the others are not."""
+    if len(weights) <= _MOST_WEIGHTS + 1:
+        return weights
+    usual = sum(weight.is_sparse for weight in weights) * 2 >= len(weights)
+    return sorted(weights, key=lambda weight: weight.is_sparse == usual)[:_MOST_WEIGHTS]
+
+
+def _tell_sparsity(weight: WeightSparsity) -> None:
+    if weight.is_sparse:
+        G_LOGGER.info(f"Found sparse tensor: {one_line(weight.name)}")
+        return
+    share = f"{weight.dense} of {weight.groups} groups of four along axis {weight.axis}"
+    G_LOGGER.warning(f"Found non-sparse tensor: {one_line(weight.name)} ({share} are dense)")
