@@ -431,6 +431,7 @@ class AccuracyResults(list[AccuracyResult]):
         Raises:
             CheckFailedError: they did not; the message is the summary.
         """
+        __tracebackhide__ = True  # pytest shows the line of the test.
         if not self:
             raise CheckFailedError(self.summary())
         return self
