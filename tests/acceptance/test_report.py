@@ -232,6 +232,23 @@ def test_text_and_markdown(two: Path, polygraphy: Run) -> None:
     assert "| ❌ | y |" in text and "polygraphy run bad.onnx" in text
 
 
+def test_the_first_layer_that_fails_is_named_with_its_operator(
+    tmp_path: Path, polygraphy: Run
+) -> None:
+    digits = Path(__file__).parents[2] / "examples" / "digits"
+    every = "--onnxrt --mark-all"
+    saved = polygraphy(
+        f"polygraphy run {digits / 'digits.onnx'} {every} --save-outputs gold.json", cwd=tmp_path
+    )
+    assert saved.code == 0
+    done = polygraphy(
+        f"polygraphy run {digits / 'digits_changed.onnx'} {every} --load-outputs gold.json"
+        " --format json",
+        cwd=tmp_path,
+    )
+    assert "; first to fail: 'conv2_output' (Conv); worst: " in document_of(done.out)["summary"]
+
+
 def test_the_page_holds_the_document_and_names_as_text(two: Path, polygraphy: Run) -> None:
     done = failing(polygraphy, "--mark-all --report r.html --format json")
     page = Path("r.html").read_text(encoding="utf-8")

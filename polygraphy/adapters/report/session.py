@@ -103,6 +103,7 @@ class Session:
         recorder = self._recorder
         meant = code if self._code is None else self._code
         verdict = recorder.verdict or VERDICTS.get(meant, "error")
+        comparisons = [with_nodes(each, model) for each in recorder.comparisons]
         return Document(
             command=_command(sys.argv),
             started=self._started.isoformat(timespec="seconds"),
@@ -112,7 +113,7 @@ class Session:
             summary=recorder.summary
             or summary_of(
                 verdict,
-                recorder.comparisons,
+                comparisons,
                 self._problems,
                 recorder.culprits,
                 recorder.results,
@@ -121,7 +122,7 @@ class Session:
             files=file_facts(self._sources),
             data=recorder.data,
             parties=recorder.parties(),
-            comparisons=[with_nodes(each, model) for each in recorder.comparisons],
+            comparisons=comparisons,
             validation=recorder.validation,
             results=recorder.results,
             culprits=recorder.culprits,
