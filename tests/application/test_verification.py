@@ -65,7 +65,8 @@ def test_a_fault_is_more_than_rounding(op: str, capsys: Captured) -> None:
     narrow = convert_to_fp16(model)
     [node] = [each for each in narrow.graph.node if each.name == "middle"]
     node.op_type = op
-    assert told_of(narrow, model, capsys)[0] is False
+    passed, said = told_of(narrow, model, capsys)
+    assert not passed and "rounding the inputs" not in said
 
 
 def test_weights_that_do_not_fit_are_no_rounding(capsys: Captured) -> None:
@@ -84,6 +85,8 @@ def test_where_rounding_decides_everything_no_more_than_five_times_as_much_is_to
     passed, said = told_of(convert_to_fp16(model), model, capsys)
     assert not passed
     assert "so abs=0.05 is tolerated instead of abs=0.01" in said
+    assert "Output 'y': rounding the inputs to float16 alone changes it by" in said
+    assert "that sensitive" in said
 
 
 def test_weights_of_nodes_that_stay_in_float32_are_not_rounded() -> None:

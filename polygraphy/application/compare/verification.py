@@ -18,6 +18,7 @@ from polygraphy.domain.compare import CompareResult, PairwiseCompareFunc, Simple
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.narrowing import limits_of, with_digits
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModels
@@ -101,6 +102,8 @@ class _AllowingForRounding(PairwiseCompareFunc):
         self.label = function.label
         self.feed: Mapping[str, Any] = {}
         self._function = function
+        self._original = original
+        self._is_sensitive = False
         self._open = lru_cache(maxsize=1)(
             lambda: resolve(NarrowModels).with_rounded_weights(original, edited)
         )
@@ -130,7 +133,28 @@ class _AllowingForRounding(PairwiseCompareFunc):
         for name, function in self._allowances(failed, iter_result1):
             pair = [each.with_outputs({name: each[name]}) for each in (iter_result0, iter_result1)]
             results.update(function.compare(*pair))
+        self._blame_inputs([name for name in failed if not results[name]], iter_result1)
         return results
+
+    def _blame_inputs(self, names: Sequence[str], right: IterationResult) -> None:
+        """Log of which outputs that differ the original model itself makes as much where only its
+        inputs are rounded; once.
+        """
+        names = [name for name in names if self._is_judged_by_elements(name, right[name])]
+        opened = self._open() if names and not self._is_sensitive else None
+        if opened is None:
+            return
+        _, _, spacing = limits_of(opened[1].numpy())
+        rounded = {name: with_digits(np.asarray(v), spacing) for name, v in self.feed.items()}
+        moved = resolve(TensorObserver).observe(self._original, rounded, names)
+        for name in names:
+            usual, alone = self._function.tolerance_for(name), _distance(moved[name], right[name])
+            if alone > _MOST_ROUNDING * max(usual.atol, usual.rtol * _largest(right[name])):
+                self._is_sensitive = True
+                G_LOGGER.warning(
+                    f"Output {name!r}: rounding the inputs to {opened[1]} alone changes it by"
+                    f" {alone:.3g} in the original model, which is that sensitive on these data."
+                )
 
     def _allowances(
         self, names: Sequence[str], right: IterationResult
