@@ -60,9 +60,3 @@ def named_in(runners: Iterable[str]) -> dict[str, BuiltIn]:
 def able_in_parts() -> dict[str, str]:
     """Return the backends that run any part of an ONNX model, with their flags."""
     return {name: each.flag for name, each in built_in().items() if each.runs_parts}
-
-
-def files_in(runners: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the flags of runners that have a model of their own, each with what it names."""
-    named = (runner.partition(":") for runner in runners)
-    return [(built_in()[name].flag, text) for name, colon, text in named if colon]

@@ -63,10 +63,6 @@ class Members(Member):
 
     argument = unparse
 
-    def one_word(self, text: str) -> Any:
-        """Return the names in a bracketed list: ``[linear,chw4]``."""
-        return self.parse(bracketed(text))
-
 
 class DataType(Kind):
     """The name of a data type, in any of its usual spellings."""
