@@ -125,8 +125,8 @@ def test_findings_2_and_3_all_say_the_same(
             passed = 0 < stats[0] == stats[2]
             assert passed is (bool(has_to_fail[position]) and not any(has_to_fail[position]))
             assert stats == (int(matched), int(total) - int(matched), int(total))
-            assert (severity == "I") is passed is (verdict.percentage(position) == 100)
-            assert float(rate) == pytest.approx(verdict.percentage(position), abs=0.051)
+            assert (severity == "I") is passed is (verdict.percentage(position) == 1)
+            assert float(rate) == pytest.approx(100 * verdict.percentage(position), abs=0.051)
         assert bool(AccuracyResults.load(saved)) is bool(kept[0])
         again, report = logged(lambda: check_accuracy(str(saved)))
         assert again == code

@@ -552,7 +552,7 @@ def test_finding_2_pairs_of_one_name_are_judged_by_their_own_data() -> None:
             assert not found
             assert [tally.passed for tally in found.tallies()] == [True, False]
             assert (found.stats(0), found.stats(1)) == ((1, 0, 1), (0, 1, 1))
-            assert (found.percentage(0), found.percentage(-1)) == (100, 0)
+            assert (found.percentage(0), found.percentage(-1)) == (1, 0)
             assert found.stats(("r", "r")) == (1, 1, 2)
             if not average:
                 continue
@@ -617,7 +617,7 @@ def test_finding_3_an_iteration_without_outputs_on_one_side_fails(
             assert not found
             matched, mismatched, _ = found.stats()
             assert mismatched == 1
-            assert found.percentage() == 50 * matched
+            assert found.percentage() == matched / 2
 
 
 def test_finding_3_stopping_early_stops_where_nothing_was_compared() -> None:

@@ -32,7 +32,7 @@ def test_the_average_is_judged_rather_than_each_iteration() -> None:
         assert bool(average) is passes
         assert average.is_average
         assert average.stats(AB) == ((1, 0, 1) if passes else (0, 1, 1))
-        assert average.percentage() == (100 if passes else 0)
+        assert average.percentage() == (1 if passes else 0)
         assert bool(average.average_results(AB)["y"]) is passes
 
 

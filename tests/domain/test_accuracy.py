@@ -62,7 +62,7 @@ def test_pairs_are_found_by_names_and_position() -> None:
 def test_matches_are_counted_per_pair() -> None:
     made = AccuracyResult([(AB, [GOOD, BAD, GOOD, {}]), (BC, [])])
     assert made.stats() == made.stats(AB) == (2, 2, 4)
-    assert made.percentage() == 50
+    assert made.percentage() == 0.5
     assert made.stats(BC) == (0, 0, 0)
     assert made.percentage(BC) == 0
 

@@ -257,11 +257,11 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return matched, total - matched, total
 
     def percentage(self, runner_pair: PairKey = None) -> float:
-        """Return the share of what `stats` counts that matched, in percent; 0 where there is
+        """Return the share of what `stats` counts that matched, from 0 to 1; 0 where there is
         nothing.
         """
         matched, _, total = self.stats(runner_pair)
-        return PairTally(("", ""), matched, total).percentage
+        return matched / total if total else 0.0
 
     def average_results(self, runner_pair: PairKey = None) -> dict[str, CompareResult]:
         """Return, per output of a pair (default: the first), the mean of each metric over the
