@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import onnx
 import onnx.utils
@@ -21,6 +22,7 @@ from polygraphy.json import save_json
 from tests.support import models
 
 Run = Callable[..., Any]
+ROOT = Path(__file__).parents[2]
 FLOAT = TensorProto.FLOAT
 
 
@@ -159,6 +161,33 @@ def test_the_console_says_it_in_a_few_lines(polygraphy: Run) -> None:
     assert done.code == 1
     assert "CULPRIT" in done.out and "DoubleQDQPairsRemover" in done.out and "FIX" in done.out
     assert len(done.lines) <= 25
+    quiet = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx -q")
+    assert "CULPRIT" in quiet.out and "FIX" in quiet.out and "node by node" not in quiet.out
+
+
+def test_how_far_tensors_are_off_is_in_the_document(polygraphy: Run) -> None:
+    models.save(tiny_quotient(), Path("model.onnx"))
+    document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx", 1)
+    schema = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema)
+    found = {each["kind"]: each for each in document["results"]}
+    assert all(each["seconds"] >= 0 for each in found["attempts"]["attempts"])
+    curves = {each["what"]: each["tensors"] for each in found["errors"]["curves"]}
+    wrong = {what: [e["name"] for e in errors if e["wrong"]] for what, errors in curves.items()}
+    assert wrong == {"cumulative": [], "isolated": [], "rewritten": ["ratio"]}
+    names = [error["name"] for error in curves["isolated"]]
+    assert names.index("before") < names.index("quotient") < names.index("after")
+
+
+def test_a_model_that_no_backend_loads_is_an_error_and_not_a_question(polygraphy: Run) -> None:
+    node = helper.make_node("Fancy", ["before"], ["after"], "fancy", domain="my.ops")
+    model = network([node], {})
+    model.opset_import.append(helper.make_opsetid("my.ops", 1))
+    models.save(model, Path("model.onnx"))
+    done = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx")
+    assert done.code == polygraphy("polygraphy run model.onnx --onnxrt --onnx").code == 3
+    [line] = [line for line in (done.out + done.err).splitlines() if line.startswith("[!]")]
+    assert "my.ops:Fancy" in line and "onnx cannot either" in line
 
 
 def test_the_first_nan_is_named(polygraphy: Run) -> None:

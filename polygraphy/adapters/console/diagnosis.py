@@ -40,7 +40,7 @@ class LogDiagnosisReports:
 
     def handed_over(self, folder: str, said: str) -> None:
         """Show where the culprit is saved."""
-        G_LOGGER.info(f"SAVED    {_short(folder)}: {_short(said)}")
+        G_LOGGER.finish(f"SAVED    {_short(folder)}: {_short(said)}")
 
     def written_up(self, text: str) -> None:
         """Write the text of a bug report to standard output."""
@@ -55,11 +55,13 @@ def _show(culprit: Culprit) -> None:
     G_LOGGER.warning(
         _short(f"CULPRIT  {culprit.op} {names}: {culprit.cause}{by} ({culprit.party})")
     )
+    if culprit.origin is not None:
+        G_LOGGER.info(f"    From {_short(culprit.origin)}.")
     for sentence in culprit.evidence:
         G_LOGGER.info(f"    {_short(sentence)}")
     if culprit.remedy.command:
         word = "FIX" if culprit.remedy.proven else "TRY"
-        G_LOGGER.info(f"{word}      {one_line(culprit.remedy.command)}")
+        G_LOGGER.warning(f"{word}      {one_line(culprit.remedy.command)}")
 
 
 def _short(text: str) -> str:

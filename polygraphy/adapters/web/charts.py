@@ -114,6 +114,57 @@ def depth_chart(
     return svg(_WIDTH, _HEIGHT, f"{measure.title} by depth", parts)
 
 
+def curves_chart(curves: Sequence[Mapping[str, Any]]) -> Markup | None:
+    """Draw errors of the same tensors, measured in several ways, in the order in which the model
+    computes them; None where there are too few.
+
+    Args:
+        curves: as the document of a diagnosis has them, of one party.
+    """
+    order: Any = max((curve["tensors"] for curve in curves), key=len, default=())
+    places = {error["name"]: place for place, error in enumerate(order)}
+    if len(places) < 3:
+        return None
+    lines = [
+        (
+            curve["what"],
+            [
+                (places[e["name"]], e, float(e["relative"]))
+                for e in curve["tensors"]
+                if e["name"] in places
+            ],
+        )
+        for curve in curves
+    ]
+    scale = _Scale([value for _, points in lines for *_, value in points])
+
+    def x(place: int) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place + 0.5) / len(places)
+
+    parts = [_axes(scale, len(places), "Largest difference, relative to the root mean square")]
+    for what, points in lines:
+        path = _path([(x(place), scale(value)) for place, _, value in points])
+        parts.append(Markup('<path class="curve {}" d="{}"/>').format(what, path))
+    for what, points in lines:
+        wrong = [point for point in points if point[1]["wrong"]][:_MOST_POINTS]
+        for place, error, value in wrong:
+            about = f"{error['name']}: {brief(value)} ({what})"
+            parts.append(
+                Markup("<g><title>{}</title>{}</g>").format(
+                    about, _triangle(x(place), scale(value))
+                )
+            )
+    by_itself = [point for what, points in lines if what != "cumulative" for point in points]
+    first = next((point for point in by_itself if point[1]["wrong"]), None)
+    if first is not None:
+        place, error, value = first
+        step, anchor = (10, "start") if x(place) < _WIDTH * 0.6 else (-10, "end")
+        text = Markup('<text class="mark-text" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
+        label = shortened(error["name"], _ROOM)
+        parts.append(text.format(x(place) + step, scale(value) + 4, anchor, label))
+    return svg(_WIDTH, _HEIGHT, "Errors by depth", parts)
+
+
 def _worst_of_segments(
     points: list[tuple[int, OutputRow, float]], count: int
 ) -> list[tuple[int, OutputRow, float]]:
@@ -162,13 +213,17 @@ def _point(x: float, y: float, row: OutputRow, value: float, anchor: str) -> Mar
     if row.passed:
         shape = Markup('<circle class="pass" cx="{:.1f}" cy="{:.1f}" r="3.2"/>').format(x, y)
     else:
-        corners = f"{x:.1f},{y - 5:.1f} {x - 4.6:.1f},{y + 3.4:.1f} {x + 4.6:.1f},{y + 3.4:.1f}"
-        shape = Markup('<polygon class="fail" points="{}"/>').format(corners)
+        shape = _triangle(x, y)
     about = f"{row.op or ''} {row.name}: {brief(value)}{'' if row.passed else ', failed'}".strip()
     # Hundreds of points would be hundreds of stops for a keyboard, which has the table.
     return Markup('<a href="#{}" tabindex="-1"><title>{}</title>{}</a>').format(
         anchor, about, shape
     )
+
+
+def _triangle(x: float, y: float) -> Markup:
+    corners = f"{x:.1f},{y - 5:.1f} {x - 4.6:.1f},{y + 3.4:.1f} {x + 4.6:.1f},{y + 3.4:.1f}"
+    return Markup('<polygon class="fail" points="{}"/>').format(corners)
 
 
 def _first(x: float, y: float, row: OutputRow, anchor: str) -> Markup:

@@ -26,6 +26,7 @@ def region_of(
     rows: Mapping[str, OutputRow],
     centres: Iterable[str],
     anchor: Callable[[str], str | None],
+    most: int = _MOST_NODES,
 ) -> Markup | None:
     """Draw the nodes around some; None where none of them is in the model.
 
@@ -34,9 +35,10 @@ def region_of(
         rows: what was found about tensors, by name.
         centres: labels of the nodes around which others are drawn, the most important first.
         anchor: returns the id of the row of a tensor in the page.
+        most: how many nodes are drawn at most.
     """
     shown = [node for node in model.graph.nodes if held_weight(node) is None]
-    chosen = _around(shown, list(dict.fromkeys(centres)))
+    chosen = _around(shown, list(dict.fromkeys(centres)), most)
     if not chosen:
         return None
     kept = tuple(node for index, node in enumerate(shown) if index in chosen)
@@ -54,7 +56,7 @@ def region_of(
     return svg(width, height, f"{len(kept)} nodes of {len(shown)}", parts, is_fixed=True)
 
 
-def _around(nodes: Sequence[Node], centres: Sequence[str]) -> set[int]:
+def _around(nodes: Sequence[Node], centres: Sequence[str], most: int) -> set[int]:
     """Return the positions of the nodes that are fewest steps away."""
     makers = {name: index for index, node in enumerate(nodes) for name in node.outputs if name}
     beside: list[set[int]] = [set() for _ in nodes]
@@ -67,7 +69,7 @@ def _around(nodes: Sequence[Node], centres: Sequence[str]) -> set[int]:
     labels = {node.label: index for index, node in enumerate(nodes)}
     waiting = deque(labels[label] for label in centres if label in labels)
     chosen: dict[int, None] = {}
-    while waiting and len(chosen) < _MOST_NODES:
+    while waiting and len(chosen) < most:
         index = waiting.popleft()
         if index not in chosen:
             chosen[index] = None
@@ -132,7 +134,9 @@ def _node(
         first=y + 17, second=y + 33, third=y + 48, op=shortened(node.op, 24),
         label=shortened(label, 24), text=text,
     )  # fmt: skip
-    return drawn if link is None else Markup('<a href="#{}">{}</a>').format(link, drawn)
+    # In a group of its own, because the style of a node is also that of the texts behind it.
+    start = Markup("<g>") if link is None else Markup('<a href="#{}">').format(link)
+    return start + drawn + Markup("</g>" if link is None else "</a>")
 
 
 def _kind(found: Sequence[tuple[int, str]]) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 
 from polygraphy.adapters.web.charts import (
     MEASURES,
+    curves_chart,
     depth_chart,
     difference_chart,
     histogram_chart,
@@ -41,6 +42,15 @@ _BREAKS = re.compile(r"(?<=[/._])(?=[A-Za-z])")
 """Where a name may go on in the next line: at the parts that exporters join."""
 _ATTEMPTS = "attempts"
 """The kind of result that has a table of its own: the steps of a diagnosis."""
+_ERRORS = "errors"
+"""The kind of result that is drawn: how far tensors are off, of a diagnosis."""
+_CURVES = {
+    "cumulative": "computed from the inputs, nothing rewritten",
+    "isolated": "each node alone",
+    "rewritten": "each node of the graph that is run, alone",
+}
+_AROUND = 16
+"""Nodes that are drawn around a culprit: it should be seen at once."""
 _MOST_ROWS = 3000
 _MOST_LETTERS = 20_000
 
@@ -108,6 +118,8 @@ class HtmlReportPages:
             region=None if model is None else _region(document, model, tables),
             details=list(_details(tables)),
             checks=_other_checks(document),
+            curves=list(_curves(document)),
+            curve_words=_CURVES,
             attempts=[
                 attempt
                 for each in document.results
@@ -117,7 +129,7 @@ class HtmlReportPages:
             results=[
                 (_heading(each), _text(each))
                 for each in document.results
-                if each["kind"] != _ATTEMPTS
+                if each["kind"] not in (_ATTEMPTS, _ERRORS)
             ],
         )
         return displayable(page)
@@ -149,11 +161,40 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
         for index, row in enumerate(table.comparison.outputs):
             if row.name not in rows or rows[row.name].passed:
                 rows[row.name], anchors[row.name] = row, table.anchor(index)
+    rows = rows or _rows_of_curves(document)
     failed = [row for row in rows.values() if not row.passed and row.node]
     worst = worst_row(document.comparisons)
     centres += [str(row.node) for row in failed[:1]]
     centres += [worst[1].node] if worst and worst[1].node else []
-    return region_of(model, rows, centres, anchors.get)
+    most = {"most": max(_AROUND, 2 * len(centres))} if document.culprits else {}
+    return region_of(model, rows, centres, anchors.get, **most)
+
+
+def _curves(document: Document) -> Iterator[tuple[str, Markup]]:
+    """Yield each party of a diagnosis with the errors of tensors that were measured in it."""
+    found = [each["curves"] for each in document.results if each["kind"] == _ERRORS]
+    curves = [curve for each in found for curve in each]
+    for party in dict.fromkeys(curve["party"] for curve in curves):
+        chart = curves_chart([curve for curve in curves if curve["party"] == party])
+        if chart is not None:
+            yield party, chart
+
+
+def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
+    """Return by tensor the worst of what nodes make alone; what they make of inputs that are wrong
+    already is nothing that they are to blame for.
+    """
+    rows: dict[str, OutputRow] = {}
+    for each in document.results:
+        for curve in each["curves"] if each["kind"] == _ERRORS else ():
+            for error in curve["tensors"] if curve["what"] != "cumulative" else ():
+                name, excess = error["name"], float(error["excess"])
+                if name not in rows or excess > (rows[name].excess or 0.0):
+                    metrics = {"max_absdiff": float(error["absolute"])}
+                    rows[name] = OutputRow(
+                        name, not error["wrong"], 1, 1, metrics=metrics, excess=excess
+                    )
+    return rows
 
 
 def _details(tables: Sequence[_Table]) -> Iterator[Mapping[str, Any]]:

@@ -10,9 +10,17 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from attrs import evolve
 
-from polygraphy.domain.diagnosis.culprit import INCONCLUSIVE, Attempt, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import (
+    INCONCLUSIVE,
+    Attempt,
+    Curve,
+    DiagnosisResult,
+    TensorError,
+)
 from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
+from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.ports.binding import resolve
@@ -48,7 +56,7 @@ class Case:
         right: the model as it is right, where it is to blame itself and that is known.
         expected: the outputs that are right on `feed`, where they were given.
         unexplained: whether outputs are not what they should be, and the model is not why.
-        errors: by what was run, how far each tensor was off, relative to its size.
+        curves: the errors of tensors that were measured so far.
     """
 
     def __init__(
@@ -68,7 +76,7 @@ class Case:
         self.right: DissectedModel | None = None
         self.expected: Values | None = None
         self.unexplained = False
-        self.errors: dict[str, Mapping[str, float]] = {}
+        self.curves: list[Curve] = []
         self._reports = reports
         self._memory = memory
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
@@ -77,7 +85,7 @@ class Case:
     def of(self, model: DissectedModel) -> Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
         made = Case(model, self.path, self.parties, self._reports, self._memory)
-        made.attempts, made.errors = self.attempts, self.errors
+        made.attempts, made.curves = self.attempts, self.curves
         return made
 
     @property
@@ -136,6 +144,11 @@ class Case:
             words += ["--atol", f"{10.0 ** np.ceil(np.log10(2 * off)):g}"]
         return f"{command} {shlex.join(words)}"
 
+    def measured(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
+        """Keep the errors of tensors; see `Curve`."""
+        made = [found[name] for node in self.model.nodes for name in node.makes if name in found]
+        self.curves.append(Curve(party, what, made))
+
     def epsilon(self, output: str) -> float | None:
         """Return the epsilon of the coarsest type of floats in which an output is computed."""
         if self._epsilons is None:
@@ -185,6 +198,16 @@ def _number(name: str) -> int:
     return crc32(name.encode("utf-8", "replace"))
 
 
+def with_origins(result: DiagnosisResult, nodes: Sequence[GraphNode]) -> DiagnosisResult:
+    """Return a result that says where culprits come from, of nodes that know."""
+    origins = {node.name: node.origin for node in nodes if node.origin is not None}
+    culprits = [
+        evolve(one, origin=next((origins[n] for n in reversed(one.nodes) if n in origins), None))
+        for one in result.culprits
+    ]
+    return evolve(result, culprits=culprits)
+
+
 def concluded(result: DiagnosisResult) -> bool:
     """Pass a result on to the console and to the report of the program; return whether nothing is
     wrong.
@@ -195,6 +218,8 @@ def concluded(result: DiagnosisResult) -> bool:
     resolve(DiagnosisReports).concluded(result)
     findings = resolve(Findings)
     findings.found("attempts", {"attempts": result.attempts})
+    if result.curves:
+        findings.found("errors", {"curves": result.curves})
     findings.conclude(result.verdict, result.facts(), result.reason)
     if result.verdict == INCONCLUSIVE:
         raise InconclusiveError(result.reason)

@@ -10,7 +10,14 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.blaming import blamed, proven
 from polygraphy.application.diagnose.careful import alone
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, concluded
+from polygraphy.application.diagnose.case import (
+    REFUSALS,
+    Case,
+    Feed,
+    Values,
+    concluded,
+    with_origins,
+)
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of
 from polygraphy.application.diagnose.half_model import (
@@ -23,13 +30,14 @@ from polygraphy.application.diagnose.handing_over import hand_over
 from polygraphy.application.diagnose.locating import (
     Place,
     first_non_finite,
+    first_wrong,
     wrong_nodes,
     wrong_regions,
 )
 from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.results import against_results, saved_results
-from polygraphy.application.diagnose.rounding import of_rounding
+from polygraphy.application.diagnose.rounding import of_rounding, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.application.diagnose.versions import tried_elsewhere
 from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
@@ -41,7 +49,6 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.judging import Deviation, is_float
-from polygraphy.domain.diagnosis.regions import producers
 from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
@@ -115,7 +122,8 @@ def diagnose(
         found = tried_elsewhere(case, found, elsewhere)
     if save_culprit is not None or issue is not None:
         hand_over(case, found, save_culprit, issue)
-    return concluded(evolve(found, attempts=case.attempts))
+    found = evolve(found, attempts=case.attempts, curves=case.curves)
+    return concluded(with_origins(found, case.model.nodes))
 
 
 class _Diagnosis:
@@ -159,7 +167,7 @@ class _Diagnosis:
             case = self._case
             case.data_options = data_options(case.model, self._data_loader, 0, self._feeds[0])
             return of_refusals(self._case, self._third, self._refusals, self._feeds[0])
-        if (found := self._unsteady()) is not None:
+        if (found := unsteady(self._case, self._outputs, self._third.name)) is not None:
             return found
         worst = self._worst()
         if worst is None and not self._has_nan():
@@ -255,34 +263,6 @@ class _Diagnosis:
                     worst, most = (number, found, (known[0], other)), size
         return worst
 
-    def _unsteady(self) -> DiagnosisResult | None:
-        """Return the parties whose outputs differ from one run to the next."""
-        case, feed = self._case, self._feeds[0]
-        for index, party in enumerate(case.parties):
-            if index not in self._outputs:
-                continue
-            if party.name == self._third.name and len(case.parties) > 1:
-                continue  # Plain arithmetic, and slow.
-            again = case.loaded(party)(feed)
-            found = case.differing(again, self._outputs[index][0])
-            if found:
-                name = next(iter(found))
-                nodes = case.model.nodes
-                makers = _random(nodes) or [producers(nodes).get(name, len(nodes) - 1)]
-                culprit = Culprit(
-                    [nodes[i].name for i in makers],
-                    name,
-                    party.name,
-                    "nondeterminism",
-                    evidence=[
-                        f"Two runs of {party.name} on the same data differ: {name!r}"
-                        f" {found[name].in_words()} in the first run."
-                    ],
-                    op=nodes[makers[-1]].op,
-                )
-                return DiagnosisResult(FAULT, [culprit])
-        return None
-
     def _trace(self, feed: Feed) -> Trace | None:
         """Compute all tensors in the reference, or where it cannot, in a backend."""
         case = self._case
@@ -344,6 +324,16 @@ class _Diagnosis:
     ) -> tuple[list[Place], list[tuple[Place, Vote]]]:
         """Return where a party computes something else, and where the reference does."""
         case = self._case
+        with case.attempt(f"marked, {party.name}") as result:
+            try:
+                first = first_wrong(case, party, known)
+                result.append(
+                    "All tensors agree: marking hides it, as does --mark-all."
+                    if first is None
+                    else f"The first to differ is {first}."
+                )
+            except REFUSALS as error:
+                result.append(f"It cannot hand out all tensors: {error}")
         single: list[Place] = []
         with case.attempt(f"node by node, {party.name}") as result:
             try:
@@ -392,14 +382,6 @@ class _Diagnosis:
 
 def _agree(votes: Sequence[Vote]) -> bool:
     return len({(one.party, one.reference) for one in votes}) == 1
-
-
-def _random(nodes: Sequence[Any]) -> list[int]:
-    return [
-        index
-        for index, node in enumerate(nodes)
-        if node.op.startswith("Random") or node.op in {"Bernoulli", "Multinomial"}
-    ]
 
 
 def _has_nan(value: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from polygraphy.application.diagnose.case import concluded
+from polygraphy.application.diagnose.case import concluded, with_origins
 from polygraphy.application.diagnose.half import (
     HalfPrecision,
     casting,
@@ -67,7 +67,8 @@ def diagnose_half(
         attempts.append(attempt)
         reports.attempted(attempt)
 
-    proto = resolve(DissectedModels).open(model).proto
+    opened = resolve(DissectedModels).open(model)
+    proto = opened.proto
     found = try_half_precision(
         proto, dtype, data_loader=data_loader, rtol=rtol, atol=atol, report=report
     )
@@ -75,7 +76,7 @@ def diagnose_half(
     result = DiagnosisResult(
         found.verdict, list(_culprits(found, path, dtype)), attempts, _reason(found, dtype)
     )
-    return concluded(result)
+    return concluded(with_origins(result, opened.nodes))
 
 
 def _culprits(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit]:

@@ -14,7 +14,7 @@ import numpy as np
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
-from polygraphy.domain.diagnosis.culprit import MODEL, NO_FAULT, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import NO_FAULT, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing
 from polygraphy.domain.diagnosis.issue import issue_of
 from polygraphy.domain.diagnosis.judging import is_float
@@ -36,6 +36,8 @@ from polygraphy.ports.storage import TextFiles
 
 _HOPS = (0, 1, 2, 4, 8)
 """How many nodes around a culprit are taken with it: what is rewritten depends on them."""
+_OF_REWRITES = ("rewrite", "rounding")
+"""Causes of which a party is free where it rewrites nothing."""
 _SECONDS = 300.0
 _SOURCES = ("packages", "machine")
 
@@ -176,10 +178,10 @@ def _failure(
     expected = {name: expected[name] for name in opened.outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):
         return None
-    blames_model = culprit.party == MODEL
     try:
         values = party.load(part)(feed)
-        plain = {} if blames_model else party.load(part, plain=True)(feed)
+        is_rewritten = culprit.cause in _OF_REWRITES
+        plain = party.load(part, plain=True)(feed) if is_rewritten else {}
     except REFUSALS as error:
         seen = None if culprit.cause != "refusal" else (str(error), dict.fromkeys(expected))
     else:

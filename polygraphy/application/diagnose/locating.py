@@ -11,8 +11,8 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
-from polygraphy.application.diagnose.tracing import Trace, isolated, kept
-from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
+from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
+from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, TensorError
 from polygraphy.domain.diagnosis.judging import Deviation, deviation, is_float, moved, spread
 from polygraphy.domain.diagnosis.regions import (
     GraphNode,
@@ -71,12 +71,12 @@ class Misfits:
     Attributes:
         wrong: the tensors that are something else, in the order of the model, and how far off.
         values: what they are.
-        compared: all tensors that were compared, and how far off they are, relative to their size.
+        compared: how far off all tensors are that were compared.
     """
 
     wrong: Sequence[tuple[str, Deviation]]
     values: Values
-    compared: Mapping[str, float]
+    compared: Mapping[str, TensorError]
 
 
 def misfits(case: Case, model: DissectedModel, party: SuspectedParty, known: Trace) -> Misfits:
@@ -88,13 +88,13 @@ def misfits(case: Case, model: DissectedModel, party: SuspectedParty, known: Tra
     order = producers(case.model.nodes)
     wrong: dict[str, Deviation] = {}
     values = kept(case, sum(known.sizes().values()))
-    compared: dict[str, float] = {}
+    compared: dict[str, TensorError] = {}
     for made, noise in isolated(case, model, party, known):
         for name, value in made.items():
             if name not in order:
                 continue
             found, is_wrong = judged(value, known.values[name], noise[name])
-            compared[name] = found.relative
+            compared[name] = error_of(name, found, is_wrong)
             if is_wrong:
                 wrong[name], values[name] = found, value
     return Misfits(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
@@ -106,11 +106,35 @@ def judged(value: Any, expected: Any, noise: Any) -> tuple[Deviation, bool]:
     return found, bool(found and deviation(value, expected, noise, epsilon=SMALL / GROWTH))
 
 
+def error_of(name: str, found: Deviation, is_wrong: bool) -> TensorError:
+    """Return how far a tensor is off, in a few numbers."""
+    return TensorError(name, found.largest, found.relative, found.excess, is_wrong)
+
+
+def first_wrong(case: Case, party: SuspectedParty, known: Trace) -> str | None:
+    """Return the first tensor that a party makes otherwise of the inputs with nothing rewritten, in
+    words; None where there is none.
+
+    Raises:
+        BackendError: it cannot hand out all tensors.
+    """
+    own = trace(case, party, known.feed)
+    found: dict[str, TensorError] = {}
+    for node in case.model.nodes:
+        for name in node.makes:
+            if name in own.values and name in known.values:
+                off, is_wrong = judged(own.values[name], known.values[name], 0.0)
+                found[name] = error_of(name, off, is_wrong)
+    case.measured(party.name, "cumulative", found)
+    first = next((error for error in found.values() if error.wrong), None)
+    return None if first is None else f"{first.name!r}, {first.relative:.2g} of its rms"
+
+
 def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
     """Return the nodes that a party computes otherwise alone, with nothing rewritten."""
     nodes = case.model.nodes
     made_alone = misfits(case, case.model, party, known)
-    case.errors[f"{party.name}, each node alone"] = made_alone.compared
+    case.measured(party.name, "isolated", made_alone.compared)
     surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
     found = []
     for name, made in made_alone.wrong:
@@ -156,7 +180,7 @@ def _wrong_regions(
     nodes = case.model.nodes
     made_alone = misfits(case, graph, party, known)
     if level is None:
-        case.errors[f"{party.name}, the graph that it runs"] = made_alone.compared
+        case.measured(party.name, "rewritten", made_alone.compared)
     surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
     found: list[Place] = []
     for name, made in made_alone.wrong:

@@ -39,6 +39,10 @@ def of_refusals(
         except REFUSALS:
             continue
     messages = [str(error) for error in refusals.values()]
+    if known is None and len(refusals) == len(case.parties):
+        first, *others = (case.parties[index].name for index in refusals)
+        also = f" {' and '.join(others)} cannot either." if others else ""
+        raise BackendError(f"{messages[0]}{also}{_of_open_shapes(case)}", backend=first)
     if known is None:
         return DiagnosisResult(
             INCONCLUSIVE,

@@ -1,16 +1,19 @@
-"""What differs though every node agrees: rounding that adds up, or that a network makes more of."""
+"""What differs though every node is right: rounding that adds up, or that a network makes more of,
+and backends that do not compute the same twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.locating import computed_roughly
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
+    FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
     MODEL,
@@ -18,6 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.judging import Deviation, deviation
+from polygraphy.domain.diagnosis.regions import GraphNode, producers
 from polygraphy.domain.errors import PolygraphyException
 
 LARGE = 1e-3
@@ -97,3 +101,46 @@ def _amplifier(case: Case, known: Trace) -> Culprit | None:
         ],
         op=node.op,
     )  # fmt: skip
+
+
+def unsteady(
+    case: Case, outputs: Mapping[int, Sequence[Values]], arithmetic: str
+) -> DiagnosisResult | None:
+    """Return a party whose outputs differ from one run to the next; None where none does.
+
+    Args:
+        case: what is diagnosed.
+        outputs: by the position of each party that runs the model, what it made of the data.
+        arithmetic: the name of the party that is plain arithmetic, and slow: beside others it is
+            believed.
+    """
+    nodes = case.model.nodes
+    for index, (first, *_) in outputs.items():
+        party = case.parties[index]
+        if party.name == arithmetic and len(case.parties) > 1:
+            continue
+        found = case.differing(case.loaded(party)(case.feed), first)
+        if found:
+            name = next(iter(found))
+            makers = _random(nodes) or [producers(nodes).get(name, len(nodes) - 1)]
+            culprit = Culprit(
+                [nodes[i].name for i in makers],
+                name,
+                party.name,
+                "nondeterminism",
+                evidence=[
+                    f"Two runs of {party.name} on the same data differ: {name!r}"
+                    f" {found[name].in_words()} in the first run."
+                ],
+                op=nodes[makers[-1]].op,
+            )
+            return DiagnosisResult(FAULT, [culprit])
+    return None
+
+
+def _random(nodes: Sequence[GraphNode]) -> list[int]:
+    return [
+        index
+        for index, node in enumerate(nodes)
+        if node.op.startswith("Random") or node.op in {"Bernoulli", "Multinomial"}
+    ]

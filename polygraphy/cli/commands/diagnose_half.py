@@ -74,13 +74,20 @@ def half_of(values: Values, usage: str) -> str | None:
 
 def render_half(values: Values, words: Sequence[str], dtype: str, usage: str) -> str:
     """Return the program that tries half precision."""
-    unused = flags_given(values, [PartyOptions, HandoverOptions, MemoryOptions])
-    unused += flags_given(values, [group for each in PARTIES.values() for group in groups_of(each)])
-    if unused:
-        warn(
-            f"{', '.join(unused)}: without effect, because half precision is compared with fp32 in"
-            " the reference evaluator, which rounds at every operator."
-        )
+    parties = [group for each in PARTIES.values() for group in groups_of(each)]
+    reasons: list[tuple[Sequence[type[Options]], str]] = [
+        (
+            [PartyOptions, *parties],
+            "half precision is compared with fp32 in the reference evaluator, which rounds at every"
+            " operator.",
+        ),
+        ([HandoverOptions], "what half precision loses is no fault of a backend to be reported."),
+        ([MemoryOptions], "one node is computed at a time, and what no other reads is let go."),
+    ]
+    for groups, why in reasons:
+        unused = flags_given(values, groups)
+        if unused:
+            warn(f"{', '.join(unused)}: without effect, because {why}")
     diagnosed = values[DiagnosedOptions]
     data = data_of(values[DataOptions], diagnosed.input_shapes, usage)
     return render(

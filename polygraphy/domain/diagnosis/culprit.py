@@ -44,6 +44,8 @@ class Culprit:
         evidence: what was measured, in sentences.
         remedy: what helps.
         op: the operator of the last node.
+        origin: the line of the program that the last node was exported from; None where the model
+            does not say.
     """
 
     nodes: Sequence[str]
@@ -54,6 +56,7 @@ class Culprit:
     evidence: Sequence[str] = ()
     remedy: Remedy = Factory(Remedy)
     op: str = ""
+    origin: str | None = None
 
 
 @frozen
@@ -66,6 +69,42 @@ class Attempt:
 
 
 @frozen
+class TensorError:
+    """How far a tensor is off.
+
+    Attributes:
+        name: of the tensor.
+        absolute: the largest difference.
+        relative: the same, divided by the root mean square of what the tensor should be.
+        excess: the same, in multiples of what rounding explains.
+        wrong: whether that is too much.
+    """
+
+    name: str
+    absolute: float
+    relative: float
+    excess: float
+    wrong: bool
+
+
+@frozen
+class Curve:
+    """The errors of tensors, in the order in which the model computes them.
+
+    Attributes:
+        party: who computed them.
+        what: ``cumulative`` of what it made of the inputs, with nothing rewritten; ``isolated``
+            where each node computed from what is right; ``rewritten`` where each node of the graph
+            that it really runs did.
+        tensors: their errors.
+    """
+
+    party: str
+    what: str
+    tensors: Sequence[TensorError]
+
+
+@frozen
 class DiagnosisResult:
     """What a diagnosis comes to. True where nothing is wrong.
 
@@ -74,12 +113,14 @@ class DiagnosisResult:
         culprits: who is to blame; in the order of the model.
         attempts: what was tried.
         reason: why nothing was found, or why no party is to blame; a sentence.
+        curves: errors of tensors, as far as they were measured.
     """
 
     verdict: str
     culprits: Sequence[Culprit] = ()
     attempts: Sequence[Attempt] = ()
     reason: str = ""
+    curves: Sequence[Curve] = ()
 
     def __bool__(self) -> bool:
         return self.verdict == AGREE
@@ -93,6 +134,8 @@ class DiagnosisResult:
         return [
             {
                 "nodes": list(one.nodes),
+                "op": one.op,
+                "origin": one.origin,
                 "tensor": one.tensor,
                 "party": one.party,
                 "cause": one.cause,

@@ -27,6 +27,7 @@ class GraphNode:
         makes: the tensors that it makes.
         settings: its attributes in words, the same for the same attributes.
         jumps: whether its result jumps where its input moves by a little.
+        origin: the line of the program that it was exported from; None where that is not known.
     """
 
     name: str
@@ -35,6 +36,7 @@ class GraphNode:
     makes: Sequence[str]
     settings: str = ""
     jumps: bool = False
+    origin: str | None = None
 
 
 def producers(nodes: Iterable[GraphNode]) -> dict[str, int]:

@@ -216,6 +216,34 @@ def test_culprits_are_shown_with_what_was_tried() -> None:
     assert page.count(" centre") == 1  # The graph is drawn around it.
 
 
+def test_errors_by_depth_are_drawn_and_colour_the_graph_around_the_culprit() -> None:
+    def curve(what: str, wrong: int | None) -> dict[str, Any]:
+        tensors = [
+            {
+                "name": f"t{index}",
+                "absolute": "inf" if index == wrong else 1e-7,
+                "relative": "inf" if index == wrong else 1e-7,
+                "excess": "inf" if index == wrong else 0.1,
+                "wrong": index == wrong,
+            }
+            for index in range(40)
+        ]
+        return {"party": "onnxrt", "what": what, "tensors": tensors}
+
+    curves = [curve("cumulative", None), curve("isolated", None), curve("rewritten", 20)]
+    culprit = {"nodes": ["n20"], "cause": "rewrite", "origin": "net.py:42 (blocks.0)"}
+    results = [{"kind": "errors", "curves": curves}]
+    found = evolve(document([], results=results, culprits=[culprit]), comparisons=[])
+    page = HtmlReportPages().page(found, chain(40))
+    assert [page.count(f'class="curve {each["what"]}"') for each in curves] == [1, 1, 1]
+    assert '<title>t20: inf (rewritten)</title><polygon class="fail"' in page
+    assert "net.py:42 (blocks.0)" in page
+    assert page.count('class="node failed-4 centre"') == 1
+    assert page.count('class="node passed"') == 15  # It is seen without scrolling far.
+    without = HtmlReportPages().page(evolve(found, results=[]), chain(40))
+    assert 'class="curve' not in without
+
+
 def test_results_are_told_apart_and_the_only_one_is_open() -> None:
     one = {"kind": "iteration", "name": "_N0", "outcome": "good", "state": {"name": "x"}}
     alone = evolve(document([], results=[one]), comparisons=[])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
+from polygraphy.adapters.onnx.describe.origins import origin_of
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
 from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
@@ -168,6 +169,7 @@ def _node(node: NodeProto) -> GraphNode:
     settings = sorted(
         attribute.SerializeToString(deterministic=True) for attribute in node.attribute
     )
+    origin = origin_of(node)
     cast_to = next((entry.i for entry in node.attribute if entry.name == "to"), 1)
     return GraphNode(
         name=node.name or next((name for name in node.output if name), ""),
@@ -178,6 +180,7 @@ def _node(node: NodeProto) -> GraphNode:
         jumps=node.op_type in DISCONTINUOUS
         or (node.op_type == "Cast" and cast_to not in _ROUNDED)
         or node.op_type.startswith("QLinear"),
+        origin=None if origin is None else str(origin),
     )
 
 
