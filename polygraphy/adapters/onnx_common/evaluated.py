@@ -9,6 +9,7 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.runner import BaseRunner
+from polygraphy.adapters.onnx_common.nested import shape_of
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.data.model_io import check_is_tensor
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -91,7 +92,7 @@ class EvaluatedRunner(BaseRunner):
                 check_is_tensor(value.name, kind)
                 tensor = value.type.tensor_type
                 dtype = DataType.from_dtype(tensor.elem_type, "onnx")
-                metadata.add(value.name, dtype, _shape(tensor))
+                metadata.add(value.name, dtype, shape_of(tensor))
         return metadata
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -113,12 +114,3 @@ class EvaluatedRunner(BaseRunner):
             is_sequence = isinstance(output, list)
             results[name] = own_copy(output) if is_sequence else numpy.array(output)
         return results
-
-
-def _shape(tensor: Any) -> list[Any] | None:
-    if not tensor.HasField("shape"):
-        return None
-    return [
-        dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
-        for dim in tensor.shape.dim
-    ]

@@ -17,6 +17,7 @@ from onnx.reference.op_run import OpRun
 
 from polygraphy.adapters.onnx_common.evaluated import NodeError
 from polygraphy.adapters.onnx_common.formulas import FORMULAS
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
 from polygraphy.domain.diagnosis.judging import epsilon_of
 from polygraphy.domain.errors import PolygraphyException
@@ -169,11 +170,10 @@ def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
 def _mentioned(node: onnx.NodeProto) -> Iterator[str]:
     """Yield what a node reads, and every name in the graphs that it holds."""
     yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from (value.name for value in graph.output)
-            for inner in graph.node:
-                yield from _mentioned(inner)
+    for graph in graphs_of(node):
+        yield from (value.name for value in graph.output)
+        for inner in graph.node:
+            yield from _mentioned(inner)
 
 
 def _operators(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> list[type[OpRun]]:

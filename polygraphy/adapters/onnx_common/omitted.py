@@ -6,9 +6,10 @@ crashes, and takes the process with it, when one is left out of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
+
+from polygraphy.adapters.onnx_common.nested import all_nodes, graphs_of
 
 NUMBERED = frozenset({"If", "Loop", "Scan", "Split"})
 """Operators of the standard with any number of results."""
@@ -18,12 +19,7 @@ def leaves_out_results(node: Any) -> bool:
     """Return whether a node, or one in a graph inside it, leaves out a result that is numbered."""
     if node.op_type in NUMBERED and not all(node.output):
         return True
-    return any(
-        leaves_out_results(inner)
-        for attribute in node.attribute
-        for graph in (attribute.g, *attribute.graphs)
-        for inner in graph.node
-    )
+    return any(leaves_out_results(inner) for graph in graphs_of(node) for inner in graph.node)
 
 
 def with_all_results(model: Any) -> Any:
@@ -37,18 +33,9 @@ def with_all_results(model: Any) -> Any:
     made.CopyFrom(model)
     numbers = count()
     for owner in (made.graph, *made.functions):
-        for node in _nodes(owner):
+        for node in all_nodes(owner):
             if node.op_type in NUMBERED:
                 for position, name in enumerate(node.output):
                     if not name:
                         node.output[position] = f"polygraphy_left_out_{next(numbers)}"
     return made
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    """Yield the nodes of a graph, and of the graphs inside it."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _nodes(inner)

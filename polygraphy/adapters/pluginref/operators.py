@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx_common.nested import all_nodes
 from polygraphy.adapters.os.places import place_of
 from polygraphy.adapters.pluginref.references import Reference
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
@@ -30,25 +31,15 @@ def evaluator_of(model: ModelProto, references: Mapping[str, Reference]) -> Refe
     """
     from polygraphy.adapters.onnx_common.evaluator import evaluator_of as evaluator_with
 
-    types = {(node.domain, node.op_type) for node in _all_nodes(model)}
+    types = {
+        (node.domain, node.op_type)
+        for owner in (model.graph, *model.functions)
+        for node in all_nodes(owner)
+    }
     operators = [
         _operator(domain, op, references[op]) for domain, op in sorted(types) if op in references
     ]
     return evaluator_with(model, operators)
-
-
-def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    yield from _nodes(model.graph)
-    for function in model.functions:
-        yield from _nodes(function)
-
-
-def _nodes(graph: GraphProto | Any) -> Iterator[NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
-                yield from _nodes(inner)
 
 
 def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx_common.nested import all_nodes
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.graphs import input_tensors, pruned
 from polygraphy.adapters.tensorflow.module import tensorflow_module
@@ -91,7 +92,7 @@ def _refuse_foreign_operators(model: ModelProto) -> None:
     """Refuse a model in which operators of TensorFlow are left: tf2onnx only mentions them."""
     foreign = {
         node.op_type
-        for node in _nodes(model.graph)
+        for node in all_nodes(model.graph)
         if not node.domain and not onnx.defs.has(node.op_type)
     }
     if foreign:
@@ -100,11 +101,3 @@ def _refuse_foreign_operators(model: ModelProto) -> None:
             backend="tensorflow",
             hint="Choose outputs before them, or a later opset.",
         )
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
-                yield from _nodes(inner)

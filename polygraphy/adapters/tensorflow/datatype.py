@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.tensorflow.module import tensorflow_module
-from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import NUMPY_NAMES, DataType, DataTypeEntry
 
-# What TensorFlow calls the types whose name there is not ours.
-_NAMES = {
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float4": "float4_e2m1fn",
-    "float8e8m0": "float8_e8m0fnu",
-}
-_ENTRIES = {_NAMES.get(entry.name, entry.name): entry for entry in DataType}
+_ENTRIES = {NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType}
 
 
 class TensorFlowDataTypes:
@@ -25,7 +16,7 @@ class TensorFlowDataTypes:
     def to_native(self, entry: DataTypeEntry) -> Any:
         """Return the `tf.DType`; None where this release of TensorFlow has none."""
         try:
-            return tensorflow_module().as_dtype(_NAMES.get(entry.name, entry.name))
+            return tensorflow_module().as_dtype(NUMPY_NAMES.get(entry.name, entry.name))
         except TypeError:
             return None
 

@@ -5,22 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.datatype import NUMPY_NAMES, DataType, DataTypeEntry
 
 torch = mod.lazy_import("torch>=2.2")
 
-# What PyTorch calls the types whose name there is not ours.
-_NAMES = {
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0fnu",
-}
 # PyTorch's float4 and int4 hold two values in an element, or can be stored only.
 _ABSENT = {*(entry for entry in DataType if entry.itemsize < 1), DataType.STRING}
 _ENTRIES = {
-    f"torch.{_NAMES.get(entry.name, entry.name)}": entry
+    f"torch.{NUMPY_NAMES.get(entry.name, entry.name)}": entry
     for entry in DataType
     if entry not in _ABSENT
 }
@@ -33,7 +25,7 @@ class TorchDataTypes:
         """Return the `torch.dtype`; None where this release of PyTorch has none."""
         if entry in _ABSENT:
             return None
-        return getattr(torch, _NAMES.get(entry.name, entry.name), None)
+        return getattr(torch, NUMPY_NAMES.get(entry.name, entry.name), None)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
         """Return our data type; None for quantised types."""

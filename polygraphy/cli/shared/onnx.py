@@ -183,6 +183,20 @@ class OnnxCastOptions(Options):
     )
 
 
+def onnx_alone_option(*feeds: str) -> Any:
+    """Return the option that keeps ONNX Runtime out of shape inference, and what it feeds."""
+    return option(
+        "--no-onnxruntime-shape-inference",
+        kind=Flag(),
+        help=(
+            "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
+            " inference is asked for ranks that it does not find, where sympy is installed."
+        ),
+        as_=False,
+        feeds=feeds,
+    )
+
+
 @option_group
 class OnnxShapeOptions(Options):
     """ONNX Shape Inference: data types and shapes that an ONNX model does not state."""
@@ -194,17 +208,10 @@ class OnnxShapeOptions(Options):
         help="Infer the shapes of the ONNX model's tensors when it is loaded.",
         feeds=("inspect_model.infer_shapes", "draw_model.infer_shapes"),
     )
-    no_onnxruntime_shape_inference: bool = option(
-        "--no-onnxruntime-shape-inference",
-        kind=Flag(),
-        help=(
-            "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
-            " inference is asked for ranks that it does not find, where sympy is installed."
-        ),
-        as_=False,
-        feeds=tuple(
-            f"{name}.allow_onnxruntime" for name in ("inspect_model", "draw_model", "infer_shapes")
-        ),
+    no_onnxruntime_shape_inference: bool = onnx_alone_option(
+        "inspect_model.allow_onnxruntime",
+        "draw_model.allow_onnxruntime",
+        "infer_shapes.allow_onnxruntime",
     )
 
 

@@ -222,8 +222,8 @@ DataType.__members__ = {
     name: value for name, value in vars(DataType).items() if isinstance(value, DataTypeEntry)
 }
 
-# What NumPy and ml_dtypes call the types whose name there is not ours.
-_NUMPY_NAMES = {
+# What NumPy with ml_dtypes, PyTorch and TensorFlow call the types whose name there is not ours.
+NUMPY_NAMES = {
     "float8e4m3fn": "float8_e4m3fn",
     "float8e4m3fnuz": "float8_e4m3fnuz",
     "float8e5m2": "float8_e5m2",
@@ -231,9 +231,9 @@ _NUMPY_NAMES = {
     "float8e8m0": "float8_e8m0fnu",
     "float4": "float4_e2m1fn",
 }
-_ML_DTYPES = {"bfloat16", "int4", "uint4", "int2", "uint2", *_NUMPY_NAMES}
+_ML_DTYPES = {"bfloat16", "int4", "uint4", "int2", "uint2", *NUMPY_NAMES}
 _FROM_NUMPY = {
-    _NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType if entry.name != "string"
+    NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType if entry.name != "string"
 }
 
 
@@ -242,7 +242,7 @@ def _to_numpy(entry: DataTypeEntry) -> np.dtype[Any]:
         import ml_dtypes
 
         narrow: np.dtype[Any] = np.dtype(
-            getattr(ml_dtypes, _NUMPY_NAMES.get(entry.name, entry.name))
+            getattr(ml_dtypes, NUMPY_NAMES.get(entry.name, entry.name))
         )
         return narrow
     return np.dtype(np.str_ if entry.name == "string" else entry.name)

@@ -16,10 +16,11 @@ from polygraphy.adapters.onnx.cast.narrowed_weights import (
 )
 from polygraphy.adapters.onnx.cast.node_forms import KEPT_OPERATORS, WIDE, Forms, Lowering
 from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of, graphs_of
+from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import external_files
 from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.narrowing import narrowed

@@ -20,10 +20,10 @@ from polygraphy.adapters.onnx.graph.element_types import (
     FLOAT,
     GraphTypes,
     domain_of,
-    graphs_of,
     type_name,
 )
 from polygraphy.adapters.onnx.graph.typed_attributes import state_type
+from polygraphy.adapters.onnx_common.nested import graphs_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto

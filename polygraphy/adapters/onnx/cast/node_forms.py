@@ -13,10 +13,10 @@ from polygraphy.adapters.onnx.graph.element_types import (
     GraphTypes,
     Signature,
     domain_of,
-    graphs_of,
     signature_of,
 )
 from polygraphy.adapters.onnx.graph.typed_attributes import CONSTANTS
+from polygraphy.adapters.onnx_common.nested import graphs_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto

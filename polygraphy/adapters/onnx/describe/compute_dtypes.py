@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
-from polygraphy.adapters.onnx.storage.weights import inner_graphs
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.tensors.precision import coarsest, precision_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Walk:
 
     def _node(self, node: NodeProto) -> None:
         passed = [self.coarsest[name] for name in node.input if name in self.coarsest]
-        for body in inner_graphs(node):
+        for body in graphs_of(node):
             self.graph(body)
             passed += [self.coarsest[out.name] for out in body.output if out.name in self.coarsest]
         made = self._made_by(node)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.graph.shape_proofs import values_of
+from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
 
 onnx = mod.lazy_import("onnx")
@@ -40,14 +42,14 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
     except Exception as error:  # The backend has said what is wrong; this is an extra.
         G_LOGGER.verbose(f"Shapes could not be inferred: {error}")
         return ""
-    graphs = list(_graphs(inferred.graph))
+    graphs = list(all_graphs(inferred.graph))
     found = [
         node for graph in graphs for node in graph.node if node.op_type == op and node.name == name
     ]
     if len(found) != 1:
         return ""
     (node,) = found
-    known = {value.name: _described(value) for graph in graphs for value in _values(graph)}
+    known = {value.name: _described(value) for graph in graphs for value in values_of(graph)}
     for graph in graphs:
         known.update(
             (tensor.name, _typed(tensor.data_type, tensor.dims)) for tensor in graph.initializer
@@ -83,26 +85,6 @@ def _fix(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
         del graph.value_info[:]
         for value in graph.output:
             value.type.tensor_type.ClearField("shape")
-
-
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    yield graph
-    for node in graph.node:
-        for inner in _inner(node):
-            yield from _graphs(inner)
-
-
-def _inner(node: NodeProto) -> Iterator[GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def _values(graph: GraphProto) -> Iterator[ValueInfoProto]:
-    yield from graph.input
-    yield from graph.value_info
-    yield from graph.output
 
 
 def _described(value: ValueInfoProto) -> str:

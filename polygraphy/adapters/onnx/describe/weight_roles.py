@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
-from polygraphy.adapters.onnx.storage.weights import inner_graphs
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.sparsity import prunable_weights
 
@@ -59,7 +59,7 @@ def _in_graph(
     weights = {**outer_weights, **graph_weights(graph)}
     makers = {**outer_makers, **{name: node for node in graph.node for name in node.output}}
     for node in graph.node:
-        for inner in inner_graphs(node):
+        for inner in graphs_of(node):
             yield from _in_graph(inner, versions, weights, makers)
         for operand in _weight_operands(node, versions):
             name = _origin(operand, makers)

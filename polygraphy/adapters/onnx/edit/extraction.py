@@ -19,6 +19,7 @@ from polygraphy.adapters.onnx.graph.graph import (
 from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import (
+    copied,
     described,
     input_metadata,
     restate,
@@ -110,7 +111,7 @@ def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> N
     for values, wanted in ((graph.input, inputs), (graph.output, outputs)):
         made = [_described(name, meta, types.get(name)) for name, meta in wanted.items()]
         if values is graph.input:
-            made += [_copied(value) for value in fixed if value.name not in wanted]
+            made += [copied(value) for value in fixed if value.name not in wanted]
         del values[:]
         values.extend(made)
     _hide_outputs(graph, inputs)
@@ -257,15 +258,9 @@ def _hide_outputs(graph: GraphProto, inputs: Mapping[str, Any]) -> None:
 def _described(name: str, meta: MetadataTuple, before: ValueInfoProto | None) -> ValueInfoProto:
     """Return the description of an input or an output, with what the model says of it in words."""
     if before is not None and before.type.WhichOneof("value") != "tensor_type":
-        return _copied(before)  # A sequence, say.
+        return copied(before)  # A sequence, say.
     if before is None:
         return value_info(name, meta)
-    made = _copied(before)
+    made = copied(before)
     restate(made, meta)
     return made
-
-
-def _copied(value: ValueInfoProto) -> ValueInfoProto:
-    copied: ValueInfoProto = onnx.ValueInfoProto()
-    copied.CopyFrom(value)
-    return copied

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
+from polygraphy.adapters.onnx.graph.value_infos import copied
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.tensors.naming import is_pattern, matching
 from polygraphy.logger import G_LOGGER
@@ -130,15 +132,13 @@ class GraphTensors:
                 " cannot be an output."
             )
         for node in self._graph.node:
-            for attribute in node.attribute:
-                inner = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
-                for graph in (each for outer in inner for each in all_graphs(outer)):
-                    if any(name in part.output for part in graph.node):
-                        raise UsageError(
-                            f"Tensor {name!r} is inside a sub-graph of the {node.op_type} node"
-                            f" {node.name!r}, so it cannot be an output of the model.",
-                            hint=f"Outputs of that node can: {', '.join(map(repr, node.output))}.",
-                        )
+            for graph in (each for outer in graphs_of(node) for each in all_graphs(outer)):
+                if any(name in part.output for part in graph.node):
+                    raise UsageError(
+                        f"Tensor {name!r} is inside a sub-graph of the {node.op_type} node"
+                        f" {node.name!r}, so it cannot be an output of the model.",
+                        hint=f"Outputs of that node can: {', '.join(map(repr, node.output))}.",
+                    )
 
     def of_types(self, types: Iterable[str]) -> set[str]:
         """Return what nodes of some types compute; UnknownNameError for a type without node."""
@@ -182,22 +182,16 @@ def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
 def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, ValueInfoProto]) -> None:
     """Give a graph its outputs, and keep what it says about tensors that were some."""
     described = {value.name for value in (*graph.value_info, *graph.input)}
-    former = [_copied(value) for value in graph.output]
-    made = [_copied(types[name]) if name in types else _untyped(name) for name in names]
+    former = [copied(value) for value in graph.output]
+    made = [copied(types[name]) if name in types else _untyped(name) for name in names]
     del graph.output[:]
     graph.output.extend(made)
     chosen = set(names)
     known = chosen | described
-    kept = [_copied(value) for value in graph.value_info if value.name not in chosen]
+    kept = [copied(value) for value in graph.value_info if value.name not in chosen]
     kept += [value for value in former if value.name not in known]
     del graph.value_info[:]
     graph.value_info.extend(kept)
-
-
-def _copied(value: ValueInfoProto) -> ValueInfoProto:
-    copied: ValueInfoProto = onnx.ValueInfoProto()
-    copied.CopyFrom(value)
-    return copied
 
 
 def _untyped(name: str) -> ValueInfoProto:

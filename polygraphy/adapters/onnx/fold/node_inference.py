@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.fold.shape_values import INT64, LONGEST, Element, Elements, Shape
-from polygraphy.adapters.onnx.graph.element_types import FLOAT, domain_of, graphs_of
+from polygraphy.adapters.onnx.graph.element_types import FLOAT, domain_of
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.graph.shapes import has_endless_vectors
 from polygraphy.adapters.onnx.storage.foreign import onnx_errors
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
 

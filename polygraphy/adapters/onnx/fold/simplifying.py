@@ -11,9 +11,10 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.fold.folding import walk_over
 from polygraphy.adapters.onnx.fold.walk import QUANTISATION, GraphWalk
 from polygraphy.adapters.onnx.graph.editing import edited
-from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of, signature_of
+from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
 from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, rename_uses, sort
 from polygraphy.adapters.onnx.storage.ownership import own_model
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:

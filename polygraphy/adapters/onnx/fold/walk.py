@@ -25,10 +25,10 @@ from polygraphy.adapters.onnx.graph.constants import is_constant
 from polygraphy.adapters.onnx.graph.element_types import (
     GraphTypes,
     domain_of,
-    graphs_of,
     signature_of,
 )
 from polygraphy.adapters.onnx.graph.graph import taken_names
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search.halving import computed_by_halves
 from polygraphy.logger import G_LOGGER

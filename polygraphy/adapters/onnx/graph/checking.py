@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.graph.element_types import graphs_of
 from polygraphy.adapters.onnx.storage.elements import is_stripped
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model
 from polygraphy.adapters.onnx.storage.weights import (
@@ -19,6 +18,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_external,
     skeleton,
 )
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
 

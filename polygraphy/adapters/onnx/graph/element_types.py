@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polygraphy import mod
+from polygraphy.adapters.onnx_common.nested import graphs_of
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto
@@ -125,17 +126,6 @@ def element_type(number: int) -> str | None:
     """Return the type of a tensor of elements of a type that is given by its number."""
     names = onnx.TensorProto.DataType
     return f"tensor({names.Name(number).lower()})" if number in names.values() and number else None
-
-
-def graphs_of(node: NodeProto) -> list[GraphProto]:
-    """Return the graphs directly inside a node."""
-    found: list[GraphProto] = []
-    for attribute in node.attribute[:]:  # A copy: several times quicker than going through it.
-        if attribute.HasField("g"):
-            found.append(attribute.g)
-        else:
-            found.extend(attribute.graphs)
-    return found
 
 
 class GraphTypes:

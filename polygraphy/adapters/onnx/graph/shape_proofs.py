@@ -43,7 +43,8 @@ def is_made_up(dim: Any) -> bool:
     return isinstance(dim, str) and dim.startswith("unk__")
 
 
-def _values(graph: GraphProto) -> Iterator[ValueInfoProto]:
+def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
+    """Yield the tensors of a graph that it describes."""
     yield from graph.input
     yield from graph.value_info
     yield from graph.output
@@ -71,7 +72,7 @@ def _ambiguous_names(graph: GraphProto) -> set[str]:
     inference invented, or that one input has twice.
     """
     found: set[str] = set()
-    for value in _values(graph):
+    for value in values_of(graph):
         found.update(
             dim.dim_param
             for dim in _dims(value)
@@ -92,7 +93,7 @@ def without_ambiguous_names(model: ModelProto) -> ModelProto:
         return model
     copied: ModelProto = onnx.ModelProto()
     copied.CopyFrom(model)
-    for value in _values(copied.graph):
+    for value in values_of(copied.graph):
         for dim in _dims(value):
             if dim.dim_param in names:
                 dim.ClearField("dim_param")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx_common.nested import shape_of as dims_of
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.shapes import Shape, is_dynamic_dim
@@ -26,15 +27,16 @@ def described(value: ValueInfoProto | None) -> MetadataTuple:
     return MetadataTuple(_TYPES.from_native(value.type.tensor_type.elem_type), shape_of(value))
 
 
+def copied(value: ValueInfoProto) -> ValueInfoProto:
+    """Return a copy of the description of a tensor."""
+    made: ValueInfoProto = onnx.ValueInfoProto()
+    made.CopyFrom(value)
+    return made
+
+
 def shape_of(value: ValueInfoProto) -> list[Any] | None:
     """Return the shape of a tensor, None for what is not known of it."""
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    return [
-        dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
-        for dim in tensor.shape.dim
-    ]
+    return dims_of(value.type.tensor_type)
 
 
 def input_metadata(model: ModelProto) -> TensorMetadata:

@@ -18,11 +18,12 @@ from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.precision import cast_copy
 from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened, with_rounded_weights
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
-from polygraphy.adapters.onnx.graph.element_types import domain_of, graphs_of, signature_of
+from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
 from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry

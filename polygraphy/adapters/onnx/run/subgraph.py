@@ -9,6 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx
 from polygraphy.adapters.onnx.storage.weights import copy_fields
+from polygraphy.adapters.onnx_common.nested import graphs_of
 from polygraphy.domain.checks.capability import ModelNode
 
 if TYPE_CHECKING:
@@ -93,9 +94,8 @@ def _value(name: str, known: dict[str, ValueInfoProto]) -> ValueInfoProto:
 def tensors_read(node: NodeProto) -> Iterator[str]:
     """Yield what a node reads, also from inside the graphs that it holds."""
     yield from filter(None, node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from _captured(graph)
+    for graph in graphs_of(node):
+        yield from _captured(graph)
 
 
 def _captured(graph: GraphProto) -> Iterator[str]:

@@ -17,9 +17,10 @@ from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.parsing import check_texts
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.wire import BYTES, FIXED, as_varint, field
+from polygraphy.adapters.onnx_common.nested import graphs_of
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, TensorProto
 
 
 onnx = mod.lazy_import("onnx")
@@ -47,16 +48,8 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """Yield a graph and every graph inside its nodes, from the outside to the inside."""
     yield graph
     for node in graph.node:
-        for inner in inner_graphs(node):
+        for inner in graphs_of(node):
             yield from all_graphs(inner)
-
-
-def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
-    """Yield the graphs that a node holds, such as the branches of an If."""
-    for attribute in node.attribute[:]:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def all_tensors(model: ModelProto) -> Iterator[TensorProto]:

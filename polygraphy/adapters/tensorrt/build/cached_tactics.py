@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from polygraphy.adapters.tensorrt.build.timing_cache import (
@@ -24,8 +24,6 @@ from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
 from polygraphy.logger import G_LOGGER
-
-PathOrNone = Union[str, Path, None]
 
 
 def cache_beside(replay: Any) -> str | None:

@@ -7,10 +7,12 @@ tensors, as one with a name does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from attrs import frozen
+
+from polygraphy.adapters.onnx_common.nested import graphs_of
 
 
 @frozen
@@ -49,7 +51,7 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
             found = set(wanted).intersection(aliases)
             met.update(found)
             # A node that is kept keeps what is inside of it, so a chosen one must not be inside.
-            inside = [walk(body.node) for body in _bodies(node)]
+            inside = [walk(body.node) for body in graphs_of(node)]
             has_inside = any(inside)
             if found:
                 chosen.add(_identifier(node))
@@ -76,10 +78,3 @@ def _aliases(node: Any) -> list[str]:
     outputs: Collection[str] = [name for name in node.output if name]
     first = [node.name] if node.name else [f"node_of_{name}" for name in outputs][:1]
     return [*first, *outputs]
-
-
-def _bodies(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs

@@ -16,6 +16,7 @@ from polygraphy.cli.shared.onnx import (
     external_data_name,
     external_data_threshold,
     one_file_per_weight,
+    onnx_alone_option,
     structure_only,
 )
 
@@ -116,18 +117,8 @@ class SanitizeShapeOptions(Options):
     no_shape_inference: bool = option(
         "--no-shape-inference", kind=Flag(), help="Do not infer shapes when the model is loaded."
     )
-    no_onnxruntime_shape_inference: bool = option(
-        "--no-onnxruntime-shape-inference",
-        kind=Flag(),
-        help=(
-            "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
-            " inference is asked for ranks that it does not find, where sympy is installed."
-        ),
-        as_=False,
-        feeds=(
-            "infer_shapes.allow_onnxruntime",
-            "fold_constants.allow_onnxruntime_shape_inference",
-        ),
+    no_onnxruntime_shape_inference: bool = onnx_alone_option(
+        "infer_shapes.allow_onnxruntime", "fold_constants.allow_onnxruntime_shape_inference"
     )
     override_input_shapes: Mapping[str, tuple[int | str | None, ...]] | None = option(
         "--override-input-shapes",

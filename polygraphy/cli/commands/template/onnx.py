@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from polygraphy.cli.commands.inspect.model_options import OneModelOptions
-from polygraphy.cli.commands.template.template_options import TemplateOptions
-from polygraphy.cli.declare.command import Command, Values
-from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.commands.template.template_options import TemplateCommand, TemplateOptions
+from polygraphy.cli.declare.command import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
@@ -19,7 +18,7 @@ from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 
 
-class TemplateOnnxGsCommand(Command):
+class TemplateOnnxGsCommand(TemplateCommand):
     """Writes a script that edits a model; the script is not run."""
 
     name = "template onnx-gs"
@@ -52,17 +51,3 @@ class TemplateOnnxGsCommand(Command):
             save=Call("save_onnx", kwargs={"path": output}),
             log=log_of(values),
         )
-
-    def destination(self, values: Values) -> str | None:
-        """Return where the script goes.
-
-        Raises:
-            CommandLineError: that is not given.
-        """
-        output = values[TemplateOptions].output
-        if output is None:
-            raise CommandLineError(
-                "where to write the script is not given. Add -o PATH, or -o - for standard output.",
-                f"polygraphy {self.name}",
-            )
-        return output

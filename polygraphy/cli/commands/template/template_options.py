@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
@@ -19,3 +21,21 @@ class TemplateOptions(Options):
         kind=Text("PATH"),
         help="The script to write; - is standard output. It must be given.",
     )
+
+
+class TemplateCommand(Command):
+    """Writes a script, which is not run."""
+
+    def destination(self, values: Values) -> str | None:
+        """Return where the script goes.
+
+        Raises:
+            CommandLineError: that is not given.
+        """
+        output = values[TemplateOptions].output
+        if output is None:
+            raise CommandLineError(
+                "where to write the script is not given. Add -o PATH, or -o - for standard output.",
+                f"polygraphy {self.name}",
+            )
+        return output

@@ -12,8 +12,8 @@ from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
-from polygraphy.cli.commands.template.template_options import TemplateOptions
-from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.commands.template.template_options import TemplateCommand, TemplateOptions
+from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
@@ -29,22 +29,8 @@ from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 
 
-class _TemplateCommand(Command):
-    """Writes a script, which is not run."""
-
-    def destination(self, values: Values) -> str | None:
-        """Return where the script goes.
-
-        Raises:
-            CommandLineError: that is not given.
-        """
-        output = values[TemplateOptions].output
-        if output is None:
-            raise CommandLineError(
-                "where to write the script is not given. Add -o PATH, or -o - for standard output.",
-                f"polygraphy {self.name}",
-            )
-        return output
+class _TemplateCommand(TemplateCommand):
+    """Writes a script about TensorRT, which is not run."""
 
     def _check_model(self, values: Values) -> str | None:
         """Return the path of the model; None where there is none.
