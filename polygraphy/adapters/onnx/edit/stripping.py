@@ -174,10 +174,9 @@ class ReconstructWeights(BaseLoader):
 
     def call_impl(self) -> ModelProto:
         """Return the model; the same model gets the same numbers each time, sparse ones where the
-        weight was sparse.
+        weight was sparse. A model that has all its weights stays as it is, with a warning.
 
         Raises:
-            ModelError: there is nothing to reconstruct.
             FileError: there is no room in the temporary folder.
         """
         return edited(self._model, self._edit)
@@ -191,10 +190,11 @@ class ReconstructWeights(BaseLoader):
                     _fill(tensor, axes.get(tensor.name), in_file=self._map_weights)
                     count += 1
         if not count:
-            raise ModelError(
-                "The model has all its weights.",
-                hint="Only those that weight-strip left out are reconstructed.",
+            G_LOGGER.warning(
+                "The model has all its weights, and stays as it is: "
+                "only those that weight-strip left out are reconstructed."
             )
+            return model
         _unmark(model)
         G_LOGGER.info(f"Put random numbers in place of {count} weights.")
         return model
