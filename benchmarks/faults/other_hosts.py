@@ -1,4 +1,4 @@
-"""More networks that faults are planted in: a MobileNet, a recurrent one, a generator and a GPT."""
+"""More networks that faults are planted in: mobile, recurrent, generating, detecting, streaming."""
 
 from __future__ import annotations
 
@@ -128,5 +128,110 @@ def _norm(net: Net, tensor: str) -> str:
     return net.same("LayerNormalization", tensor, scale, bias, axis=-1, epsilon=1e-5)
 
 
-OTHERS = {"mobile": mobile, "recurrent": recurrent, "generator": generator, "gpt": gpt}
+def detector(net: Net, embed: Embed, at: float) -> str:
+    """A pyramid of two levels with boxes that NonMaxSuppression and TopK choose from."""
+    trunk = net.same("LeakyRelu", net.conv(net.input("image", (1, 3, 16, 16)), 8), alpha=0.1)
+    weight = net.weight(8, 1, 3, 3, fan_in=9, gain=1.4)
+    down = net.node(
+        "Conv", trunk, weight, kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2], group=8
+    )
+    down = embed(net, net.same("Relu", net.conv(net.shaped(down, (1, 8, 8, 8)), 8, kernel=1)))
+    split = net.node("Split", down, net.constant([4, 4], np.int64), axis=1, outputs=2)
+    mixed = net.shaped(net.node("Concat", split[1], split[0], axis=1), (1, 8, 8, 8))
+    up = net.node(
+        "ConvTranspose",
+        mixed,
+        net.weight(8, 4, 2, 2, fan_in=8),
+        kernel_shape=[2, 2],
+        strides=[2, 2],
+        group=2,
+    )
+    scales = net.constant([1, 1, 2, 2])
+    near = net.node(
+        "Resize", mixed, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric"
+    )
+    level = net.shaped(net.node("Concat", up, near, trunk, axis=1), (1, 24, 16, 16))
+    level = net.same("Clip", net.conv(level, 8), net.constant(-1.5), net.constant(2.5))
+    made = net.reshape(net.conv(level, 6, kernel=1), (1, 6, 256))
+    made = net.shaped(net.node("Transpose", made, perm=[0, 2, 1]), (1, 256, 6))
+    sizes = net.constant([2, 2, 2], np.int64)
+    middle, extent, logits = net.node("Split", made, sizes, axis=-1, outputs=3)
+    grid = np.stack(np.meshgrid(np.arange(16), np.arange(16)), -1).reshape(1, 256, 2)
+    middle = net.node("Add", net.node("Sigmoid", middle), net.constant(grid))
+    half = net.node("Mul", net.node("Exp", net.node("Tanh", extent)), net.constant(0.9))
+    low, high = net.node("Sub", middle, half), net.node("Add", middle, half)
+    boxes = net.shaped(net.node("Concat", low, high, axis=-1), (1, 256, 4))
+    shares = net.node("Softmax", logits, axis=-1)
+    scores = net.shaped(net.node("Transpose", shares, perm=[0, 2, 1]), (1, 2, 256))
+    chosen = net.node(
+        "NonMaxSuppression",
+        boxes,
+        scores,
+        net.constant([6], np.int64),
+        net.constant([0.4]),
+        net.constant([0.3]),
+    )
+    best = net.node("ReduceMax", scores, axes=[1], keepdims=0)
+    _, places = net.node("TopK", best, net.constant([5], np.int64), axis=1, outputs=2)
+    flat = net.node("Reshape", places, net.constant([5], np.int64))
+    kept = net.shaped(net.node("Gather", boxes, flat, axis=1), (1, 5, 4))
+    number = net.node("Cast", net.node("ReduceMax", chosen, keepdims=0), to=TensorProto.FLOAT)
+    whole = net.node("ReduceMean", boxes, axes=[1], keepdims=1)
+    return net.same("Add", kept, net.node("Mul", whole, net.node("Tanh", number)))
+
+
+def streaming(net: Net, embed: Embed, at: float) -> str:
+    """Attention over a cache that ScatterND fills, with a mask; a bidirectional GRU behind it."""
+    width, heads, steps = 16, 2, 8
+    trunk = net.input("frames", (1, steps, width))
+    mask = net.input("mask", (1, steps), TensorProto.INT64)
+    shown = net.node("Cast", net.node("Clip", mask, net.constant(0, np.int64)), to=TensorProto.BOOL)
+    shown = net.node("Not", net.node("Unsqueeze", shown, net.constant([1, 2], np.int64)))
+    trunk = embed(net, trunk)
+    parts = []
+    for _ in range(3):
+        made = net.reshape(dense(net, _norm(net, trunk), width), (1, steps, heads, width // heads))
+        parts.append(net.node("Transpose", made, perm=[0, 2, 1, 3]))
+    query, key, held = parts
+    cache = net.constant(net.rng.standard_normal((1, heads, steps, width // heads)) * 0.2)
+    where = np.array([[[0, head, step] for step in range(4)] for head in range(heads)])
+    bounds = [net.constant([each], np.int64) for each in (0, 4, 2)]
+    fresh = net.node("Slice", held, *bounds)
+    updates = net.node("Squeeze", fresh, net.constant([0], np.int64))
+    held = net.node("ScatterND", cache, net.constant(where, np.int64), updates)
+    scores = net.node("Einsum", query, key, equation="bhqd,bhkd->bhqk")
+    scores = net.node("Div", scores, net.constant(np.sqrt(width // heads)))
+    scores = net.node("Where", shown, net.constant(-1e9), scores)
+    mixed = net.node("MatMul", net.node("Softmax", scores, axis=-1), held)
+    mixed = net.reshape(net.node("Transpose", mixed, perm=[0, 2, 1, 3]), (1, steps, width))
+    trunk = net.same("Add", trunk, dense(net, mixed, width))
+    trunk = net.shaped(net.node("Transpose", trunk, perm=[1, 0, 2]), (steps, 1, width))
+    made = net.node(
+        "GRU",
+        trunk,
+        net.weight(2, 24, width, fan_in=width),
+        net.weight(2, 24, 8, fan_in=8),
+        net.constant(net.rng.standard_normal((2, 48)) * 0.1),
+        hidden_size=8,
+        direction="bidirectional",
+        linear_before_reset=1,
+        outputs=2,
+    )
+    turned = net.node("Transpose", made[0], perm=[2, 0, 1, 3])
+    joined = net.reshape(turned, (1, steps, width))
+    square = net.node("ReduceL2", joined, axes=[-1], keepdims=1)
+    joined = net.node("Div", joined, net.node("Add", square, net.constant(1e-3)))
+    joined = net.shaped(joined, (1, steps, width))
+    total = net.node("CumSum", joined, net.constant(1, np.int64))
+    return net.same("Tanh", dense(net, net.shaped(total, (1, steps, width)), 6))
+
+
+OTHERS = {
+    "mobile": mobile,
+    "recurrent": recurrent,
+    "generator": generator,
+    "gpt": gpt,
+    "detector": detector,
+    "streaming": streaming,
+}
 """Written for opset 17."""

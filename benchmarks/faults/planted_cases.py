@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import onnx
 import onnxruntime
 
 from .case import Case, Culprit
+from .exported import EXPORTED
 from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantised, unet
 from .other_hosts import OTHERS
 from .planting import KINDS, Planted, planted, renamed, unnamed
@@ -25,7 +28,7 @@ def planted_cases(folder: Path, models: Models, seed: int, faulty: int, healthy:
     """Draw so many cases, and write them; ``models`` are real ones."""
     rng = np.random.default_rng(seed)
     makers: list[Callable[[Path, np.random.Generator, Models, int], Case | None]] = []
-    kinds = [kind for kind in KINDS if kind != "quantisation"]
+    kinds = [kind for kind in {**KINDS, **EXPORTED} if kind != "quantisation"]
     others = (quantised_case, not_numbers, not_numbers, _half, _half, two)
     turns = [*map(changed, kinds), *others]
     makers += [turns[number % len(turns)] for number in range(faulty)]
@@ -157,7 +160,7 @@ def changed(kind: str) -> Callable[[Path, np.random.Generator, Models, int], Cas
         else:
             name, healthy = "host", host(rng)
             data = drawn(healthy, number)
-        made = planted(healthy, kind, rng)
+        made = planted(healthy, kind, rng, {**KINDS, **EXPORTED})
         if made is None or not shows(healthy, made[0], data):
             return None
         faulty, found = made
@@ -358,10 +361,23 @@ def _healthy_backends(
     return _case(place, f"healthy: {name}, two backends", ("--onnx", *options))
 
 
-def _healthy_half(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case:
+def _is_loaded(model: Path) -> bool:
+    """Return whether ONNX Runtime loads a model; it may crash, so a process of its own does."""
+    line = "import sys, onnxruntime; onnxruntime.InferenceSession(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", line, str(model)], capture_output=True, check=False
+    )
+    return done.returncode == 0
+
+
+def _healthy_half(
+    folder: Path, rng: np.random.Generator, models: Models, number: int
+) -> Case | None:
     model = host(rng)
     place = _place(folder, number)
     onnx.save(half(model), place / "model.onnx")
+    if not _is_loaded(place / "model.onnx"):
+        return None
     if rng.random() < 0.5:
         return _case(place, "healthy: fp16, two backends", ("--onnx",))
     onnx.save(model, place / "reference.onnx")

@@ -7,7 +7,7 @@ caller to see, who tries another place where they do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ def identity(node: onnx.NodeProto) -> str:
     return node.name or next(name for name in node.output if name)
 
 
-def _floats(
+def weights_of(
     model: onnx.ModelProto, least: int
 ) -> Iterator[tuple[onnx.TensorProto, list[onnx.NodeProto]]]:
     """Weights of at least so many elements, with the nodes that read them."""
@@ -60,17 +60,17 @@ def _constants(model: onnx.ModelProto) -> None:
         model.graph.node.extend(kept)
 
 
-def _replace(weight: onnx.TensorProto, array: np.ndarray) -> None:
+def replace(weight: onnx.TensorProto, array: np.ndarray) -> None:
     weight.CopyFrom(numpy_helper.from_array(np.array(array, order="C"), weight.name))
 
 
-def _drawn(rng: np.random.Generator, found: list) -> object:
+def one_of(rng: np.random.Generator, found: list) -> object:
     return found[int(rng.integers(len(found)))] if found else None
 
 
 def element(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """One element of a weight is another number."""
-    drawn = _drawn(rng, list(_floats(model, 16)))
+    drawn = one_of(rng, list(weights_of(model, 16)))
     if drawn is None:
         return None
     weight, readers = drawn
@@ -78,28 +78,30 @@ def element(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     place = int(rng.integers(array.size))
     size = float(np.abs(array).max()) + float(array.std())
     array.flat[place] = -np.sign(array.flat[place] or 1) * size * rng.uniform(4, 20)
-    _replace(weight, array)
+    replace(weight, array)
     return Planted(tuple(map(identity, readers)), ("weight",))
 
 
 def scaled(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A weight is half as large again."""
-    drawn = _drawn(rng, list(_floats(model, 4)))
+    drawn = one_of(rng, list(weights_of(model, 4)))
     if drawn is None:
         return None
     weight, readers = drawn
-    _replace(weight, numpy_helper.to_array(weight) * np.float32(1.5))
+    replace(weight, numpy_helper.to_array(weight) * np.float32(1.5))
     return Planted(tuple(map(identity, readers)), ("weight",))
 
 
 def transposed(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A square weight is transposed."""
-    square = [(w, r) for w, r in _floats(model, 9) if len(w.dims) == 2 and w.dims[0] == w.dims[1]]
-    drawn = _drawn(rng, square)
+    square = [
+        (w, r) for w, r in weights_of(model, 9) if len(w.dims) == 2 and w.dims[0] == w.dims[1]
+    ]
+    drawn = one_of(rng, square)
     if drawn is None:
         return None
     weight, readers = drawn
-    _replace(weight, numpy_helper.to_array(weight).T)
+    replace(weight, numpy_helper.to_array(weight).T)
     return Planted(tuple(map(identity, readers)), ("weight",))
 
 
@@ -116,7 +118,7 @@ def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
                 continue
             if 0 < numpy_helper.to_array(weight).item() < 1e-3:
                 found.append((node, weight))
-    drawn = _drawn(rng, found)
+    drawn = one_of(rng, found)
     if drawn is None:
         return None
     node, weight = drawn
@@ -125,7 +127,7 @@ def epsilon(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
         del node.attribute[:]
         node.attribute.extend([*kept, onnx.helper.make_attribute("epsilon", 0.5)])
     else:
-        _replace(weight, np.full_like(numpy_helper.to_array(weight), 0.5))
+        replace(weight, np.full_like(numpy_helper.to_array(weight), 0.5))
         readers = [other for other in model.graph.node if weight.name in other.input]
         return Planted(tuple(map(identity, readers)), ("epsilon",))
     return Planted((identity(node),), ("epsilon",))
@@ -154,7 +156,7 @@ def attribute(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
             found.append((node, "alpha", 0.35))
         if node.op_type == "Softmax" and "axis" in given and given["axis"].i == -1:
             found.append((node, "axis", -2))
-    drawn = _drawn(rng, found)
+    drawn = one_of(rng, found)
     if drawn is None:
         return None
     node, name, value = drawn
@@ -173,7 +175,7 @@ def swapped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
         and len(node.input) == 2
         and node.input[0] != node.input[1]
     ]
-    node = _drawn(rng, found)
+    node = one_of(rng, found)
     if node is None:
         return None
     node.input[0], node.input[1] = node.input[1], node.input[0]
@@ -198,7 +200,7 @@ def dropped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
                     and node.input[other] in weights
                 ):
                     found.append((node, node.input[one]))
-    drawn = _drawn(rng, found)
+    drawn = one_of(rng, found)
     if drawn is None:
         return None
     node, instead = drawn
@@ -218,7 +220,7 @@ def dropped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
 def quantisation(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """The scale or zero point of one pair of many is wrong."""
     quantised = [n for n in model.graph.node if n.op_type == "QuantizeLinear" and len(n.input) == 3]
-    node = _drawn(rng, quantised)
+    node = one_of(rng, quantised)
     if node is None:
         return None
     weights = {weight.name: weight for weight in model.graph.initializer}
@@ -235,12 +237,12 @@ def quantisation(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
     both = rng.random() < 0.5
     readers = [n for n in model.graph.node if weight.name in n.input]
     if both or len(readers) == 1:
-        _replace(weight, changed)
+        replace(weight, changed)
         return Planted(tuple(map(identity, readers)), ("quantisation", "weight"))
     copy = model.graph.initializer.add()
     copy.CopyFrom(weight)
     copy.name = weight.name + "_copy"
-    _replace(copy, changed)
+    replace(copy, changed)
     node.input[which] = copy.name
     return Planted((identity(node),), ("quantisation", "weight"))
 
@@ -253,7 +255,7 @@ _OTHERS = {
 
 def another(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A node is another operator."""
-    node = _drawn(rng, [node for node in model.graph.node if node.op_type in _OTHERS])
+    node = one_of(rng, [node for node in model.graph.node if node.op_type in _OTHERS])
     if node is None:
         return None
     node.op_type = _OTHERS[node.op_type]
@@ -265,7 +267,7 @@ def missing(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     ops = {"Relu", "Clip", "HardSwish", "Tanh", "Erf", "PRelu", "LeakyRelu"}
     outputs = {value.name for value in model.graph.output}
     nodes = [n for n in model.graph.node if n.op_type in ops and n.output[0] not in outputs]
-    gone = _drawn(rng, nodes)
+    gone = one_of(rng, nodes)
     if gone is None:
         return None
     beside = [node for node in model.graph.node if gone.input[0] in node.output]
@@ -282,19 +284,20 @@ def rewired(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     weights = {weight.name for weight in model.graph.initializer}
     nodes = list(model.graph.node)
     adds = [i for i, n in enumerate(nodes) if n.op_type == "Add" and not weights & {*n.input}]
-    at = _drawn(rng, adds)
+    at = one_of(rng, adds)
     if at is None:
         return None
     node = nodes[at]
     made = [n.output[0] for n in nodes[:at] if n.op_type in ("Add", "Mul")]
-    other = _drawn(rng, [name for name in made if name not in node.input])
+    other = one_of(rng, [name for name in made if name not in node.input])
     if other is None:
         return None
     node.input[int(rng.integers(2))] = other
     return Planted((identity(node),), ("structure",))
 
 
-KINDS: dict[str, Callable[[onnx.ModelProto, np.random.Generator], Planted | None]] = {
+Plant = Callable[[onnx.ModelProto, np.random.Generator], Planted | None]
+KINDS: dict[str, Plant] = {
     "element": element,
     "scaled": scaled,
     "transposed": transposed,
@@ -310,13 +313,16 @@ KINDS: dict[str, Callable[[onnx.ModelProto, np.random.Generator], Planted | None
 
 
 def planted(
-    model: onnx.ModelProto, kind: str, rng: np.random.Generator
+    model: onnx.ModelProto,
+    kind: str,
+    rng: np.random.Generator,
+    kinds: Mapping[str, Plant] = KINDS,
 ) -> tuple[onnx.ModelProto, Planted] | None:
     """Return a copy with a fault of this kind."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _constants(copy)
-    found = KINDS[kind](copy, rng)
+    found = kinds[kind](copy, rng)
     del copy.graph.value_info[:]
     return None if found is None else (copy, found)
 

@@ -34,7 +34,8 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.half import HalfCulprit
 from polygraphy.domain.diagnosis.headroom import ADDING, Range
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.variants import epsilon_of, is_guard
+from polygraphy.domain.diagnosis.two_models import is_guard
+from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.ports.binding import resolve

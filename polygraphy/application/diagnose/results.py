@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,14 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import producers, region_before
-from polygraphy.domain.diagnosis.variants import Variant, explains, guess, variants
+from polygraphy.domain.diagnosis.variants import (
+    Variant,
+    explains,
+    guess,
+    unknowns,
+    variants,
+    with_number,
+)
 from polygraphy.domain.errors import BackendError, FileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tensors.naming import counted
@@ -36,6 +44,8 @@ from polygraphy.ports.storage import ResultStore
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
 _STRONGLY = 0.95
+_SECTIONS, _GOLDEN = 18, (5**0.5 - 1) / 2
+"""Steps after which a number that is searched is known to three digits."""
 
 
 def saved_results(paths: Iterable[str]) -> list[dict[str, Any]]:
@@ -240,16 +250,54 @@ class _Comparison:
         held = known.held
         part = self._case.model.part([position], held)
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
+        goal = known.values[name]
+
+        def compute(variant: Variant) -> Any:
+            made = self._pairs.altered(part, name, variant)
+            return self._third.load(made)(given)[name]
+
         for variant in variants(side, index):
             if not set(variant.node.inputs) <= {"", *given, *side.weights}:
                 continue
             try:
-                made = self._pairs.altered(part, name, variant)
-                if explains(self._third.load(made)(given)[name], known.values[name]):
+                if explains(compute(variant), goal):
                     return variant
             except Exception:  # A variant that no backend takes is none.
                 continue
+        node = side.nodes[index]
+        for unknown in unknowns(node):
+            solved = self._solved(partial(with_number, node, unknown), compute, goal)
+            if solved is not None:
+                return solved
         return None
+
+    @staticmethod
+    def _solved(
+        made: Callable[[float], Variant], compute: Callable[[Variant], Any], goal: Any
+    ) -> Variant | None:
+        """Return the variant whose number, found by golden section, makes what was saved."""
+
+        def error(exponent: float) -> float:
+            try:
+                apart = np.asarray(compute(made(10.0**exponent)), np.float64) - goal
+            except Exception:  # As above.
+                return np.inf
+            return float(np.mean(np.square(apart))) if np.isfinite(apart).all() else np.inf
+
+        grid = np.arange(-8.0, 2.5, 0.5)
+        best = float(min(grid, key=error))
+        low, high = best - 0.5, best + 0.5
+        for _ in range(_SECTIONS):
+            inner = (high - low) * _GOLDEN
+            if error(high - inner) <= error(low + inner):
+                high = low + inner
+            else:
+                low = high - inner
+        variant = made(float(f"{10 ** ((low + high) / 2):.3g}"))
+        try:
+            return variant if explains(compute(variant), goal) else None
+        except Exception:  # As above.
+            return None
 
     def _rewired(
         self, name: str, position: int, side: Side, index: int, known: Trace

@@ -98,13 +98,31 @@ def _own_names(side: Side, index: int) -> list[str]:
     ]
 
 
+_GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
+"""Operators before which an epsilon is added."""
+
+
+def is_guard(side: Side, index: int) -> bool:
+    """Return whether a node adds something before a root, a logarithm or a division."""
+    node = side.nodes[index]
+    read = {side.nodes[i].op for name in node.outputs for i, _ in side.readers.get(name, ())}
+    return node.op in ("Add", "Max", "Clip") and bool(read & _GUARDING)
+
+
 def _cause(side: Side, places: list[tuple[int, int]], one: Any, other: Any) -> str:
     ops = {side.nodes[index].op for index, _ in places}
     if ops & QUANTISING and all(position > 0 for _, position in places):
         return "quantisation"
-    if ops <= {"Add", "Max", "Clip"} and one is not None and np.size(one) == 1:
-        values = [abs(float(np.asarray(value).reshape(-1)[0])) for value in (one, other)]
-        if 0 <= min(values) < _TINY and values[1] < _TINY:
+    if (
+        ops <= {"Add", "Max", "Clip"}
+        and one is not None
+        and other is not None
+        and np.size(one) == np.size(other) == 1
+    ):
+        _, right = (abs(float(np.asarray(value).reshape(-1)[0])) for value in (one, other))
+        guards = all(is_guard(side, index) for index, _ in places)
+        # A bound of zero is an epsilon only where a root, a logarithm or a division follows.
+        if np.asarray(other).dtype.kind not in "iub" and right < _TINY and (right or guards):
             return "epsilon"
     return "weight"
 

@@ -5,16 +5,17 @@ one that gives them says what was changed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 from attrs import evolve, field, frozen
 
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.two_models import QUANTISING, SYMMETRIC
+from polygraphy.domain.diagnosis.two_models import QUANTISING, SYMMETRIC, is_guard
 from polygraphy.domain.model.description import Attribute, Node
 
-_EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7)
+_EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7, 1e-4, 1e-9, 1e-10, 1e-2)
 _ALPHAS = (1.0, 0.01, 0.2, 0.1, 1 / 6, 0.3, 0.5, 0.25, 1.67326)
 _NUMBERS = {
     "epsilon": ("epsilon", _EPSILONS),
@@ -42,7 +43,8 @@ _SWITCHES = {
     "ArgMax": ("keepdims",),
     "GRU": ("linear_before_reset",),
     "LSTM": ("input_forget",),
-    "ReduceMean": ("keepdims",),
+    "CumSum": ("exclusive", "reverse"),
+    "TopK": ("largest",),
 }
 _WORDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Gelu": {"approximate": ("none", "tanh")},
@@ -70,12 +72,13 @@ _ALIKE = (
     ("Softmax", "LogSoftmax", "Hardmax"), ("Floor", "Ceil", "Round"), ("ArgMax", "ArgMin"),
 )  # fmt: skip
 """Operators with the same operands, one of which may stand where another should."""
+_RANK = 4
+"""Axes of the largest tensors whose orders and sets of axes are tried."""
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
 _AXES = frozenset(
-    {"Softmax", "LogSoftmax", "Hardmax", "Concat", "Gather", "Flatten", "LayerNormalization"}
-)
-_GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
-"""Operators before which an epsilon is added."""
+    {"Softmax", "LogSoftmax", "Hardmax", "Concat", "Gather", "Flatten", "LayerNormalization",
+     "ArgMax", "ArgMin", "GatherElements", "ScatterElements", "Split", "TopK"}
+)  # fmt: skip
 
 
 @frozen
@@ -102,7 +105,9 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     yield from _numbers(node)
     yield from _epsilons(side, index)
     yield from _switches(node)
-    yield from _axes(side, node)
+    yield from _axes(node)
+    yield from _orders(node)
+    yield from _reductions(side, node)
     yield from _pads(node)
     yield from _transposed(side, node)
     yield from _partners(side, index)
@@ -122,22 +127,25 @@ def _swapped(node: Node) -> Iterator[Variant]:
 
 
 def _numbers(node: Node) -> Iterator[Variant]:
-    given = {one.name for one in node.attributes}
-    for name in dict.fromkeys((*_OWN.get(node.op, ()), *(n for n in _NUMBERS if n in given))):
-        cause, usual = _NUMBERS[name]
+    for name in unknowns(node):
         held = node.attribute(name)
-        for value in usual:
+        for value in _NUMBERS[name][1]:
             if held is None or not np.isclose(held, value, rtol=1e-3, atol=0):
-                said = "its default" if held is None else f"{held:.6g}"
-                what = f"the attribute {name!r} of {node.op} is {said} instead of {value:g}"
-                yield Variant(cause, what, _with(node, name, "float", value))
+                yield with_number(node, name, value)
 
 
-def is_guard(side: Side, index: int) -> bool:
-    """Return whether a node adds something before a root, a logarithm or a division."""
-    node = side.nodes[index]
-    read = {side.nodes[i].op for name in node.outputs for i, _ in side.readers.get(name, ())}
-    return node.op in ("Add", "Max", "Clip") and bool(read & _GUARDING)
+def with_number(node: Node, name: str, value: float) -> Variant:
+    """Return a node of which an attribute of one number is another."""
+    held = node.attribute(name)
+    said = "its default" if held is None else f"{held:.6g}"
+    what = f"the attribute {name!r} of {node.op} is {said} instead of {value:.3g}"
+    return Variant(_NUMBERS[name][0], what, _with(node, name, "float", value))
+
+
+def unknowns(node: Node) -> tuple[str, ...]:
+    """Return the attributes of one number that a node has, also where they are left out."""
+    given = {one.name for one in node.attributes}
+    return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *(n for n in _NUMBERS if n in given))))
 
 
 def epsilon_of(side: Side, name: str) -> float | None:
@@ -166,8 +174,9 @@ def _epsilons(side: Side, index: int) -> Iterator[Variant]:
 
 
 def _switches(node: Node) -> Iterator[Variant]:
-    for name in _SWITCHES.get(node.op, ()):
-        held = int(node.attribute(name, 1 if name == "keepdims" else 0))
+    switches = ("keepdims",) if node.op.startswith("Reduce") else _SWITCHES.get(node.op, ())
+    for name in switches:
+        held = int(node.attribute(name, name in ("keepdims", "largest")))
         what = f"the attribute {name!r} of {node.op} is {held} instead of {1 - held}"
         yield Variant("attribute", what, _with(node, name, "int", 1 - held))
 
@@ -189,7 +198,7 @@ def _operators(node: Node) -> Iterator[Variant]:
                 yield Variant("structure", what, evolve(node, op=op))
 
 
-def _axes(side: Side, node: Node) -> Iterator[Variant]:
+def _axes(node: Node) -> Iterator[Variant]:
     if node.op not in _AXES:
         return
     held = node.attribute("axis")
@@ -197,6 +206,32 @@ def _axes(side: Side, node: Node) -> Iterator[Variant]:
         if held != value:
             what = f"the attribute 'axis' of {node.op} is {held} instead of {value}"
             yield Variant("attribute", what, _with(node, "axis", "int", value))
+
+
+def _orders(node: Node) -> Iterator[Variant]:
+    held = tuple(node.attribute("perm") or ())
+    if node.op == "Transpose" and len(held) <= _RANK:
+        for value in permutations(range(len(held))):
+            if value != held:
+                what = f"the attribute 'perm' of Transpose is {held} instead of {value}"
+                yield Variant("attribute", what, _with(node, "perm", "ints", value))
+
+
+def _reductions(side: Side, node: Node) -> Iterator[Variant]:
+    """Other axes of a reduction: an attribute, or a weight in newer opsets."""
+    if not node.op.startswith("Reduce"):
+        return
+    name = node.inputs[1] if len(node.inputs) > 1 else ""
+    held = side.weights[name].values if name in side.weights else node.attribute("axes")
+    if held is None or len(held := tuple(int(axis) for axis in held)) > _RANK:
+        return
+    for count in range(1, _RANK):
+        for value in combinations(range(_RANK), count):
+            what = f"{node.op} is over the axes {held} instead of {value}"
+            if name:
+                yield Variant("weight", what, node, {name: np.array(value, np.int64)})
+            else:
+                yield Variant("attribute", what, _with(node, "axes", "ints", value))
 
 
 def _pads(node: Node) -> Iterator[Variant]:
@@ -282,6 +317,11 @@ def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
     weights = [name for name in node.inputs if name in side.weights]
     if node.op in QUANTISING:
         return "quantisation", f"the scale or zero point of {side.identity(index)!r} differs"
+    if np.shape(made) != np.shape(expected) and node.attributes:
+        shapes = f"{list(np.shape(made))} instead of {list(np.shape(expected))}"
+        return "attribute", f"the shape that {node.op} makes is {shapes}"
+    if np.shape(made) != np.shape(expected):
+        made = np.full_like(expected, np.nan, np.float64)  # The difference says nothing.
     apart = np.asarray(made, np.float64) - np.asarray(expected, np.float64)
     if _lacks_bias(side, node):
         return "structure", f"{node.op} lacks a bias"

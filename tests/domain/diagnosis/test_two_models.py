@@ -160,3 +160,19 @@ def test_half_precision_alone_is_no_difference():
     assert suspects(paired(half, right)) == []
     wrong = changed_weight(half, "w1", lambda v: v * np.float16(1.5))
     assert [one.cause for one in suspects(paired(wrong, right))] == ["weight"]
+
+
+@pytest.mark.parametrize("after, expected", [("Relu", "weight"), ("Sqrt", "epsilon")])
+def test_a_bound_of_zero_is_an_epsilon_only_before_a_root(after, expected):
+    nodes = (
+        Node("bound", "Clip", inputs=("x", "low"), outputs=("c",)),
+        Node("after", after, inputs=("c",), outputs=("y",)),
+    )
+    right = Graph(
+        inputs=(Tensor("x"),),
+        outputs=(Tensor("y"),),
+        weights=(weight("low", np.zeros((), np.float32)),),
+        nodes=nodes,
+    )
+    wrong = changed_weight(right, "low", lambda v: v + np.float32(0.25))
+    assert [one.cause for one in suspects(paired(wrong, right))] == [expected]

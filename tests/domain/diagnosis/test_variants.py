@@ -122,3 +122,25 @@ def test_only_rounding_is_explained():
     assert not explains(right + 1e-2, right)
     assert not explains(right[:2], right)
     assert not explains(np.array([1.0, np.nan, 3.0]), right)
+
+
+def test_a_permutation_the_axes_of_a_reduction_and_switches_are_tried():
+    node = Node("n", "Transpose", "", ("x",), ("y",), numbers(perm=(0, 2, 1)))
+    found = {one.node.attribute("perm") for one in variants(side(node), 0)}
+    assert {(0, 1, 2), (1, 0, 2), (2, 1, 0)} <= found and (0, 2, 1) not in found
+    node = Node("n", "ReduceMean", "", ("x",), ("y",), numbers(axes=(1,)))
+    assert (1, 2) in {one.node.attribute("axes") for one in variants(side(node), 0)}
+    node = Node("n", "ReduceMean", "", ("x", "axes"), ("y",))
+    tried = [one.weights["axes"] for one in variants(side(node, axes=[1]), 0) if one.weights]
+    assert [1, 2] in [array.tolist() for array in tried]
+    for op, name, value in (("TopK", "largest", 0), ("CumSum", "reverse", 1)):
+        found = variants(side(Node("n", op, "", ("x",), ("y",))), 0)
+        assert value in {one.node.attribute(name) for one in found}
+
+
+def test_what_is_said_of_another_shape_is_that_the_shape_is_another():
+    node = Node("n", "Transpose", "", ("x",), ("y",), numbers(perm=(1, 0, 2)))
+    expected = "attribute", "the shape that Transpose makes is [2, 3] instead of [3, 2]"
+    assert guess(side(node), 0, np.ones((2, 3)), np.ones((3, 2))) == expected
+    node = Node("n", "Tile", "", ("x", "w"), ("y",))
+    assert guess(side(node, w=[2]), 0, np.ones(2), np.ones(3))[0] == "weight"

@@ -1,0 +1,194 @@
+"""Faults as an exporter or a hand makes them: an axis, an order, a bound that is another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from .planting import Plant, Planted, identity, one_of, replace, weights_of
+
+Place = tuple[onnx.NodeProto, str, Any]
+
+
+def _given(node: onnx.NodeProto) -> dict[str, Any]:
+    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+
+def _set(node: onnx.NodeProto, name: str, value: Any) -> None:
+    kept = [a for a in node.attribute if a.name != name]
+    del node.attribute[:]
+    node.attribute.extend([*kept, onnx.helper.make_attribute(name, value)])
+
+
+def _placed(rng: np.random.Generator, places: Iterator[Place], cause: str) -> Planted | None:
+    drawn = one_of(rng, list(places))
+    if drawn is None:
+        return None
+    node, name, value = drawn
+    _set(node, name, value)
+    return Planted((identity(node),), (cause,))
+
+
+def _weights(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    return {weight.name: weight for weight in model.graph.initializer}
+
+
+def _other(
+    model: onnx.ModelProto, node: onnx.NodeProto, place: int, array: np.ndarray, causes: Any
+) -> Planted:
+    """Let a node, and no other, read another constant."""
+    name = f"{node.input[place]}_other"
+    model.graph.initializer.append(numpy_helper.from_array(array, name))
+    node.input[place] = name
+    return Planted((identity(node),), causes)
+
+
+def axis(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """An axis is another: of Softmax, Concat, Split, TopK or Gather."""
+
+    def places() -> Iterator[Place]:
+        for node in model.graph.node:
+            held = _given(node).get("axis")
+            if node.op_type in {"Softmax", "Concat", "Split", "TopK", "Gather", "LogSoftmax"}:
+                for value in (0, 1, 2, -1, -2):
+                    if held is not None and value != held:
+                        yield node, "axis", value
+
+    return _placed(rng, places(), "attribute")
+
+
+def axes(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A reduction is over other axes, which are an attribute or an input."""
+    weights = _weights(model)
+    found: list[tuple[onnx.NodeProto, list[int] | None, np.ndarray]] = []
+    for node in model.graph.node:
+        if node.op_type.startswith("Reduce"):
+            held = _given(node).get("axes")
+            if held is not None:
+                found.append((node, list(held), np.array(held)))
+            elif len(node.input) > 1 and node.input[1] in weights:
+                found.append((node, None, numpy_helper.to_array(weights[node.input[1]])))
+    drawn = one_of(rng, found)
+    if drawn is None:
+        return None
+    node, held, now = drawn
+    others = [[0], [1], [2], [-1], [-2], [1, 2], [2, 3]]
+    chosen = one_of(rng, [one for one in others if one != now.tolist()])
+    if held is None:
+        return _other(model, node, 1, np.array(chosen, np.int64), ("attribute", "weight"))
+    _set(node, "axes", chosen)
+    return Planted((identity(node),), ("attribute",))
+
+
+def order(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A Transpose has another permutation."""
+
+    def places() -> Iterator[Place]:
+        for node in model.graph.node:
+            perm = _given(node).get("perm")
+            for i in range(len(perm or ())):
+                for j in range(i):
+                    other = list(perm)
+                    other[i], other[j] = other[j], other[i]
+                    yield node, "perm", other
+
+    return _placed(rng, places(), "attribute")
+
+
+def switch(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A switch or a word of a node is another: a mode, a direction, a side of an equation."""
+    words = {
+        "Resize": [("mode", "linear"), ("mode", "nearest"), ("mode", "cubic"),
+                   ("coordinate_transformation_mode", "align_corners"),
+                   ("coordinate_transformation_mode", "asymmetric")],
+        "Pad": [("mode", "edge"), ("mode", "constant")],
+        "GRU": [("linear_before_reset", 0)],
+        "AveragePool": [("count_include_pad", 1)],
+        "Einsum": [("equation", "bhqd,bhkd->bhkq")],
+        "CumSum": [("reverse", 1), ("exclusive", 1)],
+        "TopK": [("largest", 0)],
+        "BatchNormalization": [("epsilon", 0.1)],
+    }  # fmt: skip
+
+    def places() -> Iterator[Place]:
+        for node in model.graph.node:
+            given = _given(node)
+            for name, value in words.get(node.op_type, ()):
+                if given.get(name) != (value.encode() if isinstance(value, str) else value):
+                    yield node, name, value
+
+    found = _placed(rng, places(), "attribute")
+    return found and found._replace(causes=("attribute", "epsilon"))
+
+
+def slightly(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A weight is larger by five in a thousand."""
+    drawn = one_of(rng, list(weights_of(model, 4)))
+    if drawn is None:
+        return None
+    weight, readers = drawn
+    replace(weight, numpy_helper.to_array(weight) * np.float32(1.005))
+    return Planted(tuple(map(identity, readers)), ("weight",))
+
+
+def channels(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Two channels of a weight have changed places."""
+    drawn = one_of(rng, [(w, r) for w, r in weights_of(model, 16) if w.dims[0] > 1])
+    if drawn is None:
+        return None
+    weight, readers = drawn
+    array = numpy_helper.to_array(weight).copy()
+    one, other = rng.choice(len(array), 2, replace=False)
+    array[[one, other]] = array[[other, one]]
+    replace(weight, array)
+    return Planted(tuple(map(identity, readers)), ("weight",))
+
+
+def number(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A number that a node reads is another: a bound, a factor, a mask's, a threshold."""
+    weights = _weights(model)
+    found = []
+    for node in model.graph.node:
+        for place, name in enumerate(node.input):
+            held = weights.get(name)
+            if held is not None and held.data_type == 1 and np.prod(held.dims) == 1:
+                found.append((node, place, numpy_helper.to_array(held)))
+    drawn = one_of(rng, found)
+    if drawn is None:
+        return None
+    node, place, array = drawn
+    changed = (array * rng.choice([0.1, 0.5, 2.0, -1.0])).astype(array.dtype)
+    return _other(model, node, place, changed, ("weight", "attribute", "epsilon"))
+
+
+def indices(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Integers that a node reads are others: bounds of a Slice, sizes, pads, places."""
+    weights = _weights(model)
+    found = []
+    for node in model.graph.node:
+        for place, name in enumerate(node.input):
+            held = weights.get(name)
+            if held is not None and held.data_type == 7 and not node.op_type.startswith("Reduce"):
+                found.append((node, place, numpy_helper.to_array(held)))
+    drawn = one_of(rng, found)
+    if drawn is None:
+        return None
+    node, place, array = drawn
+    changed = np.roll(array, 1, 0) if array.size > 1 and rng.random() < 0.5 else array + 1
+    return _other(model, node, place, changed, ("weight", "attribute"))
+
+
+EXPORTED: dict[str, Plant] = {
+    "axis": axis,
+    "axes": axes,
+    "order": order,
+    "switch": switch,
+    "slightly": slightly,
+    "channels": channels,
+    "number": number,
+    "indices": indices,
+}

@@ -1,0 +1,50 @@
+"""Every tensor was saved: what a node was before it was changed is found and proven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.application.diagnose.test_outputs_alone import found
+from tests.support.models import make, value
+
+NODES = {
+    "alpha": ("LeakyRelu", {"alpha": 0.137}, {"alpha": 0.6}, "is 0.6 instead of 0.137"),
+    "epsilon": (
+        "InstanceNormalization",
+        {"epsilon": 3e-2},
+        {"epsilon": 0.5},
+        "is 0.5 instead of 0.03",
+    ),
+    "order": ("Transpose", {"perm": [0, 1, 2]}, {"perm": [1, 0, 2]}, "instead of (0, 1, 2)"),
+}
+
+
+def network(op: str, **attributes: Any) -> onnx.ModelProto:
+    rows = [helper.make_node("Unsqueeze", ["x", "first"], ["rows"], name="rows")]
+    weights: dict[str, Any] = {"first": np.array([0], np.int64)}
+    read = ["rows"]
+    if op == "InstanceNormalization":
+        for name in ("scale", "bias"):
+            weights[name] = np.full(3, 0.7, np.float32)
+            read.append(name)
+    changed = helper.make_node(op, read, ["changed"], name="changed", **attributes)
+    last = helper.make_node("Tanh", ["changed"], ["y"], name="last")
+    y = value("y", ["a", "b", "c"])
+    return make("net", [*rows, changed, last], [value("x", [3, 6])], [y], weights=weights)
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_what_an_attribute_was_is_found_and_proven(kind: str, tmp_path: Path) -> None:
+    op, right, wrong, said = NODES[kind]
+    kept = found(network(op, **right), network(op, **wrong), tmp_path, "rows", "changed")
+    [culprit] = kept.culprits
+    expected = "epsilon" if kind == "epsilon" else "attribute"
+    assert (culprit["nodes"], culprit["cause"]) == (["changed"], expected)
+    assert culprit["remedy"]["proven"]
+    assert any(said in sentence for sentence in culprit["evidence"]), culprit["evidence"]
