@@ -32,11 +32,8 @@ SAID = {
 }
 """Names of a technology that use cases may have, and why."""
 NAMED = {
-    "application/diagnose/diagnosing.py": "the evaluator is the third that decides, by its key",
     "application/diagnose/half_model.py": "the evaluator, by its key",
-    "application/diagnose/handing_over.py": "the evaluator is the third that decides, by its key",
     "application/diagnose/lowering.py": "what computes a reference, by its key",
-    "application/diagnose/versions.py": "the evaluator is what versions are judged by, by its key",
     "application/diagnosis.py": "a source of facts about the machine, by its key",
     "application/models/linting.py": "what reads, tries and lints the native format, by their keys",
     "application/models/model_inspection.py": "the readers of each format, by their keys",
