@@ -36,6 +36,20 @@ def test_a_budget_changes_nothing_but_memory(
     assert "Passed: 2/2 iterations" in done.out
 
 
+@pytest.mark.parametrize("budget", ["", BUDGET, "--memory-budget 1"])
+def test_finding_9b_a_weight_that_is_an_output_is_compared(
+    g1_dir: Path, polygraphy: Run, budget: str
+) -> None:
+    model = onnx.load("model.onnx")
+    weight = next(each for each in model.graph.initializer if each.data_type == 1)
+    kind = onnx.helper.make_tensor_value_info(weight.name, 1, list(weight.dims))
+    model.graph.output.append(kind)
+    onnx.save(model, "weighty.onnx")
+    done = polygraphy(f"polygraphy run -v weighty.onnx --onnxrt --onnx --mark-all {budget}")
+    assert done.code == 0
+    assert sorted(compared(done)) == sorted([*LAYERS, weight.name])
+
+
 def test_without_need_the_model_is_loaded_once(g1_dir: Path, polygraphy: Run) -> None:
     done = polygraphy("polygraphy run -v model.onnx --onnxrt --onnx --mark-all --no-unmarked")
     assert done.code == 0
