@@ -9,7 +9,7 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.onnx_common.nested import shape_of
+from polygraphy.adapters.onnx_common.messages import shape_of
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.data.model_io import check_is_tensor
 from polygraphy.domain.errors import BackendError, PolygraphyException

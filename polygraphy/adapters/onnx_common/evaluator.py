@@ -17,7 +17,7 @@ from onnx.reference.op_run import OpRun
 
 from polygraphy.adapters.onnx_common.evaluated import NodeError
 from polygraphy.adapters.onnx_common.formulas import FORMULAS
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
 from polygraphy.domain.diagnosis.judging import epsilon_of
 from polygraphy.domain.errors import PolygraphyException

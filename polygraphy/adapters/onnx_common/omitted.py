@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from polygraphy.adapters.onnx_common.nested import all_nodes, graphs_of
+from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 
 NUMBERED = frozenset({"If", "Loop", "Scan", "Split"})
 """Operators of the standard with any number of results."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx_common.nested import all_nodes
+from polygraphy.adapters.onnx_common.messages import all_nodes
 from polygraphy.adapters.os.places import place_of
 from polygraphy.adapters.pluginref.references import Reference
 from polygraphy.domain.data.feed import own_copy

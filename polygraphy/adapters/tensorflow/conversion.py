@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx_common.nested import all_nodes
+from polygraphy.adapters.onnx_common.messages import all_nodes
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.graphs import input_tensors, pruned
 from polygraphy.adapters.tensorflow.module import tensorflow_module

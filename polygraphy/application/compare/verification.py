@@ -146,10 +146,8 @@ class _AllowingForRounding(PairwiseCompareFunc):
             return
         _, _, spacing = limits_of(opened[1].numpy())
         rounded = {name: with_digits(np.asarray(v), spacing) for name, v in self.feed.items()}
-        moved = resolve(TensorObserver).observe(self._original, rounded, names)
-        for name in names:
-            usual, alone = self._function.tolerance_for(name), _distance(moved[name], right[name])
-            if alone > _MOST_ROUNDING * max(usual.atol, usual.rtol * _largest(right[name])):
+        for name, alone, most in self._changes(self._original, rounded, names, right):
+            if alone > most:
                 self._is_sensitive = True
                 G_LOGGER.warning(
                     f"Output {name!r}: rounding the inputs to {opened[1]} alone changes it by"
@@ -167,11 +165,8 @@ class _AllowingForRounding(PairwiseCompareFunc):
         if opened is None:
             return
         model, dtype = opened
-        moved = resolve(TensorObserver).observe(model, self.feed, names)
-        for name in names:
+        for name, alone, most in self._changes(model, self.feed, names, right):
             usual = self._function.tolerance_for(name)
-            alone = _distance(moved[name], right[name])
-            most = _MOST_ROUNDING * max(usual.atol, usual.rtol * _largest(right[name]))
             allowed = min(_BESIDE_ROUNDING * alone, most)
             if allowed > usual.atol:  # Not so where it is NaN.
                 function = copy(self._function)
@@ -185,6 +180,18 @@ class _AllowingForRounding(PairwiseCompareFunc):
                     f" of abs={usual.atol:.3g}."
                 )
                 yield name, function
+
+    def _changes(
+        self, model: Any, feed: Mapping[str, Any], names: Sequence[str], right: IterationResult
+    ) -> Iterator[tuple[str, float, float]]:
+        """Yield of each output how much another model or other data change it, and the most that is
+        tolerated for that.
+        """
+        moved = resolve(TensorObserver).observe(model, feed, names)
+        for name in names:
+            usual = self._function.tolerance_for(name)
+            most = _MOST_ROUNDING * max(usual.atol, usual.rtol * _largest(right[name]))
+            yield name, _distance(moved[name], right[name]), most
 
     def _is_judged_by_elements(self, name: str, array: Any) -> bool:
         """Return whether an output is held to numbers, and its elements are."""

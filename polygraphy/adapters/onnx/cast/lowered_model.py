@@ -20,7 +20,7 @@ from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_o
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import external_files
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.narrowing import narrowed

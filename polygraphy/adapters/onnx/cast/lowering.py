@@ -23,7 +23,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
     type_name,
 )
 from polygraphy.adapters.onnx.graph.typed_attributes import state_type
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto

@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
     signature_of,
 )
 from polygraphy.adapters.onnx.graph.typed_attributes import CONSTANTS
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto

@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
 from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.narrowing import limits_of, with_digits
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.tensors.precision import coarsest, precision_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.sparsity import prunable_weights
 

@@ -11,7 +11,7 @@ from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_in
 from polygraphy.adapters.onnx.graph.value_infos import copied
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.tensors.naming import is_pattern, matching
 from polygraphy.logger import G_LOGGER

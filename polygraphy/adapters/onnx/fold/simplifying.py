@@ -14,7 +14,7 @@ from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
 from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, rename_uses, sort
 from polygraphy.adapters.onnx.storage.ownership import own_model
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
     signature_of,
 )
 from polygraphy.adapters.onnx.graph.graph import taken_names
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search.halving import computed_by_halves
 from polygraphy.logger import G_LOGGER

@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_external,
     skeleton,
 )
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
 

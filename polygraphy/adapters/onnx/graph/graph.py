@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError
 
 if TYPE_CHECKING:

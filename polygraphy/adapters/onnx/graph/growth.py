@@ -13,7 +13,7 @@ from polygraphy import config
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import ModelError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
-from polygraphy.adapters.onnx_common.nested import shape_of as dims_of
+from polygraphy.adapters.onnx_common.messages import shape_of as dims_of
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.shapes import Shape, is_dynamic_dim

@@ -23,7 +23,7 @@ from polygraphy.adapters.onnx.graph.value_infos import input_metadata
 from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry

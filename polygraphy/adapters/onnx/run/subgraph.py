@@ -9,7 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx
 from polygraphy.adapters.onnx.storage.weights import copy_fields
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.checks.capability import ModelNode
 
 if TYPE_CHECKING:

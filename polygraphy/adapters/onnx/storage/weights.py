@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.parsing import check_texts
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.wire import BYTES, FIXED, as_varint, field
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto

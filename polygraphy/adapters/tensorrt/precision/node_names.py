@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.adapters.onnx_common.nested import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of
 
 
 @frozen

@@ -1,4 +1,6 @@
-"""Graphs inside the nodes of an ONNX graph: the branches of an If, the body of a Loop."""
+"""What ONNX messages hold: the graphs inside nodes (the branches of an If, the body of a Loop), and
+the shape of a type.
+"""
 
 from __future__ import annotations
 
