@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.half import (
     tolerance_for,
 )
 from polygraphy.application.diagnose.rounding import LARGE
+from polygraphy.domain.diagnosis.closeness import OutputError
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -43,6 +44,8 @@ from polygraphy.ports.diagnosing import ModelPairs, NarrowModels, SuspectedParty
 
 _MOST = 0.5
 """From this share of nodes on a model computes in half precision; below, only a part of it does."""
+_OBSERVED = 0.1
+"""The share of what half precision loses by which backends differ at least, if that is why."""
 _GONE = 4
 """Of so few times the smallest number, what is left of an epsilon has no digits any more."""
 
@@ -126,6 +129,9 @@ def of_half_model(
             said.append(f"Cannot be computed: {error}")
             return None
         said.append(f"{found.verdict}: {found.before}.")
+        if found.verdict != "agree" and not _is_observed(outputs, found.before):
+            said.append("The backends are not so far apart, so it is not why they differ.")
+            return None
     if found.verdict == "ill-conditioned":
         reason = f"Rounding the inputs to {name} alone changes the outputs as much."
         return DiagnosisResult(ILL_CONDITIONED, reason=reason)
@@ -138,6 +144,24 @@ def of_half_model(
         # What the weights have lost already is lost in float32 as well.
         culprits = _lost_epsilons(case, limits) or culprits
     return DiagnosisResult(FAULT, culprits)
+
+
+def _is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
+    """Return whether what half precision loses shows: backends that lose the same differ by
+    something else.
+    """
+    apart = 0.0
+    for made in zip(*outputs):
+        arrays = [
+            np.asarray(values[loss.name], np.float64) for values in made if loss.name in values
+        ]
+        if not all(np.isfinite(array).all() for array in arrays):
+            return True
+        shapes = {array.shape for array in arrays}
+        if len(shapes) > 1:
+            return True
+        apart = max([apart, *(float(np.max(abs(one - arrays[0]), initial=0)) for one in arrays)])
+    return not loss.broken and apart >= _OBSERVED * loss.error
 
 
 def _of_agreement(

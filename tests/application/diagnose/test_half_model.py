@@ -60,6 +60,48 @@ def test_an_overflow_is_proven_by_keeping_its_node() -> None:
     assert "--cast-keep-nodes" in culprit["remedy"]["command"]
 
 
+def casting() -> onnx.ModelProto:
+    """A model that makes infinity of what is too large for float16, and a bound of that."""
+    weights = {"far": np.float32(1e5), "low": np.float32(-1e6), "high": np.float32(1e6)}
+    weights["back"] = np.float32(1e-5)
+    nodes = [
+        helper.make_node("Mul", ["x", "far"], ["large"], "enlarge"),
+        helper.make_node("Cast", ["large"], ["narrow"], "narrow", to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["narrow"], ["wide"], "widen", to=TensorProto.FLOAT),
+        helper.make_node("Clip", ["wide", "low", "high"], ["bounded"], "bound"),
+        helper.make_node("Mul", ["bounded", "back"], ["y"], "end"),
+    ]
+    return make("casting", nodes, [value("x", [64])], [value("y", [64])], weights=weights)
+
+
+class Coarse(OnnxParty):
+    """Rounds the last product more coarsely, or not to float16 at all."""
+
+    name = "coarse"
+
+    def __init__(self, is_wide: bool) -> None:
+        self.is_wide = is_wide
+
+    def load(self, model: Any, *, plain: bool = False, without: Any = ()) -> Any:
+        compute = super().load(widened(model) if self.is_wide else model)
+
+        def run(feed: Any) -> Any:
+            made = compute({name: np.asarray(array, np.float32) for name, array in feed.items()})
+            return {n: a * np.float32(1.00005) if n == "y" else a for n, a in made.items()}
+
+        return run
+
+
+def test_what_both_backends_lose_is_not_why_they_differ() -> None:
+    kept = found(casting(), [Coarse(is_wide=False), OnnxParty()])
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+def test_what_one_backend_loses_is_why_they_differ() -> None:
+    [culprit] = found(casting(), [Coarse(is_wide=True), OnnxParty()]).culprits
+    assert culprit["nodes"] in (["narrow"], ["enlarge"])
+
+
 def test_a_lost_epsilon_is_named_with_one_backend_that_makes_nan() -> None:
     [culprit] = found(half(network("epsilon")), [OnnxParty()]).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["safe"], "epsilon")
