@@ -36,7 +36,6 @@ class Name(Expression):
     name: str
 
     def written(self, use: Use) -> Source:
-        """Return the name."""
         return use(self.module, self.name)
 
 
@@ -98,7 +97,6 @@ class Call(Expression):
         return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **others})
 
     def written(self, use: Use) -> Source:
-        """Return the call as source."""
         signature = SIGNATURES[self.name]
         head, _, method = self.name.partition(".")
         owner = self._imported(use, head) if self.on is None else self.on.written(use)
@@ -122,7 +120,6 @@ class ForeignCall(Expression):
     kwargs: Mapping[str, Any] = field(factory=dict)
 
     def written(self, use: Use) -> Source:
-        """Return the call as source."""
         return Source(f"{use(self.module, self.name)}({_arguments(self.args, self.kwargs, use)})")
 
 

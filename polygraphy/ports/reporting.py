@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.accuracy.inspection import DataReport
     from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
+    from polygraphy.domain.accuracy.pairs import PairResult
     from polygraphy.domain.checks.capability import SupportReport
     from polygraphy.domain.diagnosis.culprit import DiagnosisResult
     from polygraphy.domain.environment import Environment

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import MemoryResultStore
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults, PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
+from polygraphy.domain.accuracy.pairs import PairResult
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.limits.tolerance import Tolerance

@@ -15,7 +15,6 @@ class LogBuildReports:
     """Writes reports to the log."""
 
     def replay(self, replay: TacticReplay) -> None:
-        """Write the tactic of each layer."""
         G_LOGGER.info(str(replay) or "The replay holds no layers.")
 
     def replays_compared(
@@ -24,7 +23,6 @@ class LogBuildReports:
         name1: str,
         difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
     ) -> None:
-        """Write the layers whose tactic differs between two builds."""
         if not difference:
             G_LOGGER.info(f"{name0} and {name1} hold the same tactics.")
             return
@@ -40,7 +38,6 @@ class LogBuildReports:
     def bad_tactics(
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
-        """Write the tactics that only builds that failed chose."""
         G_LOGGER.info(f"Loaded {good} good tactic replays.")
         G_LOGGER.info(f"Loaded {bad} bad tactic replays.")
         if not suspicious:
@@ -54,7 +51,6 @@ class LogBuildReports:
             G_LOGGER.info(f"Layer: {name}\n{_INDENT}Algorithms: {[str(one) for one in algorithms]}")
 
     def support(self, report: SupportReport) -> None:
-        """Write which parts of a model are supported."""
         G_LOGGER.info("\n".join(_support_lines(report)))
 
 

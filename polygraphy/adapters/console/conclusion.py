@@ -11,7 +11,8 @@ from attrs import frozen
 
 from polygraphy.adapters.console.metrics import metric_words
 from polygraphy.adapters.console.numbers import brief, rounded_up, tolerance
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, WorstOutput
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.pairs import WorstOutput
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult

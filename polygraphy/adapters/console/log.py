@@ -19,7 +19,8 @@ from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult
+    from polygraphy.domain.accuracy.pairs import PairResult
 
 
 _ENOUGH_TO_SPREAD = 10
@@ -35,7 +36,6 @@ class LogConsole:
         self._draws = draws
 
     def note(self, text: str) -> None:
-        """Something was assumed that the user may want to know."""
         G_LOGGER.warning(text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
@@ -43,18 +43,15 @@ class LogConsole:
         # What it assumes comes as notes.
 
     def runner_activating(self, runner: str) -> None:
-        """A runner is about to build or load its model."""
         G_LOGGER.start(f"{label_of_runner(runner):35} | Activating and starting inference")
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
-        """A model is about to be run in segments of layers."""
         severity = G_LOGGER.INFO if segments > 1 else G_LOGGER.VERBOSE
         pieces = f"{segments} segments of layers" if segments > 1 else "one piece"
         text = f"Layerwise | {tensors} tensors | {pieces} | Memory for tensors: {budget >> 20} MiB"
         G_LOGGER.log(text, severity)
 
     def iteration_starting(self, index: int) -> None:
-        """All runners are about to take the data of an iteration."""
         G_LOGGER.verbose(f"Streaming iteration {index}")
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
@@ -62,11 +59,9 @@ class LogConsole:
         G_LOGGER.info(f"{label_of_runner(runner):35}\n---- Inference Input(s) ----\n{metadata}")
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner gave."""
         G_LOGGER.info(f"{label_of_runner(runner):35}\n---- Inference Output(s) ----\n{metadata}")
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
-        """A runner is done."""
         if not runtimes:
             G_LOGGER.finish(
                 f"{label_of_runner(runner):35} | Completed; the runner does not measure its"
@@ -82,19 +77,15 @@ class LogConsole:
             G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_spread(runtimes)}")
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
-        """What a runner's device measured."""
         G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_device_spread(times)}")
 
     def runner_failed(self, runner: str, reason: str) -> None:
-        """A runner failed where the others go on."""
         G_LOGGER.error(f"{label_of_runner(runner):35} | FAILED | {reason}")
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
-        """Two runs are about to be compared."""
         G_LOGGER.start(f"Accuracy Comparison | {label_of_runners((runner0, runner1))}")
 
     def iteration_compared(self, pair: PairResult) -> None:
-        """The outputs of one iteration of two runs were compared."""
         if _is_quick(pair):
             with G_LOGGER.together():
                 self._tell(pair)
@@ -112,17 +103,14 @@ class LogConsole:
             verdicts.log_iteration(pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
-        """All iterations of all pairs of runs were compared."""
         from polygraphy.adapters.console import verdicts
 
         verdicts.log_summary(result)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
-        """Outputs are about to be checked."""
         G_LOGGER.start(f"Output Validation | Runners: {[*map(label_of_runner, runners)]}")
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
-        """One output was checked."""
         with G_LOGGER.indent():
             name = one_line(validity.name)
             G_LOGGER.verbose(f"{label_of_runner(runner):35} | Validating output: {name}")
@@ -141,7 +129,6 @@ class LogConsole:
                     G_LOGGER.info(f"PASSED | Output: {name} is valid")
 
     def validation_finished(self, passed: bool) -> None:
-        """All outputs of an iteration were checked."""
         with G_LOGGER.indent():
             if passed:
                 G_LOGGER.finish("PASSED | Output Validation")

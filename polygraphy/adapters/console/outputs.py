@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.adapters.console.numbers import brief
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, RunnerPair
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.layer_errors import LayerError, first_failure, layer_errors
+from polygraphy.domain.accuracy.pairs import RunnerPair
 from polygraphy.domain.results.runner_names import label_of_runners
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER

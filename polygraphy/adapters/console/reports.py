@@ -29,7 +29,6 @@ class LogReports:
     """Writes reports to the log."""
 
     def source(self, path: str) -> None:
-        """Several files are reported on, and this one is next."""
         G_LOGGER.info(path)
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:

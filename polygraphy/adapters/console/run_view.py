@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from polygraphy.adapters.console.log import LogConsole
     from polygraphy.adapters.console.outcome import Comparison
     from polygraphy.adapters.console.screen import Screen
-    from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+    from polygraphy.domain.accuracy.accuracy import AccuracyResult
     from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRows
+    from polygraphy.domain.accuracy.pairs import PairResult
     from polygraphy.domain.model import Node
     from polygraphy.domain.results.device_times import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
@@ -124,7 +125,6 @@ class RunView:
     # Events.
 
     def note(self, text: str) -> None:
-        """Something was assumed that the user may want to know."""
         if self._verdict.comparisons:
             self._write(*noted(text))
         elif self._screen is not None and (self._screen.holds or self._screen.sums_up):
@@ -136,7 +136,6 @@ class RunView:
         self._head.seed, self._iterations = seed, iterations
 
     def runner_activating(self, runner: str) -> None:
-        """A runner is about to build or load its model."""
         self._begin()
         self._head.runners.append(runner)
         self._tell("runner_activating", runner)
@@ -169,22 +168,18 @@ class RunView:
         self._tell("device_times_measured", runner, times)
 
     def runner_failed(self, runner: str, reason: str) -> None:
-        """A runner failed where the others go on."""
         self._told_by().runner_failed(runner, reason)
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
-        """Two runs are about to be compared."""
         self._begin()
         self._tell("comparison_starting", runner0, runner1)
 
     def iteration_compared(self, pair: PairResult) -> None:
-        """The outputs of one iteration of two runs were compared."""
         if self._screen is not None:
             self._fold(pair)
         self._tell("iteration_compared", pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
-        """All iterations of all pairs of runs were compared."""
         if self._table is None and self._screen is not None:  # The results are those of a file.
             self._count("compared", sum(1 for _ in result.scan()))
         self._tell("comparison_finished", result)
@@ -201,13 +196,11 @@ class RunView:
         self._tell("validation_starting", runners)
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
-        """One output was checked."""
         self._count("validated", 1)
         self._verdict.add_validity(runner, validity)
         self._tell("output_validated", runner, validity)
 
     def validation_finished(self, passed: bool) -> None:
-        """All outputs of an iteration were checked."""
         self._tell("validation_finished", passed)
 
     # How it is shown.

@@ -34,11 +34,9 @@ class CudaDevice:
         return use_device(index)
 
     def free_memory(self) -> int:
-        """Return how many bytes could be allocated at best."""
         return wrapper().memory_info()[0]
 
     def check_readable(self, address: int, gpu: int) -> None:
-        """Do nothing if GPU `gpu` can read the memory at an address; InputError if not."""
         memory, owner = wrapper().owner_of(address)
         if memory is MemoryType.UNKNOWN:
             raise InputError(
@@ -54,31 +52,24 @@ class CudaDevice:
             )
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of `nbytes` of new memory; BackendError when there is not enough."""
         return wrapper().malloc(nbytes)
 
     def free(self, address: int) -> None:
-        """Give memory back; an address that is not allocated is a BackendError."""
         wrapper().free(address)
 
     def copy_to_device(self, address: int, source: np.ndarray[Any, Any]) -> None:
-        """Copy a contiguous host array into memory that is at least as large."""
         _copy(address, source.ctypes.data, source, MemcpyKind.HostToDevice)
 
     def copy_to_host(self, target: np.ndarray[Any, Any], address: int) -> None:
-        """Fill a contiguous host array from memory that is at least as large."""
         _copy(target.ctypes.data, address, target, MemcpyKind.DeviceToHost)
 
     def create_stream(self) -> Stream:
-        """Return a new stream, ordered with respect to the default stream of the device."""
         return Stream()
 
     def create_event(self) -> Event:
-        """Return a new event."""
         return Event()
 
     def pin(self, nbytes: int) -> Pinned:
-        """Return new pinned host memory."""
         return Pinned(nbytes)
 
     def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -92,11 +83,9 @@ class CudaDevice:
         return array.view(dtype).reshape(tuple(shape))
 
     def register(self, host_address: int, nbytes: int) -> bool:
-        """Pin memory that exists; False when that cannot be done."""
         return wrapper().host_register(host_address, nbytes)
 
     def unregister(self, host_address: int) -> None:
-        """Undo `register`."""
         wrapper().host_unregister(host_address)
 
     def capture(self, work: Callable[[Any], None], stream: Any) -> Graph:
@@ -122,7 +111,6 @@ class Pinned:
         self.array: np.ndarray[Any, Any] = np.ctypeslib.as_array(_host_memory(self.address, nbytes))
 
     def free(self) -> None:
-        """Give the memory back; harmless when done twice. Arrays must not be used after that."""
         address, self.address = self.address, 0
         if address:
             wrapper().free_host(address)

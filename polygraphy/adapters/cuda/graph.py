@@ -53,7 +53,6 @@ class Graph:
             checked(result, "launch a graph")
 
     def free(self) -> None:
-        """Give the graph back; harmless when done twice."""
         executable, self._executable = self._executable, None
         if executable is not None:
             checked(cudart().cudaGraphExecDestroy(executable), "destroy a graph")

@@ -122,7 +122,6 @@ class Event:
         return float(value_of(elapsed, "measure the time between events")) / 1000
 
     def free(self) -> None:
-        """Give the event back; harmless when done twice."""
         handle, self.handle = self.handle, None
         if handle is not None:
             checked(cudart().cudaEventDestroy(handle), "destroy an event")

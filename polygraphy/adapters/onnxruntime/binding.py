@@ -87,7 +87,6 @@ class BoundRuns:
             self._stream: DeviceStream = self._device.create_stream()
 
     def free(self) -> None:
-        """Give the stream back."""
         self._stream.free()
 
     def run(

@@ -54,7 +54,6 @@ class OnnxrtTrial:
     def configured(
         self, providers: Sequence[Provider] | None, graph_optimization_level: str | None
     ) -> OnnxrtTrial:
-        """Return a trial that runs models in a certain way."""
         return OnnxrtTrial(providers, graph_optimization_level)
 
     def run(

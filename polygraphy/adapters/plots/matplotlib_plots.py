@@ -40,7 +40,6 @@ class MatplotlibPlots:
     def heat_maps(
         self, name: str, value: Array, reference: Array, *, folder: str | None, show: bool
     ) -> None:
-        """Draw both outputs and their differences; FileError when a picture cannot be saved."""
         hand_over(heat_maps(name, value, reference), folder=folder, show=show)
 
     def error_plots(
@@ -57,7 +56,4 @@ class MatplotlibPlots:
         hand_over(error_plots(name, value, reference, limits), folder=folder, show=show)
 
     def error_by_depth(self, lines: Mapping[str, Sequence[OutputRow]], path: str) -> None:
-        """Draw the differences in the order of the model; FileError when the plot cannot be
-        saved.
-        """
         save_figure(depth_plot(lines), Path(path))

@@ -52,7 +52,6 @@ class ProcessCommands:
         return _ProcessCommand(words, timeout, folder, environment)
 
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
-        """Run a command to its end."""
         return self.start(command, timeout=timeout).wait()
 
     def close(self) -> None:
@@ -96,7 +95,6 @@ class _ProcessCommand:
         return Finished(code, text, time.perf_counter() - self._start, timed_out)
 
     def stop(self) -> None:
-        """End it, with what it has started."""
         self._kill()
         self._output.close()
 

@@ -161,7 +161,6 @@ class WarmCommand:
         self._start = time.perf_counter()
 
     def wait(self) -> Finished:
-        """Wait for its end."""
         try:
             answer = self._interpreter.answer_to(self.number)
             text = self.path.read_bytes().decode("utf-8", errors="replace")
@@ -173,7 +172,6 @@ class WarmCommand:
         return Finished(int(answer["code"]), text, seconds)
 
     def stop(self) -> None:
-        """End it, with what it has started."""
         self._interpreter.stop(self.number)
         self.path.unlink(missing_ok=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.adapters.report.everyone import Everyone
-from polygraphy.domain.accuracy.accuracy import PairResult
+from polygraphy.domain.accuracy.pairs import PairResult
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.reporting import Console
@@ -43,7 +43,6 @@ class OutputFaults:
         self.faults: dict[str, float | None] = {}
 
     def iteration_compared(self, pair: PairResult) -> None:
-        """The outputs of one iteration of two runs were compared."""
         if pair.is_judged:
             for name, result in pair.results.items():
                 self._add(name, None if result else _difference(result))

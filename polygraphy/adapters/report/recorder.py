@@ -7,8 +7,9 @@ from math import inf
 from statistics import fmean, median
 from typing import Any
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, PairTally
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRows
+from polygraphy.domain.accuracy.pairs import PairResult, PairTally
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.report.document import (
@@ -88,7 +89,6 @@ class Recorder:
     # Findings.
 
     def found(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """Something was found."""
         self.results.append({"kind": kind, **plain(facts)})
 
     def conclude(
@@ -97,7 +97,6 @@ class Recorder:
         culprits: Sequence[Mapping[str, Any]] = (),
         summary: str = "",
     ) -> None:
-        """Report what all of it comes to."""
         self.verdict = verdict
         self.culprits = [plain(culprit) for culprit in culprits]
         self.summary = summary
@@ -105,12 +104,10 @@ class Recorder:
     # Running.
 
     def note(self, text: str) -> None:
-        """Something was assumed that the user may want to know."""
         if text not in self.notes:
             self.notes.append(text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
-        """Input data are about to be taken from a data loader."""
         facts = DataFacts(source, seed, iterations)
         if facts not in self.data:
             self.data.append(facts)
@@ -119,11 +116,9 @@ class Recorder:
         return self._parties.setdefault(runner, {})
 
     def runner_activating(self, runner: str) -> None:
-        """A runner is about to build or load its model."""
         self._party(runner)
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
-        """A model is about to be run in segments of layers."""
         self.found("segments", {"segments": segments, "tensors": tensors, "budget": budget})
 
     def iteration_starting(self, index: int) -> None:
@@ -134,13 +129,11 @@ class Recorder:
         self._party(runner).setdefault("inputs", _tensors(metadata))
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner gave."""
         facts = self._party(runner)
         known = {tensor.name: tensor for tensor in facts.get("outputs", ())}
         facts["outputs"] = [*{**known, **{each.name: each for each in _tensors(metadata)}}.values()]
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
-        """A runner is done."""
         if len(runtimes):
             self._party(runner)["times"] = Times(
                 count=len(runtimes),
@@ -152,7 +145,6 @@ class Recorder:
             )
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
-        """What a runner's device measured."""
         mean = {
             part: fmean(getattr(each, part) for each in times)
             for part in ("to_device", "compute", "to_host", "total")
@@ -160,7 +152,6 @@ class Recorder:
         self.found("device_times", {"runner": self._short(runner), "mean": mean})
 
     def runner_failed(self, runner: str, reason: str) -> None:
-        """A runner failed where the others go on."""
         self._party(runner)["error"] = reason
 
     # Comparing.
@@ -169,7 +160,6 @@ class Recorder:
         """Two runs are about to be compared."""
 
     def iteration_compared(self, pair: PairResult) -> None:
-        """The outputs of one iteration of two runs were compared."""
         key = (pair.label, pair.positions)
         self._table.add(pair)
         self._metrics.setdefault(key, WorstMetrics()).add(pair.results)
@@ -197,7 +187,6 @@ class Recorder:
                 known[name] = excess, found
 
     def comparison_finished(self, result: AccuracyResult) -> None:
-        """All iterations of all pairs of runs were compared."""
         for name in (name for pair in result.keys() for name in pair):  # noqa: SIM118
             self._party(name)
         tables = self._table.tables(result)

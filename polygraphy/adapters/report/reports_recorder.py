@@ -41,7 +41,6 @@ class ReportsRecorder:
         """Several files are reported on, and this one is next."""
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
-        """Input data, or results of runners."""
         self._found("data", **plain(report))
 
     def accuracy(self, results: AccuracyResults) -> None:
@@ -54,59 +53,46 @@ class ReportsRecorder:
         self._found("accuracy", comparisons=found)
 
     def environment(self, environment: Environment) -> None:
-        """What is installed on this machine."""
         self._found("environment", sections=environment.sections)
 
     # Models.
 
     def loading(self, path: str) -> None:
-        """A model is about to be read."""
         self._path = path
 
     def model(self, description: Any, detail: Detail) -> None:
-        """What a model consists of."""
         self._path = getattr(description, "path", self._path)
         self._found("model", path=self._path, model=description)
 
     def statistics(self, statistics: Any) -> None:
-        """How large a model is, and what it costs to run."""
         self._found("statistics", path=self._path, statistics=statistics)
 
     def unbounded(self, names: Sequence[str]) -> None:
-        """Tensors whose shape depends on data without limit."""
         self._found("unbounded_dds", path=self._path, tensors=list(names))
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
-        """Which tensors there are, and where they come from."""
         self._found("tensors", path=self._path, tensors=uses)
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
-        """Which weights are sparse, of those that may be."""
         found = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
         self._found("sparsity", path=self._path, weights=found)
 
     def differences(self, found: Sequence[Difference]) -> None:
-        """In what two models differ."""
         self._found("differences", differences=found)
 
     def outline(self, title: str, outline: Outline) -> None:
-        """What a model consists of in brief."""
         self._found("outline", title=title, outline=outline)
 
     def edit(self, edit: Edit) -> None:
-        """Which parts an edit took out of a model, and which it put in."""
         self._found("edit", edit=edit)
 
     def lint(self, report: LintReport) -> None:
-        """What is wrong with a model."""
         self._found("lint", **plain(report))
 
     def compatibility(self, result: Compatibility) -> None:
-        """Whether a backend can run a model."""
         self._found("compatibility", is_compatible=result.is_compatible, **plain(result))
 
     def page_saved(self, path: str) -> None:
-        """A page that shows a model was written."""
         self._found("page", path=path)
 
     def page_served(self, address: str) -> None:
@@ -115,7 +101,6 @@ class ReportsRecorder:
     # Builds.
 
     def replay(self, replay: TacticReplay) -> None:
-        """The tactic of each layer."""
         layers = {name: str(algorithm) for name, algorithm in replay.items()}
         self._found("tactics", layers=layers)
 
@@ -125,7 +110,6 @@ class ReportsRecorder:
         name1: str,
         difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
     ) -> None:
-        """The layers whose tactic differs between two builds, with both."""
         layers = {
             name: [None if one is None else str(one) for one in both]
             for name, both in difference.items()
@@ -135,10 +119,8 @@ class ReportsRecorder:
     def bad_tactics(
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
-        """The tactics that only builds that failed chose."""
         layers = {name: [*map(str, algorithms)] for name, algorithms in suspicious.items()}
         self._found("bad_tactics", good=good, bad=bad, layers=layers)
 
     def support(self, report: SupportReport) -> None:
-        """Which parts of a model a backend supports."""
         self._found("capability", **plain(report))

@@ -38,7 +38,6 @@ class HtmlModelPages:
         statistics: ModelStatistics,
         errors: Mapping[str, OutputRow] | None = None,
     ) -> str:
-        """Return a page."""
         shown = document(model, drawings, statistics, errors)
         script = "\n".join(_asset(name) for name in _SCRIPTS)
         script = f'(() => {{\n"use strict";\n{script}}})();\n'
@@ -55,7 +54,6 @@ class HtmlModelPages:
         )
 
     def serve(self, page: str, port: int, announce: Callable[[str], Any]) -> None:
-        """Show a page on this machine until the user interrupts."""
         serve(page, port, announce)
 
 

@@ -88,7 +88,6 @@ class HtmlReportPages:
     """Implements the port `ReportPages`."""
 
     def page(self, document: Document, model: Model | None) -> str:
-        """Return the page."""
         tables = [_table(each, number) for number, each in enumerate(document.comparisons)]
         script = (_FOLDER / "report.js").read_text(encoding="utf-8")
         style = (_FOLDER / "report.css").read_text(encoding="utf-8")

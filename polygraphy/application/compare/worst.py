@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.domain.accuracy.accuracy import PairResult, RunnerPair
+from polygraphy.domain.accuracy.pairs import PairResult, RunnerPair
 from polygraphy.domain.compare import CompareResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults

@@ -40,7 +40,6 @@ class CarefulParty:
         return alone(lambda: self._party.executed(model, without=without, level=level), self.name)
 
     def remedy(self, path: str, *, plain: bool, without: Collection[str]) -> str:
-        """Return the command line that runs a model so."""
         return self._party.remedy(path, plain=plain, without=without)
 
 

@@ -67,7 +67,6 @@ class _BuiltModel:
         return made
 
     def facts(self) -> Facts:
-        """Return what the model tells without being run."""
         return self._measured.facts()
 
     def rounded(self, feed: Feed) -> dict[str, np.ndarray[Any, Any]]:
@@ -75,7 +74,6 @@ class _BuiltModel:
         return self._measured.rounded(feed)
 
     def measure(self, feed: Feed) -> tuple[dict[str, np.ndarray[Any, Any]], list[NodeLoss]]:
-        """Return the outputs in float32, and what each node loses; not by the backend."""
         return self._measured.measure(feed)
 
 

@@ -71,7 +71,6 @@ class ConvertCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that converts the model."""
         model = values[ModelOptions].model_file
         if model is None:
             raise CommandLineError("no model is given. Name its path.", _USAGE)

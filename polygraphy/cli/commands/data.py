@@ -25,7 +25,6 @@ class _JoinCommand(Command):
     groups = (JoinOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that joins the files."""
         options = values[JoinOptions]
         if options.output is None:
             raise CommandLineError(
@@ -83,7 +82,6 @@ class DataConvertCommand(Command):
     groups = (ConvertOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that converts the file."""
         options = values[ConvertOptions]
         return render(
             "show.py.j2",

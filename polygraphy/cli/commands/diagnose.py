@@ -53,7 +53,6 @@ class DiagnoseCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that diagnoses the model."""
         usage = f"polygraphy {self.name}"
         path = values[DiagnosedOptions].path
         if not path:

@@ -24,7 +24,6 @@ class DoctorCommand(Command):
     groups = (ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that shows the environment."""
         return render(
             "show.py.j2",
             "Show which backends, devices and settings there are.",

@@ -23,7 +23,6 @@ class Repeated(Kind):
         return tuple(self.single.parse(each) for each in words)
 
     def argument(self, value: Sequence[Any]) -> list[Any]:
-        """Return a list of the values."""
         return [self.single.argument(each) for each in value]
 
     def unparse(self, value: Sequence[Any]) -> list[Any]:

@@ -20,13 +20,11 @@ class Rest(Kind):
         self.metavar = f"{metavar} ..."
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the words."""
         if not words:
             raise BadValue("a command has to follow")
         return tuple(words)
 
     def unparse(self, value: Sequence[str]) -> list[str]:
-        """Return the words."""
         return list(value)
 
 

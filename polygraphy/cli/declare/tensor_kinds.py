@@ -117,7 +117,6 @@ class NamedShapes(Kind):
         return shapes
 
     def unparse(self, value: Mapping[str, Sequence[int | str | None]]) -> list[str]:
-        """Return one word per shape."""
         return [f"{quoted(name)}:{_shape_text(shape)}" for name, shape in value.items()]
 
     def argument(self, value: Mapping[str, Sequence[int | str | None]]) -> Any:
@@ -144,7 +143,6 @@ class Attributes(Kind):
         return attributes
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
-        """Return one word per attribute."""
         return [f"{name}={item!r}" for name, item in value.items()]
 
 

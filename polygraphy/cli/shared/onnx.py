@@ -46,7 +46,6 @@ class TextOrNothing(Text):
         return words[0] if words else ""
 
     def unparse(self, value: str) -> list[str]:
-        """Return the text as one word, or no word."""
         return [value] if value else []
 
 

@@ -19,7 +19,6 @@ class ReportPath(Text):
         super().__init__("PATH")
 
     def parse(self, words: Sequence[str]) -> str:
-        """Return the path."""
         if format_of_report(words[0]) is None:
             raise BadValue(
                 f"no report can be written to {words[0]!r}: its extension must be one of"

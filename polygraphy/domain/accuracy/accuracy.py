@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, SupportsIndex, Union
-
-from attrs import frozen
+from typing import Any, SupportsIndex
 
 from polygraphy.domain.accuracy.answer_log import (
     AnswerLog,
@@ -17,84 +14,16 @@ from polygraphy.domain.accuracy.answer_log import (
     Spool,
     count_matched,
 )
+from polygraphy.domain.accuracy.pairs import PairKey, PairTally, RunnerPair, WorstOutput
 from polygraphy.domain.accuracy.reevaluation import Thresholds, check_aggregation, reevaluate
 from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
-from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.tensors.pickling import pickled_as, their_items
+from polygraphy.domain.tensors.storable import Storable
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import DataFrames, Notebooks
-from polygraphy.ports.storage import ResultStore
-
-PathOrFile = Union[str, "Path", IO[Any]]
-RunnerPair = tuple[str, str]
-PairKey = Union[RunnerPair, SupportsIndex, None]
-"""Which pair is asked about: by position, or by names, which several pairs may have; the first pair
-for None.
-"""
-
-
-@frozen
-class PairResult:
-    """One iteration of two runs, compared by one function.
-
-    `results` maps output names to answers that are truthy when the output passed; `outputs` are the
-    two runs' outputs. Where `is_judged` is false, only the average of all iterations is judged.
-    Names of runners may repeat: `positions` says which runs were compared, `origins` which files
-    they were read from (empty for none).
-    """
-
-    runners: RunnerPair
-    iteration: int
-    label: str
-    results: Mapping[str, Any]
-    outputs: tuple[IterationResult, IterationResult]
-    is_judged: bool = True
-    positions: tuple[int, int] = (0, 1)
-    origins: tuple[str, str] = ("", "")
-
-    @property
-    def mismatched(self) -> list[str]:
-        """Names of the outputs that failed."""
-        return [name for name, result in self.results.items() if not result]
-
-
-@frozen
-class PairTally:
-    """How many of a pair's iterations matched; of its outputs, where averages are judged.
-
-    An iteration without any output matches nothing.
-    """
-
-    runners: RunnerPair
-    matched: int
-    total: int
-
-    @property
-    def passed(self) -> bool:
-        """Whether there was something to match, and all of it did."""
-        return 0 < self.matched == self.total
-
-    @property
-    def percentage(self) -> float:
-        """The share that matched, in percent; 0 where there was nothing to match."""
-        return 100.0 * self.matched / self.total if self.total else 0.0
-
-
-@frozen
-class WorstOutput:
-    """The output that exceeds its tolerance the most: by `excess` times, infinite for NaN.
-
-    `iteration` is None for the average of all iterations.
-    """
-
-    runners: RunnerPair
-    iteration: int | None
-    name: str
-    result: CompareResult
-    excess: float
 
 
 @pickled_as("polygraphy.comparator.struct")
@@ -368,7 +297,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
 
 @pickled_as("polygraphy.comparator.struct")
-class AccuracyResults(list[AccuracyResult]):
+class AccuracyResults(list[AccuracyResult], Storable):
     """What several comparison functions found; truthy when all of them passed."""
 
     def __init__(self, lst: Iterable[AccuracyResult] | None = None) -> None:
@@ -454,21 +383,3 @@ class AccuracyResults(list[AccuracyResult]):
     def __repr__(self) -> str:
         verdict = "PASSED" if self else "FAILED"
         return f"AccuracyResults({verdict}: {', '.join(repr(result.label) for result in self)})"
-
-    def save(self, dest: PathOrFile) -> None:
-        """Write the verdicts to one file, whole or not at all."""
-        resolve(ResultStore).save(self, dest)
-
-    @classmethod
-    def load(cls, src: PathOrFile) -> AccuracyResults:
-        """Read verdicts; FileError when the file is missing, damaged or holds something else."""
-        return resolve(ResultStore).load(src, AccuracyResults)
-
-    def to_json(self) -> str:
-        """Return the verdicts as JSON text."""
-        return resolve(ResultStore).dumps(self)
-
-    @staticmethod
-    def from_json(src: str) -> AccuracyResults:
-        """Read verdicts from JSON text."""
-        return resolve(ResultStore).loads(src, AccuracyResults)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.pairs import PairResult
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.distribution import distribution_of

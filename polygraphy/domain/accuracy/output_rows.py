@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult, RunnerPair
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.pairs import PairResult, RunnerPair
 from polygraphy.domain.arithmetic import Element
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.indices import IndicesResult

@@ -60,11 +60,9 @@ class _UlpStream(Stream["_UlpReader"]):
         self._precision = precision
 
     def reader(self, scratch: Scratch) -> _UlpReader:
-        """See `Stream`."""
         return _UlpReader(self._pair, self._precision, scratch)
 
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
-        """See `Stream`."""
         kernel = self._pair.take(positions).kernel(Scratch(positions.size))
         kernel.load(0, positions.size)
         return (_in_ulps(kernel, self._precision, np.empty(positions.size)),)

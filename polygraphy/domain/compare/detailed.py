@@ -67,7 +67,6 @@ class DetailedResult(MetricResult):
         self.details: Mapping[str, Any] = dict(details or {})
 
     def as_fields(self) -> dict[str, Any]:
-        """Return what is saved."""
         return {**self.metric_values(), **self.details, "thresholds": self.thresholds}
 
 

@@ -52,7 +52,6 @@ class MetricThreshold(Threshold):
     """What the number means; each kind of threshold has its own."""
 
     def metric_fields(self) -> tuple[str, ...]:
-        """Name the metric."""
         return (self.metric.field,)
 
     def passed(self, metric_values: Mapping[str, float | None]) -> bool:
@@ -99,20 +98,16 @@ class MetricResult(CompareResult):
         self.value = state.get(self.metric.field)
 
     def metric_fields(self) -> tuple[str, ...]:
-        """Name the metric."""
         return (self.metric.field,)
 
     def metric_values(self) -> dict[str, float | None]:
-        """Return the metric by its name."""
         return {self.metric.field: self.value}
 
     @property
     def is_in_decibels(self) -> bool:
-        """Whether the metric is a ratio of a signal to its noise, in decibels."""
         return self.metric.scale == "decibels"
 
     def with_metrics(self, values: Mapping[str, float | None]) -> MetricResult:
-        """Return a result of the same kind, held to the same threshold."""
         return type(self)(values[self.metric.field], self.thresholds)
 
     def as_fields(self) -> dict[str, Any]:

@@ -85,7 +85,6 @@ class L2CompareFunc(_DotCompareFunc):
         super().__init__(l2_threshold, check_shapes, fail_fast, find_output_func)
 
     def measure(self, value: Side, reference: Side) -> float:
-        """Return the metric of two arrays of one shape."""
         return similarity.l2_norm(self.dot_metrics(value, reference))
 
 
@@ -132,7 +131,6 @@ class NormalizedL2CompareFunc(_DotCompareFunc):
         super().__init__(normalized_l2_threshold, check_shapes, fail_fast, find_output_func)
 
     def measure(self, value: Side, reference: Side) -> float:
-        """Return the metric of two arrays of one shape."""
         return similarity.normalized_l2(self.dot_metrics(value, reference))
 
 
@@ -175,7 +173,6 @@ class CosineSimilarityCompareFunc(_DotCompareFunc):
         super().__init__(cosine_similarity_threshold, check_shapes, fail_fast, find_output_func)
 
     def measure(self, value: Side, reference: Side) -> float:
-        """Return the metric of two arrays of one shape."""
         return similarity.cosine_similarity(self.dot_metrics(value, reference))
 
 
@@ -216,7 +213,6 @@ class PsnrCompareFunc(_DotCompareFunc):
         super().__init__(psnr_threshold, check_shapes, fail_fast, find_output_func)
 
     def measure(self, value: Side, reference: Side) -> float:
-        """Return the metric of two arrays of one shape."""
         return similarity.psnr(self.dot_metrics(value, reference))
 
 
@@ -255,7 +251,6 @@ class SnrCompareFunc(_DotCompareFunc):
         super().__init__(snr_threshold, check_shapes, fail_fast, find_output_func)
 
     def measure(self, value: Side, reference: Side) -> float:
-        """Return the metric of two arrays of one shape."""
         return similarity.snr(self.dot_metrics(value, reference))
 
 
@@ -300,7 +295,6 @@ class SqnrCompareFunc(_DotCompareFunc):
         super().__init__(sqnr_threshold, check_shapes, fail_fast, find_output_func)
 
     def measure(self, value: Side, reference: Side) -> float:
-        """Return the metric of two arrays of one shape."""
         return similarity.sqnr(self.dot_metrics(value, reference))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Union
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -15,11 +15,10 @@ from polygraphy.domain.results.keyed_list import KeyedList
 from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
 from polygraphy.domain.tensors.pickling import pickled_as, their_items
+from polygraphy.domain.tensors.storable import Storable
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Notebooks
 from polygraphy.ports.storage import ResultStore
-
-PathOrFile = Union[str, "Path", IO[Any]]
 
 
 @pickled_as("polygraphy.comparator.struct")
@@ -151,7 +150,7 @@ def _same_array(left: Any, right: Any) -> bool:
 
 
 @pickled_as("polygraphy.comparator.struct")
-class RunResults(KeyedList[str, IterationResult]):
+class RunResults(KeyedList[str, IterationResult], Storable):
     """Results of several runners: a list of ``(runner name, iterations)``, which also answers to
     names.
 
@@ -214,27 +213,9 @@ class RunResults(KeyedList[str, IterationResult]):
         """Return the results as notebooks show them."""
         return resolve(Notebooks).results(self)
 
-    def save(self, dest: PathOrFile) -> None:
-        """Write the results to one file, whole or not at all."""
-        resolve(ResultStore).save(self, dest)
-
-    @classmethod
-    def load(cls, src: PathOrFile) -> RunResults:
-        """Read results; FileError when the file is missing, damaged or holds something else."""
-        return resolve(ResultStore).load(src, RunResults)
-
     @staticmethod
     def load_streaming(path: str | Path, allow_dirs: bool = True) -> Iterator[RunResults]:
         """Yield saved results one iteration at a time, from a file or a folder of files."""
         if Path(path).is_dir() and not allow_dirs:
             raise UsageError(f"{path} is a folder; a file is needed here.")
         return _read_from(str(path), resolve(ResultStore).iterate(path, RunResults))
-
-    def to_json(self) -> str:
-        """Return the results as JSON text."""
-        return resolve(ResultStore).dumps(self)
-
-    @staticmethod
-    def from_json(src: str) -> RunResults:
-        """Read results from JSON text."""
-        return resolve(ResultStore).loads(src, RunResults)

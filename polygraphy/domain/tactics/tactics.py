@@ -7,15 +7,11 @@ read and compared without the backend that recorded it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import IO, Any, Union
+from typing import Any
 
 from attrs import field, frozen
 
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import ResultStore
-
-PathOrFile = Union[str, "Path", IO[Any]]
+from polygraphy.domain.tensors.storable import Storable
 
 
 def _as_integers(values: Iterable[int]) -> tuple[int, ...]:
@@ -93,7 +89,7 @@ class Algorithm:
         )
 
 
-class TacticReplay(dict[str, Algorithm]):
+class TacticReplay(dict[str, Algorithm], Storable):
     """Maps layers to the tactic that was chosen for each."""
 
     def add(self, name: str, algorithm: Algorithm) -> TacticReplay:
@@ -115,24 +111,6 @@ class TacticReplay(dict[str, Algorithm]):
             for name in names
             if self.get(name) != other.get(name)
         }
-
-    def save(self, dest: PathOrFile) -> None:
-        """Write the replay as JSON."""
-        resolve(ResultStore).save(self, dest)
-
-    @classmethod
-    def load(cls, source: PathOrFile) -> TacticReplay:
-        """Read a replay; FileError when the file holds something else."""
-        return resolve(ResultStore).load(source, TacticReplay)
-
-    def to_json(self) -> str:
-        """Return the replay as JSON text."""
-        return resolve(ResultStore).dumps(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> TacticReplay:
-        """Read a replay from JSON text; FileError when it holds something else."""
-        return resolve(ResultStore).loads(text, TacticReplay)
 
     def __str__(self) -> str:
         return "\n".join(

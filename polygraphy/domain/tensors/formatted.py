@@ -8,8 +8,7 @@ from typing import Any
 from attrs import field, frozen
 
 from polygraphy.domain.tensors.pickling import pickled_as
-from polygraphy.ports.binding import resolve
-from polygraphy.ports.storage import PathOrFile, ResultStore
+from polygraphy.domain.tensors.storable import Storable
 
 
 def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:
@@ -18,7 +17,7 @@ def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:
 
 @pickled_as("polygraphy.common.struct")
 @frozen(eq=False)
-class FormattedArray:
+class FormattedArray(Storable):
     """An array, and the shape that it means where it is stored in another, say vectorized, one.
 
     Attributes:
@@ -33,21 +32,3 @@ class FormattedArray:
     def dtype(self) -> Any:
         """The data type of the elements."""
         return self.array.dtype
-
-    def save(self, dest: PathOrFile) -> None:
-        """Write this array to a file, whole or not at all, or to an open file."""
-        resolve(ResultStore).save(self, dest)
-
-    @staticmethod
-    def load(src: PathOrFile) -> FormattedArray:
-        """Read an array; FileError when the file is missing, damaged or holds something else."""
-        return resolve(ResultStore).load(src, FormattedArray)
-
-    def to_json(self) -> str:
-        """Return this array as JSON text."""
-        return resolve(ResultStore).dumps(self)
-
-    @staticmethod
-    def from_json(src: str) -> FormattedArray:
-        """Read an array from JSON text; FileError when it is damaged or holds something else."""
-        return resolve(ResultStore).loads(src, FormattedArray)

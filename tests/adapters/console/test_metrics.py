@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.console.metrics import metric_line, metric_words
 from polygraphy.adapters.console.numbers import apart, rounded_up
-from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
+from polygraphy.domain.accuracy.accuracy import AccuracyResult
+from polygraphy.domain.accuracy.pairs import PairResult
 from polygraphy.domain.compare import (
     CosineSimilarityResult,
     CosineSimilarityThreshold,

@@ -55,15 +55,12 @@ class LogModelReports:
     """Writes about models to the log."""
 
     def loading(self, path: str) -> None:
-        """Log which model is read."""
         G_LOGGER.info(f"Loading model: {Path(path).absolute()}")
 
     def model(self, description: Any, detail: Detail) -> None:
-        """Write what a model consists of."""
         G_LOGGER.info("\n".join(model_lines(description, detail)))
 
     def statistics(self, statistics: Any) -> None:
-        """Write how large a model is, and what it costs to run."""
         from polygraphy.adapters.console.models.statistics_text import built_lines, statistics_lines
         from polygraphy.domain.model.engine_statistics import EngineStatistics
 
@@ -72,15 +69,12 @@ class LogModelReports:
         G_LOGGER.info("\n".join(map(one_line, lines(statistics))))
 
     def unbounded(self, names: Sequence[str]) -> None:
-        """Write which tensors have a shape that depends on data without limit."""
         G_LOGGER.info(f"Found tensors with unbounded DDS: {list(names)}")
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
-        """Write which tensors there are, and where they come from."""
         G_LOGGER.info("\n".join(_use_lines(uses)))
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
-        """Write which weights are sparse, of those that may be."""
         G_LOGGER.info(f"Found: {len(weights)} weight tensor(s) eligible for pruning.")
         G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
         shown = _telling_weights(weights) if is_abridged() else weights
@@ -96,7 +90,6 @@ class LogModelReports:
         G_LOGGER.info(f"Finished checking {len(weights)} tensors. ")
 
     def differences(self, found: Sequence[Difference]) -> None:
-        """Write in what two models differ."""
         if not found:
             G_LOGGER.info("The models are the same.")
             return
@@ -104,7 +97,6 @@ class LogModelReports:
         G_LOGGER.error("\n".join((f"{len(found)} difference(s):", *lines)))
 
     def outline(self, title: str, outline: Outline) -> None:
-        """Write what a model consists of in brief."""
         from polygraphy.adapters.console.models.edit_text import outline_lines
 
         G_LOGGER.info("\n".join(outline_lines(title, outline)))
@@ -150,7 +142,6 @@ class LogModelReports:
             G_LOGGER.error(f"UNSUPPORTED | {result.backend} | {about}")
 
     def page_saved(self, path: str) -> None:
-        """Log where the page is."""
         G_LOGGER.info(f"Saved a page that shows the model to: {Path(path).absolute()}")
 
     def page_served(self, address: str) -> None:

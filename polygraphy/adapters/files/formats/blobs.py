@@ -30,7 +30,6 @@ class DiskBlobFiles:
         return next(_files(path), None) is not None
 
     def iterate(self, source: str | Path) -> Iterator[Mapping[str, bytes]]:
-        """Yield per iteration the bytes of each tensor; FileError when a file cannot be read."""
         path = Path(source)
         G_LOGGER.info(f"Loading input data from {path}")
         if not path.is_dir():

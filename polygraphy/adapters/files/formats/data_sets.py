@@ -56,7 +56,6 @@ class StoredDataSets:
         return iterate_data_sets(self._folders)
 
     def value(self) -> list[dict[str, Any]]:
-        """Return all feed dictionaries."""
         return list(self.iterations())
 
 

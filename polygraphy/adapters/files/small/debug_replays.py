@@ -22,7 +22,6 @@ class JsonDebugReplays:
         self._texts: dict[str, tuple[IterationRecord, str]] = {}
 
     def load(self, path: str) -> DebugReplay:
-        """Read a file."""
         with translated_os_errors(path, "read"):
             text = readable_file(path, "Debug replay").read_bytes()
         try:
@@ -36,7 +35,6 @@ class JsonDebugReplays:
             ) from error
 
     def save(self, replay: DebugReplay, path: str) -> None:
-        """Write a file."""
         entries = [self._text(key, record) for key, record in replay.items()]
         with atomic_file(path, "w") as stream:
             stream.write("{\n" + ",\n".join(entries) + "\n}" if entries else "{}")

@@ -16,11 +16,9 @@ class DiskReplayFolders:
     """Reads replays from disk; implements the port `ReplayFolders`."""
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or a folder at a path."""
         return Path(path).exists()
 
     def load(self, path: str) -> list[TacticReplay]:
-        """Read one replay file, or all those in a folder and the folders in it."""
         G_LOGGER.info(f"Loading tactic replay file from {path}")
         if not Path(path).is_dir():
             return [json_io.load(readable_file(path, "Tactic replay"), TacticReplay)]

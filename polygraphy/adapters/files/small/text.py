@@ -14,7 +14,6 @@ class DiskTextFiles:
     """Reads text files, and writes them whole or not at all."""
 
     def read(self, path: str) -> str:
-        """Return the text of a file in UTF-8."""
         try:
             return Path(path).read_bytes().decode()
         except (OSError, ValueError) as error:

@@ -42,7 +42,6 @@ class DiskWorkFiles:
                 target.unlink(missing_ok=True)
 
     def copy(self, path: str, target: str) -> None:
-        """Write a copy of a file."""
         if not Path(path).is_file():
             return
         with (

@@ -70,7 +70,6 @@ class FileResultStore:
         return json_io.dumps(value)
 
     def loads(self, text: str, kind: type[T]) -> T:
-        """Read JSON text; FileError when it is damaged or does not hold a `kind`."""
         return json_io.loads(text, kind)
 
     def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:

@@ -87,9 +87,6 @@ class StoredData:
             return [""], [len(split_feeds(tree))]
 
     def iterations(self) -> Iterator[Any]:
-        """Yield feed dictionaries, or RunResults of one iteration each, in which a runner that has
-        no more iterations has none.
-        """
         for file in self._files:
             tree = self._parsed(file) if self._tree is None else self._tree
             with content_errors_named(f"load {file}", file), translated_os_errors(file, "read"):
@@ -107,7 +104,6 @@ class StoredData:
             yield RunResults(next(left) if one is not None else (name, []) for name, one in named)
 
     def value(self) -> Any:
-        """Return everything in one piece; feed dictionaries as a list."""
         if self._tree is None and self.kind is not AccuracyResults:
             steps = list(self.iterations())
             return RunResults.concat(steps) if self.kind is RunResults else steps

@@ -71,9 +71,6 @@ class OnnxFactFinder:
         return ranked_inputs(model)
 
     def left_out(self, model: str | bytes) -> str:
-        """Return which node of a model, given by its path or its bytes, leaves out a numbered
-        result; empty where none does, or the model cannot be read.
-        """
         return first_omission(model)
 
 

@@ -183,7 +183,6 @@ class _Describing:
         return tuple(attribute_of(node, attribute, self) for attribute in node.attribute)
 
     def weight(self, tensor: TensorProto) -> Weight:
-        """Describe a weight."""
         location = location_of(tensor) if is_external(tensor) else None
         if location == self._own_name:
             location = None

@@ -115,9 +115,7 @@ class OnnxModelPairs:
         return described(model, "", EVERYTHING, WeightArrays("", None)).graph
 
     def mended(self, model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
-        """Return a copy with what a plan takes from the reference."""
         return mended(model, reference, plan)
 
     def altered(self, model: ModelProto, output: str, variant: Variant) -> ModelProto:
-        """Return a copy in which the node that makes a tensor is another."""
         return altered(model, output, variant)

@@ -41,11 +41,9 @@ class OnnxTensorObserver:
     """Runs ONNX models without inputs: those that they have become constants."""
 
     def inputs(self, model: ModelProto) -> TensorMetadata:
-        """Return what the model asks for."""
         return input_metadata(model)
 
     def outputs(self, model: ModelProto) -> list[str]:
-        """Return the names of what the model gives."""
         return [value.name for value in model.graph.output]
 
     def observe(

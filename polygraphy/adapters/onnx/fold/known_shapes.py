@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from polygraphy.adapters.onnx.fold.shape_values import LONGEST, Element, Shape
+from polygraphy.adapters.onnx.fold.dimensions import Element, Shape
+from polygraphy.adapters.onnx.fold.shape_values import LONGEST
 from polygraphy.adapters.onnx.fold.sizes import static
 from polygraphy.adapters.onnx.graph.value_infos import shape_of
 
 if TYPE_CHECKING:
-    from onnx import GraphProto
+    from onnx import GraphProto, NodeProto
+
+_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before what is carried.
 
 
 def stated_shapes(graph: GraphProto) -> dict[str, Shape | None]:
@@ -51,3 +55,30 @@ def is_short(shape: Shape | None) -> bool:
     """Return whether a tensor of a shape is as small as shapes are."""
     numbers = static(shape)
     return numbers is not None and prod(numbers) <= LONGEST
+
+
+def made_by_bodies(
+    node: NodeProto,
+    shape: Callable[[str], Shape | None],
+    results: Sequence[Sequence[Shape | None]],
+) -> dict[str, Shape]:
+    """Return the shapes of what a node makes with the graphs inside it, as far as they are known.
+
+    Args:
+        node: the node.
+        shape: returns the shape of an operand.
+        results: the shapes of what each of the graphs returns.
+    """
+    made: list[Shape | None] = []
+    if node.op_type == "If" and len(results) == 2:
+        made = [common(*pair) for pair in zip(*results)]
+    elif node.op_type == "Loop":
+        carried = node.input[_INNER_LOOP_ARGUMENTS:]
+        inside = results[0][1:]  # Behind the condition.
+        # There may be no iteration at all.
+        made = [common(shape(name), one) for name, one in zip(carried, inside)]
+        made += [
+            None if one is None else [None, *(dim if isinstance(dim, int) else None for dim in one)]
+            for one in inside[len(carried) :]
+        ]
+    return {name: shape for name, shape in zip(node.output, made) if name and shape is not None}

@@ -8,7 +8,8 @@ from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.fold.shape_values import INT64, LONGEST, Element, Elements, Shape
+from polygraphy.adapters.onnx.fold.dimensions import Element, Shape
+from polygraphy.adapters.onnx.fold.shape_values import INT64, LONGEST, Elements
 from polygraphy.adapters.onnx.graph.element_types import FLOAT, domain_of
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.graph.shapes import has_endless_vectors
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 
 onnx = mod.lazy_import("onnx")
 onnx_shapes = mod.lazy_import("onnx.shape_inference")
+
+SHAPED_BY_VALUES = frozenset(
+    {
+        "BlackmanWindow", "CenterCropPad", "ConstantOfShape", "Expand", "HammingWindow",
+        "HannWindow", "OneHot", "Pad", "Range", "ReduceMax", "ReduceMean", "ReduceMin",
+        "ReduceProd", "ReduceSum", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Tile", "TopK",
+        "Unsqueeze", "Upsample",
+    }
+)  # fmt: skip
+"""Operators whose results have shapes that follow from the elements of operands."""
 
 _Key = tuple[str, str, str]
 

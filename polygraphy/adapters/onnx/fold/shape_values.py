@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.fold import dimensions
+from polygraphy.adapters.onnx.fold.dimensions import Element, Shape
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.storage.elements import elements
 
@@ -29,9 +31,6 @@ LONGEST = 256
 _BOUNDS = {INT32: 1 << 31, INT64: 1 << 63, BOOL: 2}
 _DTYPES = {INT32: "int32", INT64: "int64", BOOL: "bool"}
 _TYPES = {"i8": INT64, "i4": INT32, "b1": BOOL}
-
-Element = Union[int, str, None]
-Shape = Sequence[Element]
 
 
 @frozen
@@ -157,7 +156,7 @@ def _size(call: _Call) -> Elements | None:
         return Elements((0,), is_scalar=True)
     size: Element = 1
     for dim in shape:
-        size = _times(size, dim)
+        size = dimensions.times(size, dim)
     return Elements((size,), is_scalar=True)
 
 
@@ -274,66 +273,11 @@ def _broadcast(
     return Elements(values, all(each.is_scalar for each in operands), elem_type)
 
 
-def _on_numbers(compute: Callable[[int, int], int | None]) -> Callable[[Element, Element], Element]:
-    def rule(left: Element, right: Element) -> Element:
-        if isinstance(left, int) and isinstance(right, int):
-            return compute(left, right)
-        return None
-
-    return rule
-
-
-def _plus(left: Element, right: Element) -> Element:
-    if isinstance(left, int) and isinstance(right, int):
-        return left + right
-    return right if left == 0 else left if right == 0 else None
-
-
-def _minus(left: Element, right: Element) -> Element:
-    if isinstance(left, int) and isinstance(right, int):
-        return left - right
-    if right == 0:
-        return left
-    return 0 if left == right and left is not None else None
-
-
-def _times(left: Element, right: Element) -> Element:
-    if isinstance(left, int) and isinstance(right, int):
-        return left * right
-    if left == 0 or right == 0:
-        return 0
-    return right if left == 1 else left if right == 1 else None
-
-
-def _divided(dividend: Element, divisor: Element) -> Element:
-    if divisor == 1:
-        return dividend
-    if not isinstance(dividend, int) or not isinstance(divisor, int) or divisor == 0:
-        return None
-    quotient = abs(dividend) // abs(divisor)  # Integers are divided towards zero.
-    return quotient if (dividend < 0) == (divisor < 0) else -quotient
-
-
-def _equal(left: Element, right: Element) -> Element:
-    if left is None or right is None:
-        return None
-    if left == right or (isinstance(left, int) and isinstance(right, int)):
-        return int(left == right)
-    # A dimension has some length, but none below 0.
-    return 0 if any(isinstance(each, int) and each < 0 for each in (left, right)) else None
-
-
-def _chosen(condition: Element, left: Element, right: Element) -> Element:
-    if condition is None:
-        return left if left == right else None
-    return left if condition else right
-
-
 def _where(call: _Call) -> Elements | None:
     condition, left, right = (call.operand(index) for index in range(3))
     if condition is None or left is None or right is None or left.elem_type != right.elem_type:
         return None
-    return _broadcast(_chosen, [condition, left, right], left.elem_type)
+    return _broadcast(dimensions.chosen, [condition, left, right], left.elem_type)
 
 
 def _not(call: _Call) -> Elements | None:
@@ -375,25 +319,25 @@ def _product(call: _Call) -> Elements | None:
         return None
     product: Element = 1
     for value in made.values:
-        product = _times(product, value)
+        product = dimensions.times(product, value)
     keeps = call.attribute("keepdims")
     return Elements((product,), keeps == 0, made.elem_type)
 
 
 _RULES: dict[str, Callable[[_Call], Elements | None]] = {
-    "Add": _elementwise(_plus),
+    "Add": _elementwise(dimensions.plus),
     "Cast": _cast,
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
-    "Div": _elementwise(_divided),
-    "Equal": _elementwise(_equal, BOOL),
+    "Div": _elementwise(dimensions.divided),
+    "Equal": _elementwise(dimensions.equal, BOOL),
     "Gather": _gather,
-    "Greater": _elementwise(_on_numbers(operator.gt), BOOL),
+    "Greater": _elementwise(dimensions.on_numbers(operator.gt), BOOL),
     "Identity": _identity,
-    "Less": _elementwise(_on_numbers(operator.lt), BOOL),
-    "Max": _elementwise(_on_numbers(max)),
-    "Min": _elementwise(_on_numbers(min)),
-    "Mul": _elementwise(_times),
+    "Less": _elementwise(dimensions.on_numbers(operator.lt), BOOL),
+    "Max": _elementwise(dimensions.on_numbers(max)),
+    "Min": _elementwise(dimensions.on_numbers(min)),
+    "Mul": _elementwise(dimensions.times),
     "Not": _not,
     "Range": _range,
     "ReduceProd": _product,
@@ -402,7 +346,7 @@ _RULES: dict[str, Callable[[_Call], Elements | None]] = {
     "Size": _size,
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Sub": _elementwise(_minus),
+    "Sub": _elementwise(dimensions.minus),
     "Unsqueeze": _unsqueeze,
     "Where": _where,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.onnx.fold.shape_values import Shape
+from polygraphy.adapters.onnx.fold.dimensions import Shape
 from polygraphy.adapters.onnx.graph.growth import LIFTED_BY, grown_elements
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.logger import G_LOGGER

@@ -17,9 +17,10 @@ from attrs import define, field
 from polygraphy import mod
 from polygraphy.adapters.onnx.fold.branches import open_branch
 from polygraphy.adapters.onnx.fold.constant_nodes import ConstantNodes
-from polygraphy.adapters.onnx.fold.known_shapes import both, common, is_short, stated_shapes
-from polygraphy.adapters.onnx.fold.node_inference import NodeInference
-from polygraphy.adapters.onnx.fold.shape_values import Elements, Shape, made_elements
+from polygraphy.adapters.onnx.fold.dimensions import Shape
+from polygraphy.adapters.onnx.fold.known_shapes import both, is_short, made_by_bodies, stated_shapes
+from polygraphy.adapters.onnx.fold.node_inference import SHAPED_BY_VALUES, NodeInference
+from polygraphy.adapters.onnx.fold.shape_values import Elements, made_elements
 from polygraphy.adapters.onnx.fold.sizes import Room, Sizes, static
 from polygraphy.adapters.onnx.graph.constants import is_constant
 from polygraphy.adapters.onnx.graph.element_types import (
@@ -52,16 +53,6 @@ _ARRAY_TYPES = frozenset(
 """The types whose values backends hand over as arrays."""
 
 _SHAPES = frozenset({"Shape", "Size"})
-_SHAPED_BY_VALUES = frozenset(
-    {
-        "BlackmanWindow", "CenterCropPad", "ConstantOfShape", "Expand", "HammingWindow",
-        "HannWindow", "OneHot", "Pad", "Range", "ReduceMax", "ReduceMean", "ReduceMin",
-        "ReduceProd", "ReduceSum", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Tile", "TopK",
-        "Unsqueeze", "Upsample",
-    }
-)  # fmt: skip
-"""Operators whose results have shapes that follow from the elements of operands."""
-_INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before what is carried.
 
 
 @define
@@ -161,11 +152,9 @@ class GraphWalk:
     # What is known of tensors, for `Operands`.
 
     def kind(self, name: str) -> str | None:
-        """Return the type of a tensor as the standard writes it; None where it is not known."""
         return self._types[name]
 
     def shape(self, name: str) -> Shape | None:
-        """Return the shape of a tensor; None where not even its rank is known."""
         known = self.nodes.shape(name)
         if known is not None:
             return known
@@ -173,8 +162,11 @@ class GraphWalk:
             return self._shapes.get(name)
         return self._outer.shape(name)
 
+    def results(self) -> list[Shape | None]:
+        """Return the shapes of what the graph returns, as far as they are known."""
+        return [self.shape(value.name) for value in self.nodes.graph.output]
+
     def known(self, name: str) -> Elements | None:
-        """Return what is known of the elements of a shape; None for another tensor."""
         if name not in self._elements:
             self._elements[name] = self._looked_up(name)
         return self._elements[name]
@@ -248,10 +240,11 @@ class GraphWalk:
             return
         found: dict[str, Shape] = {}
         if bodies:
-            found = _made_by_bodies(node, self, bodies)
+            results = [body.results() for body in bodies]
+            found = made_by_bodies(node, self.shape, results)
         elif inference is not None and not graphs_of(node):
             found = inference.infer(node, self)
-            if node.op_type in _SHAPED_BY_VALUES and self._has_computed(node, found, outputs):
+            if node.op_type in SHAPED_BY_VALUES and self._has_computed(node, found, outputs):
                 found = inference.infer(node, self)
         for name in outputs:
             self._note(name, found.get(name))
@@ -398,23 +391,3 @@ class GraphWalk:
             dims = list(weight.dims)
             value = onnx.helper.make_tensor_value_info(weight.name, weight.data_type, dims)
             self._graph.input.append(value)
-
-
-def _made_by_bodies(
-    node: NodeProto, walk: GraphWalk, bodies: Sequence[GraphWalk]
-) -> dict[str, Shape]:
-    """Return the shapes of what a node makes with the graphs inside it, as far as these tell."""
-    results = [[body.shape(value.name) for value in body.nodes.graph.output] for body in bodies]
-    made: list[Shape | None] = []
-    if node.op_type == "If" and len(results) == 2:
-        made = [common(*pair) for pair in zip(*results)]
-    elif node.op_type == "Loop":
-        carried = node.input[_INNER_LOOP_ARGUMENTS:]
-        inside = results[0][1:]  # Behind the condition.
-        # There may be no iteration at all.
-        made = [common(walk.shape(name), one) for name, one in zip(carried, inside)]
-        made += [
-            None if one is None else [None, *(dim if isinstance(dim, int) else None for dim in one)]
-            for one in inside[len(carried) :]
-        ]
-    return {name: shape for name, shape in zip(node.output, made) if name and shape is not None}

@@ -69,7 +69,6 @@ class OnnxDissectedModel:
         self._readers = {name: set(held) for name, held in consumers(self.nodes).items()}
 
     def facts(self) -> Facts:
-        """Return what the model tells without being run."""
         return OnnxFactFinder().find(self.proto)
 
     def _types(self) -> dict[str, ValueInfoProto]:
@@ -78,7 +77,6 @@ class OnnxDissectedModel:
         return self._known
 
     def marked(self) -> ModelProto:
-        """Return the model with every tensor as an output that can be one."""
         made: ModelProto = onnx.ModelProto()
         made.CopyFrom(self.proto)
         given = {value.name for value in made.graph.output}

@@ -60,21 +60,17 @@ class OnnxNarrowModels:
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> OnnxNarrowModel:
-        """See the port."""
         if dtype == DataType.BFLOAT16:
             _check_evaluator(dtype)
         return OnnxNarrowModel(evaluate(model), dtype, only)
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
-        """See the port."""
         return narrow_nodes(model)
 
     def widened(self, model: Any) -> Any:
-        """See the port."""
         return widened(model)
 
     def with_rounded_weights(self, model: Any, narrow: Any) -> tuple[Any, DataTypeEntry] | None:
-        """See the port."""
         return with_rounded_weights(model, narrow)
 
 
@@ -118,7 +114,6 @@ class OnnxNarrowModel:
         return CastSelection(keep_nodes=kept, only_nodes=self._only)
 
     def facts(self) -> Facts:
-        """Return what the model tells without being run."""
         return OnnxFactFinder().find(self._model)
 
     def run(self, feed: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, Array]:

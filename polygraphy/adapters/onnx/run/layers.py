@@ -115,11 +115,9 @@ class OnnxLayeredModel:
         self._reads = [tuple(dict.fromkeys(tensors_read(n))) for n in structure.graph.node]
 
     def facts(self) -> Facts:
-        """Return what the model tells without being run."""
         return OnnxFactFinder().find(self._structure)
 
     def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
-        """Describe the nodes, in order, for inputs of these shapes."""
         sizes = {name: _bytes(value) for name, value in self._types.items()}
         nodes = self._structure.graph.node
         if any(sizes.get(name) is None for node in nodes for name in node.output if name):
@@ -135,12 +133,10 @@ class OnnxLayeredModel:
         ]
 
     def fixed(self) -> set[str]:
-        """Return the tensors that cannot be handed from one segment to another."""
         made = {name for node in self._structure.graph.node for name in node.output if name}
         return {name for name in made if not _can_be_handed_over(self._types.get(name))}
 
     def whole(self) -> ModelProto:
-        """Return the model with all that is compared as its outputs."""
         return _marked(self._load(), self._exclude)
 
     def recompute(

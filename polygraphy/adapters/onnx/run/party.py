@@ -45,7 +45,6 @@ class FormulaParty(OnnxParty):
     name = "formulas"
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        """Look up the formulas of a model's nodes; see the port."""
         from polygraphy.adapters.onnx_common.evaluator import formula_evaluator
 
         with translated("load"):
@@ -58,7 +57,6 @@ class PackageParty(OnnxParty):
     name = "package"
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        """Look up the implementations of a model's nodes; see the port."""
         from onnx.reference import ReferenceEvaluator
 
         with translated("load"):

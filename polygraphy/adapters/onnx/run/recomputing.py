@@ -59,7 +59,6 @@ class Recomputer:
         }
 
     def recompute(self, name: str, runs: Sequence[Feed], epsilon: float) -> Recomputed | None:
-        """Compute a tensor; see `polygraphy.domain.results.lineage.Recomputing`."""
         found = self._nodes(name, runs)
         if found is None:
             return None

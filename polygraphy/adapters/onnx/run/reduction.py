@@ -36,11 +36,9 @@ class OnnxModelReducer:
     """Implements the port `ModelReducer`."""
 
     def open(self, model: ModelProto, data_loader: Any = None) -> ReducibleOnnxModel:
-        """Look into a model."""
         return ReducibleOnnxModel(model, data_loader)
 
     def samples(self, model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
-        """Yield the data of each iteration."""
         return feeds_of(model, data_loader)
 
     def save(self, model: ModelProto, path: str) -> None:
@@ -89,7 +87,6 @@ class ReducibleOnnxModel:
         return str(found.name or next(filter(None, found.output), found.op_type))
 
     def op(self, node: int) -> str:
-        """Return the operator of a node."""
         return str(self._model.graph.node[self._nodes[node]].op_type)
 
     def part(
@@ -99,7 +96,6 @@ class ReducibleOnnxModel:
         ends: Collection[int] | None = None,
         starts: Collection[int] | None = None,
     ) -> ModelProto:
-        """Return a model of some of the nodes."""
         graph = self._model.graph
         chosen = [graph.node[self._nodes[node]] for node in sorted(nodes)]
         made = {name for node in chosen for name in node.output if name}
@@ -138,7 +134,6 @@ class ReducibleOnnxModel:
         return part
 
     def feed(self, part: ModelProto) -> dict[str, Any]:
-        """Return the values that the inputs of a part have when the whole model is run."""
         names = list(input_metadata(part))
         self._observe(names)
         return {name: self._seen[name] for name in names}

@@ -23,15 +23,12 @@ class OnnxModelParts:
     """Implements the port `ModelParts`."""
 
     def nodes(self, model: ModelProto) -> list[ModelNode]:
-        """Return the nodes of the graph, in order."""
         return [ModelNode(node.op_type, node.name) for node in model.graph.node]
 
     def extract(self, model: ModelProto, nodes: Sequence[int]) -> ModelProto:
-        """Return a model of some of the nodes."""
         return extract_nodes(model, nodes)
 
     def save(self, model: ModelProto, path: str, **options: Any) -> None:
-        """Write a model to a file, whole or not at all."""
         SaveOnnx(model, path, **options).call_impl()
 
 

@@ -23,11 +23,9 @@ class OnnxFilesAdapter:
     """Implements the port `OnnxFiles`."""
 
     def load(self, path: str) -> ModelProto:
-        """Return the model in a file, with its weights."""
         return OnnxFromPath(path).call_impl()
 
     def parse(self, content: bytes) -> ModelProto:
-        """Return a serialised model."""
         return OnnxFromBytes(content).call_impl()
 
     def sketch(
@@ -37,7 +35,6 @@ class OnnxFilesAdapter:
         inputs: dict[str, tuple[Any, tuple[int, ...]]],
         outputs: dict[str, tuple[Any, tuple[int, ...]]],
     ) -> ModelProto:
-        """Return a model to look at, not to run."""
         nodes = [
             helper.make_node(op_type, list(takes), list(gives), name=node_name, **attributes)
             for node_name, op_type, attributes, takes, gives in layers
@@ -62,11 +59,6 @@ class OnnxTensorFiles:
     """Reads files with one ``onnx.TensorProto`` each."""
 
     def read(self, path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
-        """Return the name of a tensor, which may be empty, and its elements.
-
-        Raises:
-            FileError: the file is missing, damaged, or holds something else.
-        """
         file = readable_file(path, "Tensor")
         with translated_os_errors(file, "read"):
             content = file.read_bytes()

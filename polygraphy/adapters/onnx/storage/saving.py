@@ -123,7 +123,6 @@ class OnnxModelWriter:
     """Writes an ONNX model for libraries that take models from files only."""
 
     def write(self, model: ModelProto, path: str) -> None:
-        """Write the model and, beside it, its weights."""
         SaveOnnx(model, path, external_data_path="").call_impl()
 
 

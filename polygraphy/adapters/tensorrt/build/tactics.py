@@ -14,8 +14,9 @@ from polygraphy.adapters.tensorrt.library.callbacks import guarded
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import is_rtx, trt
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.tactics.tactics import Algorithm, PathOrFile, TacticReplay, TensorInfo
+from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay, TensorInfo
 from polygraphy.logger import G_LOGGER
+from polygraphy.ports.storage import PathOrFile
 
 __all__ = [
     "Algorithm",

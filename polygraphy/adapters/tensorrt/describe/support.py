@@ -42,7 +42,6 @@ class TensorrtSupportChecker:
         return found if not parsed else []
 
     def groups(self, model: Any) -> list[tuple[list[int], bool]]:
-        """Return groups of nodes, and whether each is supported."""
         if _untyped_inputs(model):
             return []
         with self._parsing(model) as (parser, content, path):

@@ -49,7 +49,6 @@ class _Listing:
         keep_ops: Collection[str] = (),
         keep_nodes: Collection[str] = (),
     ) -> Any:
-        """Return the model as it is."""
         self.names.update(select_nodes(model, ()).known)
         return model
 

@@ -46,7 +46,6 @@ class Allocator:
             return 0
 
     def free(self) -> None:
-        """Give the memory back."""
         self._block.free()
 
 

@@ -106,7 +106,6 @@ class FormattedInput:
             stream.to_device(self.address, self._pinned.address, self._layout.nbytes)
 
     def free(self) -> None:
-        """Give all memory back."""
         self._data = self._staged = None
         self._block.free()
         self._pinned.free()

@@ -153,7 +153,6 @@ class DeviceInput:
             stream.to_device(self.address, self._pinned.address, self._nbytes)
 
     def free(self) -> None:
-        """Give all memory back."""
         self._kept = self._staged = None
         self._block.free()
         self._pinned.free()
@@ -203,7 +202,6 @@ class HostInput:
         """Do nothing: the engine reads the values itself."""
 
     def free(self) -> None:
-        """Let go of the values."""
         self._values = None
 
 

@@ -40,7 +40,6 @@ class DeviceBlock:
         return self.address
 
     def free(self) -> None:
-        """Give the memory back; harmless when done twice."""
         address, self.address, self._capacity = self.address, 0, -1
         if address:
             self._device.free(address)
@@ -69,7 +68,6 @@ class PinnedMemory:
         return self._block.array[:nbytes].view(dtype).reshape(tuple(shape))
 
     def free(self) -> None:
-        """Give the memory back; harmless when done twice."""
         block, self._block, self.address = self._block, None, 0
         if block is not None:
             block.free()

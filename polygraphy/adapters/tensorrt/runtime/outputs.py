@@ -117,7 +117,6 @@ class FixedOutput:
         return self._shape
 
     def free(self) -> None:
-        """Give all memory back."""
         self._staged = self._target = self.view = None
         self._block.free()
         self._pinned.free()
@@ -172,7 +171,6 @@ class DataDependentOutput:
     take_raw = take
 
     def free(self) -> None:
-        """Give all memory back."""
         self._target = None
         self._arrays.free()
         self.allocator.free()
@@ -226,5 +224,4 @@ class HostOutput:
     take_raw = take
 
     def free(self) -> None:
-        """Let go of the values."""
         self._values = None

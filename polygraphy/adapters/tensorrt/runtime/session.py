@@ -389,6 +389,5 @@ class Stopwatch:
         )
 
     def free(self) -> None:
-        """Give the events back."""
         for event in self._events:
             event.free()

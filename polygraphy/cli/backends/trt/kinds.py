@@ -38,7 +38,6 @@ class Member(Kind):
         return _known(words[0], NAMES[self.enumeration], self.enumeration)
 
     def unparse(self, value: str) -> list[str]:
-        """Return the name."""
         return [value]
 
 
@@ -53,12 +52,10 @@ class Members(Member):
         self.nargs = nargs
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the names in lower case."""
         known = NAMES[self.enumeration]
         return tuple(dict.fromkeys(_known(word, known, self.enumeration) for word in words))
 
     def unparse(self, value: Any) -> list[str]:
-        """Return the names."""
         return list(value)
 
     argument = unparse
@@ -115,7 +112,6 @@ class PerNameOnly(Kind):
         return {name: self.value.argument(each) for name, each in value.items()}
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
-        """Return one word per name."""
         words = []
         for name, each in value.items():
             texts = self.value.unparse(each)
@@ -211,7 +207,6 @@ class ComputeCapabilities(Kind):
         return int(major), int(minor)
 
     def argument(self, value: Any) -> list[tuple[int, int]]:
-        """Return a list of them."""
         return list(value)
 
     def unparse(self, value: Any) -> list[str]:

@@ -24,7 +24,6 @@ class _Scripts(Repeated):
         return tuple(self.single.parse([word]) for each in listed for word in each)
 
     def files(self, value: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
-        """Return the scripts with their symbols."""
         return list(value)
 
 

@@ -30,7 +30,6 @@ class CheckAccuracyCommand(Command):
     groups = (RejudgeOptions, FunctionOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that judges the results."""
         path = values[RejudgeOptions].path
         thresholds = {
             row.name: threshold

@@ -62,7 +62,6 @@ class CheckLintCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that checks the model."""
         usage = f"polygraphy {self.name}"
         path = values[CheckedModelOptions].path
         loader = _data(values, CheckedModelOptions, usage)
@@ -96,7 +95,6 @@ class CheckCompatibilityCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that tries the backends."""
         usage = f"polygraphy {self.name}"
         path = values[ModelOptions].model_file
         if path is None:

@@ -18,11 +18,9 @@ class _Integers(Texts):
         super().__init__("CODE")
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the numbers."""
         return tuple(map(integer, words))
 
     def unparse(self, value: Any) -> list[str]:
-        """Return the numbers as words."""
         return list(map(str, value))
 
 
@@ -41,7 +39,6 @@ class _Until(Kind):
             raise BadValue(f"{error}; good, bad, or a number from 1 on is expected") from None
 
     def unparse(self, value: str | int) -> list[str]:
-        """Return the word."""
         return [str(value)]
 
 

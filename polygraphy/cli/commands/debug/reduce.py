@@ -68,7 +68,6 @@ class DebugReduceCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that reduces the model."""
         usage = f"polygraphy {self.name}"
         self._check(values, usage)
         model, save = values[EditedModelOptions], values[EditSaveOptions]

@@ -45,7 +45,6 @@ class DebugRepeatCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that checks."""
         usage = f"polygraphy {self.name}"
         check_artifacts(values, usage)
         return render(

@@ -38,7 +38,6 @@ class InspectCapabilityCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that asks about the model."""
         options = values[CapabilityOptions]
         _warn_about_unused(options)
         model = values[OneModelOptions].path

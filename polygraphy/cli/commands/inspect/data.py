@@ -27,7 +27,6 @@ class InspectDataCommand(Command):
     groups = (InspectedOptions, DetailOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that shows the data."""
         if values[DetailOptions].num_items == 0:
             raise CommandLineError(
                 "argument -n/--num-items: 0 would show nothing. Leave out -s/--show-values"

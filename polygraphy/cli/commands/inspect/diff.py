@@ -43,7 +43,6 @@ class InspectDiffCommand(Command):
     groups = (ReferenceOptions, *_COMPARISON, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that compares the files."""
         files = values[ReferenceOptions]
         if _are_models(files, f"polygraphy {self.name}"):
             unused = flags_given(values, _COMPARISON)

@@ -54,7 +54,6 @@ class InspectModelCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that shows the models."""
         models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
         show, graph = shown(detail), values[TfLoadOptions]
         self._check(values, show)

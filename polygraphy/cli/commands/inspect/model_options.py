@@ -21,7 +21,6 @@ class _Models(Texts):
     """One or more models; of several, one that is not there hides none of the others."""
 
     def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
-        """Return the only model."""
         return super().files(value) if len(value) == 1 else []
 
 

@@ -30,7 +30,6 @@ class InspectOutputsCommand(Command):
     groups = (OneModelOptions, TensorOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that lists the tensors."""
         path = values[OneModelOptions].path
         return render(
             "show.py.j2",
@@ -52,7 +51,6 @@ class InspectSparsityCommand(Command):
     groups = (OneModelOptions, ExternalDataOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that looks at the weights."""
         path = values[OneModelOptions].path
         return render(
             "inspect_sparsity.py.j2",

@@ -24,7 +24,6 @@ class InspectTacticsCommand(Command):
     groups = (ReplayOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that shows the replay."""
         path = values[ReplayOptions].tactic_replay
         return render(
             "show.py.j2",
@@ -47,7 +46,6 @@ class InspectDiffTacticsCommand(Command):
     groups = (ComparedReplaysOptions, ScriptOptions, ReportOptions, LogOptions)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that compares the replays."""
         options = values[ComparedReplaysOptions]
         self._check(options)
         summary = "Find tactics that only builds that failed chose."

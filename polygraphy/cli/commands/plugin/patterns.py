@@ -42,7 +42,6 @@ class PluginListCommand(Command):
     groups = (OneModelOptions, PluginFolderOptions, PluginChoiceOptions, *_LOADING, *_ENDING)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that finds the parts."""
         return _matching(self, values, words, None)
 
 
@@ -64,7 +63,6 @@ class PluginMatchCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that finds the parts and saves them."""
         path = values[OneModelOptions].path
         output = values[MatchOutputOptions].output or _beside(path, _CONFIG)
         check_files(values, f"polygraphy {self.name}", written=[("--output", output)])
@@ -82,7 +80,6 @@ class PluginReplaceCommand(Command):
     groups = (OneModelOptions, PluginFolderOptions, ReplaceOptions, *_LOADING, *_ENDING)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that replaces the parts."""
         usage = f"polygraphy {self.name}"
         path, options = values[OneModelOptions].path, values[ReplaceOptions]
         config = options.config or _beside(path, _CONFIG)

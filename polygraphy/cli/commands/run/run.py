@@ -128,7 +128,6 @@ class RunCommand(Command):
         return {"-h", "--help", *(flag for option in own for flag in option.flags)}
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that runs the model."""
         usage = f"polygraphy {self.name}"
         check_run(values, usage)
         backends = backends_of(values, usage, self.plugins)

@@ -59,7 +59,6 @@ class SurgeonExtractCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that cuts the part out."""
         usage = f"polygraphy {self.name}"
         chosen = values[ExtractOptions]
         if chosen.outputs == ():
@@ -108,7 +107,6 @@ class SurgeonSanitizeCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that simplifies the model."""
         usage = f"polygraphy {self.name}"
         runs = values[FallbackOptions].force_fallback_shape_inference
         verifies = values[VerifyOptions].verify
@@ -197,7 +195,6 @@ class SurgeonInsertCommand(Command):
     groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that puts the node in."""
         usage = f"polygraphy {self.name}"
         node = values[InsertOptions]
         for flag, given in (("--inputs", node.inputs), ("--outputs", node.outputs)):
@@ -233,7 +230,6 @@ class SurgeonPruneCommand(Command):
     groups = (*LOADED, PruneOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that prunes the model."""
         usage = f"polygraphy {self.name}"
         types = values[PruneOptions].remove_node_types
         step = call_of("remove_nodes", values) if types else Call("prune_weights")
@@ -258,7 +254,6 @@ class _WeightsCommand(Command):
     groups: tuple[type[Options], ...] = (*LOADED, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program."""
         usage = f"polygraphy {self.name}"
         verifies, data = trial_of(values, usage)
         return edit_of(

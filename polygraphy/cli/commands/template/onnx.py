@@ -37,7 +37,6 @@ class TemplateOnnxGsCommand(TemplateCommand):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the script."""
         usage = f"polygraphy {self.name}"
         model = PurePath(values[OneModelOptions].path)
         path = values[OneModelOptions].path

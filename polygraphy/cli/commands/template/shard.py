@@ -45,7 +45,6 @@ class TemplateShardHintsCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that writes the hints."""
         usage = f"polygraphy {self.name}"
         model, output = values[EditedModelOptions], values[HintOutputOptions].output
         if output is None:
@@ -83,7 +82,6 @@ class MultiDeviceShardCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that splits the model."""
         usage = f"polygraphy {self.name}"
         source, save = values[HintSourceOptions], values[EditSaveOptions]
         if (source.hint is None) != source.one_shot:

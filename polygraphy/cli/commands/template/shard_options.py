@@ -17,18 +17,15 @@ class Integers(Kind):
     metavar = "N"
 
     def parse(self, words: Sequence[str]) -> tuple[int, ...]:
-        """Return the numbers."""
         try:
             return tuple(map(int, words))
         except ValueError:
             raise BadValue(f"{' '.join(words)!r} are not whole numbers") from None
 
     def unparse(self, value: Sequence[int]) -> list[str]:
-        """Return the numbers in words."""
         return list(map(str, value))
 
     def argument(self, value: Sequence[int]) -> Any:
-        """Return a list."""
         return list(value)
 
 

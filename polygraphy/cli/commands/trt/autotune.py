@@ -86,7 +86,6 @@ class PluginAutotuneCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that tries the plugins."""
         usage = f"polygraphy {self.name}"
         config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
         folder = plugin_folder(values, usage)

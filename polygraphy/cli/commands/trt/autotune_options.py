@@ -18,7 +18,6 @@ class _ConfigPath(Text):
         super().__init__("PATH", nargs="?")
 
     def parse(self, words: Sequence[str]) -> str:
-        """Return the path."""
         return words[0] if words else _CONFIG
 
 

@@ -152,7 +152,6 @@ class DebugBuildCommand(_EngineCommand):
     groups = (*_MODEL, UntilOptions, *_CHECKED, *_BUILT)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that builds."""
         usage = f"polygraphy {self.name}"
         until = until_of(values[UntilOptions], usage)
         check_artifacts(values, usage)
@@ -187,7 +186,6 @@ class DebugPrecisionCommand(_EngineCommand):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the program that searches."""
         if values[PrecisionSearchOptions].onnxrt:
             return render_onnx_precision(values, words)
         usage = f"polygraphy {self.name}"

@@ -71,7 +71,6 @@ class TemplateNetworkCommand(_TemplateCommand):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the script."""
         usage = f"polygraphy {self.name}"
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
@@ -126,7 +125,6 @@ class TemplateConfigCommand(_TemplateCommand):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        """Return the script."""
         usage = f"polygraphy {self.name}"
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"

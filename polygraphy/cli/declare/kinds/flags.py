@@ -90,7 +90,6 @@ class Ordered(Kind):
         return [split_symbol(text) for text in texts if text]
 
     def flags_of(self, value: Sequence[str]) -> list[str]:
-        """Return the flags of those that name a file."""
         flags = {name: flag for flag, name in self.names.items()}
         named = (entry.partition(":") for entry in value)
         return [flags[name] for name, _, text in named if text]

@@ -65,11 +65,9 @@ class NumberOrAuto(Number):
     metavar = "NUMBER|auto"
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the number, or the word."""
         return "auto" if words[0].lower() == "auto" else super().parse(words)
 
     def unparse(self, value: Any) -> list[str]:
-        """Return the number in words, or the word."""
         return [value] if value == "auto" else super().unparse(value)
 
 

@@ -71,7 +71,6 @@ class Statistics(PerName):
         return collected[""] if list(collected) == [""] else collected
 
     def unparse(self, value: Any) -> list[str]:
-        """Return one word per value."""
         per_name = value if isinstance(value, Mapping) else {"": value}
         return [
             f"{name}:{text}" if name else text

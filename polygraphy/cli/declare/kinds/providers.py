@@ -28,11 +28,9 @@ class Providers(Kind):
         return tuple(map(_parsed, words))
 
     def unparse(self, value: Iterable[Provider]) -> list[str]:
-        """Return a word per provider."""
         return [each if isinstance(each, str) else _word(*each) for each in value]
 
     def argument(self, value: Sequence[Provider]) -> Any:
-        """Return a list."""
         return list(value)
 
 

@@ -34,7 +34,6 @@ class Folder(Text):
         super().__init__("FOLDER", nargs="?")
 
     def parse(self, words: Sequence[str]) -> str:
-        """Return the path."""
         return words[0] if words else "."
 
 

@@ -112,14 +112,12 @@ class DifferenceReader(RealReader):
         self._names = names
 
     def load(self, start: int, stop: int) -> Sequence[Reals]:
-        """See `Reader`."""
         self.kernel = self._load(start, stop)
         vectors = _vectors(self.kernel, self._names)
         self._channels = vectors
         return vectors
 
     def extremes(self, channel: int) -> tuple[float, float]:
-        """See `RealReader`."""
         absolute = self._names[channel] == "absolute"
         high = self.kernel.peak if absolute else self.kernel.relative_peak
         return float(np.minimum.reduce(self._channels[channel])), high
@@ -138,11 +136,9 @@ class DifferenceStream(Stream[DifferenceReader]):
         self._names = channels
 
     def reader(self, scratch: Scratch) -> DifferenceReader:
-        """See `Stream`."""
         return DifferenceReader(self._pair, self._names, scratch)
 
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
-        """See `Stream`."""
         kernel = self._pair.take(positions).kernel(Scratch(positions.size))
         kernel.load(0, positions.size)
         return _vectors(kernel, self._names)

@@ -77,7 +77,6 @@ class RealReader:
         self._channels: Sequence[Reals] = ()
 
     def describe(self, channel: int, extremes: tuple[float, float] | None = None) -> Row:
-        """See `Reader`."""
         low, high = extremes or self.extremes(channel)
         return describe(self._channels[channel], low, high, self._room, self._spare)
 
@@ -87,7 +86,6 @@ class RealReader:
         return float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
 
     def find(self, channel: int, value: float) -> int:
-        """See `Reader`."""
         return int(np.equal(self._channels[channel], value).argmax())
 
 
@@ -104,13 +102,11 @@ class ArrayStream(Stream[Reader]):
         self.origins = (self._origin,)
 
     def reader(self, scratch: Scratch) -> Reader:
-        """See `Stream`."""
         if self._flat.kind is Kind.WIDE:
             return _WideReader(self._flat, self._origin, scratch)
         return _ArrayReader(self._flat, scratch)
 
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
-        """See `Stream`."""
         elements = self._flat.take(positions)
         if self._flat.kind is Kind.COMPLEX:
             elements = modulus(_component_wise(elements))

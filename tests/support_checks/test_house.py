@@ -1,0 +1,50 @@
+"""Files fit into a head, folders into a minute, and methods say what they do, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.house import ROOT, methods, published, said_above
+
+MOST_LINES = 400
+MOST_MODULES = 20
+DATA = {"codegen/signatures.py"}
+"""Modules that are data, written by a program."""
+
+
+def test_files_are_short() -> None:
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in ROOT.rglob("*.py")
+        if "compiled" not in path.parts
+    }
+    long = {path: n for path, n in lengths.items() if n > MOST_LINES and path not in DATA}
+    assert not long, "cut them by what they are about"
+
+
+def test_folders_have_few_modules() -> None:
+    def modules_of(folder: Path) -> int:
+        return sum(1 for path in folder.glob("*.py") if not path.stem.startswith("__"))
+
+    folders = {path.parent for path in ROOT.rglob("*.py") if "compiled" not in path.parts}
+    crowded = {str(folder): modules_of(folder) for folder in folders - {ROOT}}
+    assert {name for name, count in crowded.items() if count > MOST_MODULES} == set()
+
+
+def test_public_methods_are_documented_where_they_are_declared() -> None:
+    missing = [
+        f"{method.path}:{method.line} {method.owner}.{method.name}"
+        for method in methods()
+        if not method.owner.startswith("_") and not method.docstring and not said_above(method)
+    ]
+    assert not missing, "say what it does; a method of a base class or a port need not"
+
+
+def test_overrides_do_not_repeat_what_is_said_above() -> None:
+    repeated = [
+        f"{method.path}:{method.line} {method.owner}.{method.name}"
+        for method in methods()
+        if method.docstring in said_above(method)
+        and not (method.is_declared or method.is_empty or method.owner in published())
+    ]
+    assert not repeated, "leave the docstring out"
