@@ -401,7 +401,7 @@ SIGNATURES = {
     "PostprocessNetwork": Signature(
         "polygraphy.backend.trt", {"network": ..., "func": ..., "name": None}
     ),
-    "Profile": Signature("polygraphy.backend.trt", {}),
+    "Profile": Signature("polygraphy.backend.trt", {"dct": None}),
     "Profile.add": Signature(
         "polygraphy.backend.trt", {"name": ..., "min": None, "opt": None, "max": None}
     ),

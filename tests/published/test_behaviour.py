@@ -18,7 +18,7 @@ import polygraphy.util
 from polygraphy import config, constants, func, mod, util
 from polygraphy.backend.base import BaseLoader, BaseRunner
 from polygraphy.backend.base.util import check_inputs
-from polygraphy.backend.trt import CreateConfig, NetworkFromOnnxPath, Profile
+from polygraphy.backend.trt import CreateConfig, NetworkFromOnnxPath, Profile, TacticReplayData
 from polygraphy.common import FormattedArray, TensorMetadata
 from polygraphy.common.interface import TypedDict, TypedList
 from polygraphy.comparator import (
@@ -33,6 +33,7 @@ from polygraphy.comparator import (
     Threshold,
 )
 from polygraphy.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.profile import Profile as DomainProfile
 from polygraphy.exception import PolygraphyException, PolygraphyInternalException
 from polygraphy.json import Decoder, Encoder
 from polygraphy.logger import G_LOGGER
@@ -50,6 +51,8 @@ PARAMETERS = [
     (AccuracyResults.from_json, ["src"]),
     (AccuracyResults.append, ["self", "elem"]),
     (AccuracyResults.extend, ["self", "elems"]),
+    (TacticReplayData.load, ["src"]),
+    (TacticReplayData.from_json, ["src"]),
     (DataTypeEntry, ["name", "itemsize", "type"]),
     (Decoder.register, ["typ", "alias"]),
     (Encoder.register, ["typ", "alias"]),
@@ -81,6 +84,15 @@ def test_results_are_made_by_name_or_by_place() -> None:
     assert AccuracyResult().aggregation == "per_sample"
     with pytest.raises(PolygraphyException):
         AccuracyResult(aggregation="median")
+
+
+@pytest.mark.parametrize("kind", [Profile, DomainProfile, TensorMetadata, TacticReplayData])
+def test_dictionaries_are_made_of_another_one(kind: Any) -> None:
+    for made in (kind(dct={"x": 1}), kind({"x": 1}), kind([("x", 1)]), kind(kind({"x": 1}))):
+        assert dict(made) == {"x": 1} and type(made) is kind
+    assert dict(kind(dct=None)) == dict(kind()) == {}
+    with pytest.raises(TypeError):
+        kind(x=1)
 
 
 @pytest.mark.parametrize("error", [KeyError, PolygraphyException])

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.backend.onnx import gs_from_onnx, util
+from polygraphy.backend.onnx import gs_from_onnx, loader, util
 from polygraphy.common import TensorMetadata
 from polygraphy.datatype import DataType
 from polygraphy.exception import PolygraphyException
@@ -270,3 +270,17 @@ def test_what_decides_about_sizes_without_limit(dim: str) -> None:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     driving = util.get_unbounded_dds_tensors(gs_from_onnx(made))
     assert [tensor.name for tensor in driving] == ["l"]
+
+
+def test_a_loader_that_derives_from_the_base_for_changes(model: onnx.ModelProto) -> None:
+    class Renamed(loader.BaseLoadOnnxCopy):
+        def call_impl(self) -> onnx.ModelProto:
+            model = self.load()
+            model.graph.name = "renamed"
+            return model
+
+    before = model.graph.name
+    assert Renamed(model)().graph.name == "renamed" and model.graph.name == before
+    assert Renamed(lambda: model, copy=True)() is not model
+    assert Renamed(model, copy=False)() is model and model.graph.name == "renamed"
+    assert loader.LARGE_MODEL_THRESHOLD == 536_870_912 and loader.PROTOBUF_THRESHOLD == 2e9

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from polygraphy.domain.tensors.pickling import PublishedDict
 from polygraphy.domain.tensors.storable import Storable
 
 
@@ -89,7 +90,7 @@ class Algorithm:
         )
 
 
-class TacticReplay(dict[str, Algorithm], Storable):
+class TacticReplay(PublishedDict[Algorithm], Storable):
     """Maps layers to the tactic that was chosen for each."""
 
     def add(self, name: str, algorithm: Algorithm) -> TacticReplay:

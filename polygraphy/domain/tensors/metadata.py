@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.domain.tensors.pickling import pickled_as, their_items
+from polygraphy.domain.tensors.pickling import PublishedDict, pickled_as
 from polygraphy.domain.tensors.shapes import Dim, Shape
 
 
@@ -80,7 +80,7 @@ class MetadataTuple:
 
 
 @pickled_as("polygraphy.common.struct")
-class TensorMetadata(dict[str, MetadataTuple]):
+class TensorMetadata(PublishedDict[MetadataTuple]):
     """Names of tensors, in order, and what is known about each."""
 
     @staticmethod
@@ -106,11 +106,6 @@ class TensorMetadata(dict[str, MetadataTuple]):
         bounded = None if shape is None else BoundedShape(shape, min=min_shape, max=max_shape)
         self[name] = MetadataTuple(_ours(dtype), bounded, docstring)
         return self
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle says besides the entries; NVIDIA's says those, too."""
-        self.update(their_items(state) or ())
-        vars(self).update(state)
 
     def with_numpy_dtypes(self) -> TensorMetadata:
         """Return a copy whose data types are NumPy's; what NumPy does not have stays as it is."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 Class = TypeVar("Class", bound=type)
+Value = TypeVar("Value")
 
 
 def pickled_as(module: str) -> Callable[[Class], Class]:
@@ -27,3 +28,22 @@ def their_items(state: dict[str, Any]) -> Any:
     for word in ("key_type", "value_type", "elem_type"):
         state.pop(word, None)
     return state.pop("dct", state.pop("lst", None))
+
+
+class PublishedDict(dict[str, Value]):
+    """A dictionary that is made from at most one other, as NVIDIA's are, and reads their pickles.
+
+    Keywords are no entries: `dct` is the name of the argument there.
+    """
+
+    def __init__(
+        self, dct: Mapping[str, Value] | Iterable[tuple[str, Value]] | None = None
+    ) -> None:
+        super().__init__(() if dct is None else dct)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle says besides the entries; NVIDIA's says those, too."""
+        entries = their_items(state)
+        if entries is not None:
+            self.__init__(entries)  # type: ignore[misc]
+        vars(self).update(state)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from attrs import field, frozen
 
 from polygraphy.domain.errors import UnknownInputError, UsageError
-from polygraphy.domain.tensors.pickling import pickled_as, their_items
+from polygraphy.domain.tensors.pickling import PublishedDict, pickled_as
 
 
 def _as_dims(shape: Sequence[int]) -> tuple[int, ...]:
@@ -50,7 +49,7 @@ class ShapeTuple:
         return f"(min={list(self.min)}, opt={list(self.opt)}, max={list(self.max)})"
 
 
-class Profile(dict[str, ShapeTuple]):
+class Profile(PublishedDict[ShapeTuple]):
     """Maps inputs to the range of shapes that they may take."""
 
     def add(self, name: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> Profile:
@@ -80,13 +79,6 @@ class Profile(dict[str, ShapeTuple]):
 
     def __missing__(self, name: str) -> ShapeTuple:
         raise UnknownInputError("Input", name, self, hint="Add its shapes to the profile.")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a pickle says besides the ranges; NVIDIA's says those, too."""
-        ranges = their_items(state)
-        if ranges is not None:
-            self.__init__(ranges)  # type: ignore[misc]
-        vars(self).update(state)
 
     def misfits(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
         """Return those of the `shapes` that lie outside the range of their input."""

@@ -58,21 +58,21 @@ def test_a_replay_is_recorded_into(trt: CallingTensorRT) -> None:
 
 
 def test_layers_without_a_recorded_tactic_are_left_to_tensorrt(trt: CallingTensorRT) -> None:
-    replayer = TacticReplayer(TacticReplayData(conv=algorithm("conv", 0)))
+    replayer = TacticReplayer(TacticReplayData({"conv": algorithm("conv", 0)}))
     assert trt.choose(replayer, LAYERS) == {"conv": 1, "fc": 7}
     finish(replayer)
 
 
 def test_a_tactic_that_is_not_offered_is_an_error(trt: CallingTensorRT) -> None:
     other = Algorithm(1, 99, [], [])
-    replayer = TacticReplayer(TacticReplayData(conv=other, fc=algorithm("fc", 0)))
+    replayer = TacticReplayer(TacticReplayData({"conv": other, "fc": algorithm("fc", 0)}))
     trt.choose(replayer, LAYERS)
     with pytest.raises(BackendError, match=r"Layer 'conv': TensorRT does not offer.*Tactic: 99"):
         finish(replayer)
 
 
 def test_what_was_chosen_in_the_end_is_checked(trt: CallingTensorRT) -> None:
-    replayer = TacticReplayer(TacticReplayData(conv=algorithm("conv", 0)))
+    replayer = TacticReplayer(TacticReplayData({"conv": algorithm("conv", 0)}))
     context = SimpleNamespace(name="conv", num_inputs=1, num_outputs=1)
     replayer.report_algorithms([context], [choice(3)])
     with pytest.raises(BackendError, match=r"TensorRT chose.*Tactic: 3"):
@@ -80,7 +80,7 @@ def test_what_was_chosen_in_the_end_is_checked(trt: CallingTensorRT) -> None:
 
 
 def test_a_replay_of_another_network_is_an_error(trt: CallingTensorRT) -> None:
-    replayer = TacticReplayer(TacticReplayData(other=algorithm("conv", 0)))
+    replayer = TacticReplayer(TacticReplayData({"other": algorithm("conv", 0)}))
     trt.choose(replayer, LAYERS)
     with pytest.raises(BackendError, match="None of the layers"):
         finish(replayer)
@@ -88,8 +88,8 @@ def test_a_replay_of_another_network_is_an_error(trt: CallingTensorRT) -> None:
 
 def test_excluded_tactics_are_not_chosen(trt: CallingTensorRT, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
-    TacticReplayData(conv=algorithm("conv", 2)).save(str(path))
-    more = TacticReplayData(conv=algorithm("conv", 1))
+    TacticReplayData({"conv": algorithm("conv", 2)}).save(str(path))
+    more = TacticReplayData({"conv": algorithm("conv", 1)})
     replayer = TacticReplayer(exclude=[str(path), more])
     assert trt.choose(replayer, LAYERS) == {"conv": 1, "fc": 7}
     finish(replayer)
@@ -99,14 +99,14 @@ def test_excluded_tactics_are_not_chosen(trt: CallingTensorRT, tmp_path: Path) -
 
 
 def test_the_layout_of_tensors_belongs_to_a_tactic(trt: CallingTensorRT) -> None:
-    excluded = TacticReplayData(fc=algorithm("fc", 1))
+    excluded = TacticReplayData({"fc": algorithm("fc", 1)})
     recorded = TacticReplayData()
     trt.choose(TacticRecorder(recorded, exclude=excluded), LAYERS)
     assert recorded["fc"] == algorithm("fc", 0)
 
 
 def test_excluding_everything_is_an_error(trt: CallingTensorRT) -> None:
-    every = [TacticReplayData(fc=algorithm("fc", index)) for index in range(2)]
+    every = [TacticReplayData({"fc": algorithm("fc", index)}) for index in range(2)]
     replayer = TacticReplayer(exclude=every)
     trt.choose(replayer, LAYERS)
     with pytest.raises(BackendError, match=r"Layer 'fc': all 2 tactics"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from polygraphy.adapters.tensorrt.library.logger import watching
@@ -23,12 +23,12 @@ class Profile(DomainProfile):
     may take; for a shape tensor, to the range of its values.
     """
 
-    def __init__(self, *ranges: Any) -> None:
+    def __init__(
+        self, dct: Mapping[str, ShapeTuple] | Iterable[tuple[str, ShapeTuple]] | None = None
+    ) -> None:
         """Hold no range, or those of another profile."""
-        super().__init__(*ranges)
-        self._open: set[str] = set()
-        for profile in ranges:
-            self._open |= getattr(profile, "_open", set())
+        super().__init__(dct)
+        self._open: set[str] = set(getattr(dct, "_open", ()))
 
     def add(
         self,
