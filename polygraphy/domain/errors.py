@@ -6,10 +6,12 @@
     ├── UsageError                       2   what the caller asked for cannot be meant
     │   ├── UnknownNameError             2   a name that the model, the data or a script does not
     have
-    │   │   └── UnknownInputError        2   an input that a profile does not have (also KeyError)
+    │   │   └── UnknownKeyError          2   a profile or results do not have it (also KeyError)
     │   └── InputError                   2   data that do not fit the model (also ValueError)
     ├── CheckFailedError                 1   a check ran and said no: accuracy, validation, lint
     ├── FileError                        3   a file is missing, empty, damaged or cannot be written
+    │   ├── MissingFileError             3   a file does not exist (also FileNotFoundError)
+    │   ├── DamagedFileError             3   a content is not what it should be (also ValueError)
     │   └── ModelError                   3   a file that is not the model that it should be
     ├── BackendError                     3   a backend could not load, build or run
     │   └── MissingDependencyError       3   an optional package is not installed (also ImportError)
@@ -41,7 +43,7 @@ class PolygraphyException(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        message = super().__str__()
+        message = Exception.__str__(self)  # A KeyError quotes its message.
         return f"{message} {self.hint}" if self.hint else message
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -81,8 +83,8 @@ class UnknownNameError(UsageError):
         super().__init__(f"{what} {name!r} does not exist. Available: {listed}.", hint=hint)
 
 
-class UnknownInputError(UnknownNameError, KeyError):
-    """An input that a profile does not have."""
+class UnknownKeyError(UnknownNameError, KeyError):
+    """A key that a collection does not have: an input of a profile, a runner of results."""
 
 
 class InputError(UsageError, ValueError):
@@ -101,6 +103,14 @@ class FileError(PolygraphyException):
     def __init__(self, message: object, *, path: object = None, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.path = path
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file that does not exist."""
+
+
+class DamagedFileError(FileError, ValueError):
+    """A content that is not what it should be, or that a file cannot hold."""
 
 
 class ModelError(FileError):

@@ -12,15 +12,17 @@ from polygraphy.domain import errors
 from polygraphy.domain.errors import (
     BackendError,
     CheckFailedError,
+    DamagedFileError,
     DataTypeConversionException,
     FileError,
     InconclusiveError,
     InputError,
     MissingDependencyError,
+    MissingFileError,
     ModelError,
     PolygraphyException,
     PolygraphyInternalException,
-    UnknownInputError,
+    UnknownKeyError,
     UnknownNameError,
     UsageError,
     close_matches,
@@ -30,10 +32,12 @@ EXAMPLES: dict[str, Exception] = {
     "PolygraphyException": PolygraphyException("text", hint="Do this."),
     "UsageError": UsageError("text", hint="Do this."),
     "UnknownNameError": UnknownNameError("Input", "imput", ["input", "mask"]),
-    "UnknownInputError": UnknownInputError("Input", "imput", ["input", "mask"]),
+    "UnknownKeyError": UnknownKeyError("Input", "imput", ["input", "mask"]),
     "InputError": InputError("text", hint="Do this."),
     "CheckFailedError": CheckFailedError("text"),
     "FileError": FileError("text", path="model.onnx", hint="Do this."),
+    "MissingFileError": MissingFileError("text", path="model.onnx", hint="Do this."),
+    "DamagedFileError": DamagedFileError("text", path="model.onnx", hint="Do this."),
     "ModelError": ModelError("text", path="model.onnx"),
     "BackendError": BackendError("text", backend="onnx", hint="Do this."),
     "MissingDependencyError": MissingDependencyError("text", module="onnx", install="pip"),
@@ -80,7 +84,9 @@ def test_every_class_has_an_example() -> None:
 
 def test_some_errors_are_builtin_ones_too() -> None:
     assert issubclass(InputError, ValueError)
-    assert issubclass(UnknownInputError, KeyError)
+    assert issubclass(UnknownKeyError, KeyError)
+    assert issubclass(MissingFileError, FileNotFoundError)
+    assert issubclass(DamagedFileError, ValueError)
     assert issubclass(MissingDependencyError, ImportError)
     assert not issubclass(PolygraphyInternalException, PolygraphyException)
 
@@ -98,6 +104,8 @@ def test_the_hint_follows_the_message() -> None:
     assert str(UsageError("What is wrong.", hint="What to do.")) == "What is wrong. What to do."
     assert str(UsageError("What is wrong.")) == "What is wrong."
     assert str(PolygraphyException()) == ""
+    unknown = UnknownKeyError("Input", "x", ["y"], hint="What to do.")
+    assert str(unknown) == "Input 'x' does not exist. Available: 'y'. What to do."
     assert UsageError("a", hint="b").hint == "b"
 
 

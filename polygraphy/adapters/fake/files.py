@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any
 
-from polygraphy.domain.errors import FileError
+from polygraphy.domain.errors import FileError, MissingFileError
 
 
 class MemoryTextFiles:
@@ -26,7 +26,7 @@ class MemoryTextFiles:
     def read(self, path: str) -> str:
         """Return a text; FileError where nothing was written."""
         if _normal(path) not in self.files:
-            raise FileError(f"Could not read {path}: nothing was written there.", path=path)
+            raise MissingFileError(f"Could not read {path}: nothing was written there.", path=path)
         return self.files[_normal(path)].decode()
 
     def write(self, path: str, text: str, *, executable: bool = False) -> None:

@@ -13,7 +13,7 @@ from typing import IO, Any, Generic, TypeVar, Union, cast
 from attrs import frozen
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.errors import FileError, UsageError
+from polygraphy.domain.errors import FileError, MissingFileError, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.storage import ResultWriter
 
@@ -140,7 +140,7 @@ class MemoryResultStore:
 
     def _value(self, source: str | PathLike[str]) -> Any:
         if _key(source) not in self.values:
-            raise FileError(f"File {source} does not exist.", path=source)
+            raise MissingFileError(f"File {source} does not exist.", path=source)
         return self.values[_key(source)]
 
 

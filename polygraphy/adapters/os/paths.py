@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from polygraphy.adapters.os.parts import STAYS_OPEN, make_part
-from polygraphy.domain.errors import FileError
+from polygraphy.domain.errors import FileError, MissingFileError
 
 
 def readable_file(path: str | Path, what: str = "File") -> Path:
@@ -25,12 +25,12 @@ def readable_file(path: str | Path, what: str = "File") -> Path:
     if not path.exists():
         if path.is_symlink():
             target = path.readlink()
-            raise FileError(
+            raise MissingFileError(
                 f"{what} {path} is a link to {target}, which does not exist.",
                 path=path,
                 hint="Mend the link, or name the file itself.",
             )
-        raise FileError(f"{what} {path} does not exist.", path=path, hint=_nearby(path))
+        raise MissingFileError(f"{what} {path} does not exist.", path=path, hint=_nearby(path))
     if not os.access(path, os.R_OK):
         raise FileError(f"{what} {path} cannot be read.", path=path, hint="Check its permissions.")
     if path.stat().st_size == 0:
@@ -64,11 +64,14 @@ def translated_os_errors(
     """
     try:
         yield
+    except FileError:
+        raise
     except OSError as error:
         if unless_of_others and not _is_beside(error.filename, path):
             raise
         reason = error.strerror or str(error)
-        raise FileError(f"Could not {doing} {path}: {reason}.", path=path) from error
+        kind = MissingFileError if isinstance(error, FileNotFoundError) else FileError
+        raise kind(f"Could not {doing} {path}: {reason}.", path=path) from error
 
 
 def _is_beside(name: object, path: str | Path) -> bool:

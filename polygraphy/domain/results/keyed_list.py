@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
-from polygraphy.domain.errors import UnknownNameError
+from polygraphy.domain.errors import UnknownKeyError
 from polygraphy.domain.tensors.pickling import their_items
 
 _SHOWN = 3
@@ -26,7 +26,11 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
     key_description = "Key"
 
     def __init__(self, lst: Iterable[tuple[K, Iterable[V]]] | None = None) -> None:
-        super().__init__((key, list(values)) for key, values in lst or ())
+        super().__init__((key, self.listed(key, values)) for key, values in lst or ())
+
+    def listed(self, key: K, values: Iterable[V]) -> list[V]:
+        """Return the values of an entry as they are kept: a list of its own."""
+        return list(values)
 
     def append(self, elem: tuple[K, list[V]]) -> None:
         """Add an entry."""
@@ -34,7 +38,8 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
 
     def extend(self, elems: Iterable[tuple[K, list[V]]]) -> None:
         """Add entries."""
-        super().extend(elems)
+        for elem in elems:
+            self.append(elem)
 
     @overload
     def __getitem__(self, key: SupportsIndex) -> tuple[K, list[V]]: ...  # type: ignore[overload-overlap]
@@ -55,21 +60,21 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         if _is_position(key):
             super().__setitem__(key, value)
         elif key in self:
-            super().__setitem__(self.index_of(key), (key, list(value)))
+            super().__setitem__(self.index_of(key), (key, self.listed(key, value)))
         else:
-            self.append((key, list(value)))
+            self.append((key, self.listed(key, value)))
 
     def __contains__(self, key: object) -> bool:
         return any(key in (own, (own, values)) for own, values in self.items())
 
     def index_of(self, key: K) -> int:
-        """Return the position of the first entry with a key; UnknownNameError when there is
+        """Return the position of the first entry with a key; UnknownKeyError when there is
         none.
         """
         for position, (own, _) in enumerate(self.items()):
             if own == key:
                 return position
-        raise UnknownNameError(self.key_description, str(key), map(str, self.keys()))
+        raise UnknownKeyError(self.key_description, str(key), map(str, self.keys()))
 
     def keys(self) -> list[K]:
         """Return the keys, in order."""

@@ -149,6 +149,10 @@ def _same_array(left: Any, right: Any) -> bool:
     return bool((a == b).all()) if a.dtype == object else a.tobytes() == b.tobytes()
 
 
+def _is_plain(iteration: Any) -> bool:
+    return isinstance(iteration, dict) and not isinstance(iteration, IterationResult)
+
+
 @pickled_as("polygraphy.comparator.struct")
 class RunResults(KeyedList[str, IterationResult], Storable):
     """Results of several runners: a list of ``(runner name, iterations)``, which also answers to
@@ -158,6 +162,18 @@ class RunResults(KeyedList[str, IterationResult], Storable):
     """
 
     key_description = "Runner"
+
+    def append(self, elem: tuple[str, list[IterationResult]]) -> None:
+        """Add a run: the name of its runner, and its iterations."""
+        name, iterations = elem
+        has_plain = any(map(_is_plain, iterations))
+        super().append((name, self.listed(name, iterations)) if has_plain else elem)
+
+    def listed(self, key: str, values: Iterable[IterationResult]) -> list[IterationResult]:
+        """Return iterations as they are kept; plain dictionaries of outputs become some."""
+        return [
+            IterationResult(each, runner_name=key) if _is_plain(each) else each for each in values
+        ]
 
     def add(
         self,

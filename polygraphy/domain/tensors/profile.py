@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import field, frozen
 
-from polygraphy.domain.errors import UnknownInputError, UsageError
+from polygraphy.domain.errors import UnknownKeyError, UsageError
 from polygraphy.domain.tensors.pickling import PublishedDict, pickled_as
 
 
@@ -78,7 +78,7 @@ class Profile(PublishedDict[ShapeTuple]):
         return profile
 
     def __missing__(self, name: str) -> ShapeTuple:
-        raise UnknownInputError("Input", name, self, hint="Add its shapes to the profile.")
+        raise UnknownKeyError("Input", name, self, hint="Add its shapes to the profile.")
 
     def misfits(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
         """Return those of the `shapes` that lie outside the range of their input."""

@@ -49,7 +49,7 @@ def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
 
 @Encoder.register(RunResults)
 def _encode_results(results: RunResults) -> dict[str, Any]:
-    return {"lst": list(results)}
+    return {"lst": list(RunResults(results))}  # What was put into its lists may be no iteration.
 
 
 @Decoder.register(RunResults)

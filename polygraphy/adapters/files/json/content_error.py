@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 
-from polygraphy.domain.errors import FileError
+from polygraphy.domain.errors import DamagedFileError, FileError
 
 
 class ContentError(ValueError):
@@ -30,10 +31,25 @@ class ContentError(ValueError):
         return f"{message} (at {''.join(steps)})" if self._trail else message
 
 
+class InvalidJsonError(FileError, JSONDecodeError):
+    """A text that is no JSON, or not all of it."""
+
+    def __init__(
+        self, message: str, cause: JSONDecodeError, *, path: object = None, hint: str = ""
+    ) -> None:
+        JSONDecodeError.__init__(self, cause.msg, cause.doc, cause.pos)
+        self.args = (message,)
+        self.path = path
+        self.hint = hint
+
+
 @contextmanager
 def content_errors_named(doing: str, path: object = None) -> Iterator[None]:
-    """Turn a ContentError inside the block into ``FileError("Could not {doing}: ...")``."""
+    """Turn a ContentError inside the block into ``DamagedFileError("Could not {doing}: ...")``."""
     try:
         yield
     except ContentError as error:
-        raise FileError(f"Could not {doing}: {error}.", path=path, hint=error.hint) from error
+        message, cause = f"Could not {doing}: {error}.", error.__cause__
+        if isinstance(cause, JSONDecodeError):
+            raise InvalidJsonError(message, cause, path=path, hint=error.hint) from error
+        raise DamagedFileError(message, path=path, hint=error.hint) from error

@@ -129,8 +129,10 @@ def parse_file(path: Path, block_bytes: int = _BLOCK_BYTES) -> Any:
         OSError: it cannot be read.
     """
     file = _File(path)
-    if not _TEXT_START.match(file.read(0, _LONGEST_START)):
-        raise ContentError("it is not JSON text")  # Of gigabytes of a model, say, no more is read.
+    start = file.read(0, _LONGEST_START)
+    if not _TEXT_START.match(start):  # Of gigabytes of a model, say, no more is read.
+        cause = json.JSONDecodeError("not JSON", start.decode(errors="replace"), 0)
+        raise ContentError("it is not JSON text") from cause
     nonce = token_hex(16)
     text: list[bytes] = []
     deferred: dict[str, DeferredText] = {}

@@ -17,7 +17,7 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
-from polygraphy.domain.errors import FileError
+from polygraphy.domain.errors import FileError, MissingFileError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 
 _WRITER = "plugin match writes such files."
@@ -36,7 +36,7 @@ class YamlMatchFiles:
         """
         file = Path(path)
         if not file.exists():
-            raise FileError(f"{path} does not exist.", path=path, hint=_WRITER)
+            raise MissingFileError(f"{path} does not exist.", path=path, hint=_WRITER)
         with translated_os_errors(path, "read"):
             content = file.read_bytes()
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polygraphy.adapters.os.paths import atomic_file
-from polygraphy.domain.errors import FileError
+from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
+from polygraphy.domain.errors import DamagedFileError, FileError
 
 _EXECUTE = 0o111
 
@@ -15,10 +15,10 @@ class DiskTextFiles:
 
     def read(self, path: str) -> str:
         try:
-            return Path(path).read_bytes().decode()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise FileError(f"Could not read {path}: {reason}.", path=path) from error
+            with translated_os_errors(path, "read"):
+                return Path(path).read_bytes().decode()
+        except ValueError as error:
+            raise DamagedFileError(f"Could not read {path}: {error}.", path=path) from error
 
     def write(self, path: str, text: str, *, executable: bool = False) -> None:
         """Write a file in UTF-8; who may read an executable one may run it."""
