@@ -72,6 +72,7 @@ def test_texts(capsys: pytest.CaptureFixture[str]) -> None:
     lines = util.str_histogram(A, (0, 10)).splitlines()
     assert lines[0] == "---- Histogram ----" and len(lines) == 12
     assert [int(line.split("|")[1]) for line in lines[2:]] == [0, 1, 0, 1, 1, 1, 0, 0, 0, 0]
+    assert lines[2].startswith("(0, 1 ) ") and lines[-1].startswith("(9, 10) ")
     assert util.str_histogram(np.array([True])) == util.str_histogram(np.zeros(0)) == ""
     util.log_output_stats(A, True, "run")
     logged = capsys.readouterr().out

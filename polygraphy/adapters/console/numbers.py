@@ -68,7 +68,10 @@ def bars(histogram: Histogram) -> str:
     """Draw a histogram: one line per bin with its range, its count and a bar."""
     counts: Sequence[int] = [int(count) for count in histogram.counts]
     edges = [brief(float(edge)) for edge in histogram.edges]
-    ranges = [f"({low}, {high})" for low, high in itertools.pairwise(edges)]
+    low_width, high_width = max(map(len, edges[:-1])), max(map(len, edges[1:]))
+    ranges = [
+        f"({low:{low_width}}, {high:{high_width}})" for low, high in itertools.pairwise(edges)
+    ]
     range_width = max(map(len, ["Bin Range", *ranges]))
     count_width = max(map(len, ["Num Elems", *map(str, counts)]))
     largest = max([*counts, 1])
