@@ -118,6 +118,8 @@ class _Guesses:
                 " --onnx-outputs mark all, or give it as --reference."
             )
             return DiagnosisResult(INCONCLUSIVE, reason=reason)
+        if not self._alike():
+            return DiagnosisResult(INCONCLUSIVE, reason=self._unlike(next(iter(self._found))))
         if not self._is_of_these_data():
             return self._of_data(
                 "All backends agree, no changed node explains the saved outputs, and they have"
@@ -130,6 +132,27 @@ class _Guesses:
             " model that is right, with --onnx-outputs mark all, or give it as --reference.",
         )
 
+    def _alike(self) -> list[str]:
+        """Return the outputs that differ in numbers alone: shapes are the same."""
+        return [
+            name
+            for name in self._found
+            if np.shape(self._saved[name]) == np.shape(self._values[name])
+            and np.asarray(self._saved[name]).dtype.kind not in "OSU"
+        ]
+
+    def _unlike(self, name: str) -> str:
+        """Return how an output differs from the saved one in shape or data type, and what to do."""
+        own, saved = (
+            f"{array.dtype.name}{list(array.shape)}"
+            for array in (np.asarray(self._values[name]), np.asarray(self._saved[name]))
+        )
+        return (
+            f"With these data the output {name!r} is {own}, where {saved} was saved, and no changed"
+            " node explains that. Give the data that the results were saved with: --load-inputs,"
+            " or --input-shapes."
+        )
+
     def _of_data(self, said: str) -> DiagnosisResult:
         culprit = Culprit([], next(iter(self._found)), "data", "data", evidence=[said])
         return DiagnosisResult(FAULT, [culprit])
@@ -139,7 +162,8 @@ class _Guesses:
         with what it makes of the same numbers in another order.
         """
         saved, values = self._saved, self._values
-        if any(is_partly(values[name], saved[name]) for name in self._found):
+        names = self._alike()
+        if any(is_partly(values[name], saved[name]) for name in names):
             return True
         rng = np.random.default_rng(0)
         compute = self._case.loaded(self._party)
@@ -150,7 +174,7 @@ class _Guesses:
                 others.append(compute(mixed))
         except BackendError:
             return True
-        for name in self._found:
+        for name in names:
             middle = np.mean([np.asarray(one[name], np.float64) for one in others], axis=0)
             right = saved[name] - middle
             own = together(values[name] - middle, right)
@@ -233,7 +257,7 @@ class _Guesses:
 
     def _scaled_weights(self, notes: list[str]) -> Iterator[Culprit]:
         """Search for every weight the factor that gives the saved outputs."""
-        names = [name for name in self._found if self._is_float(name)]
+        names = [name for name in self._alike() if self._is_float(name)]
         if sum(np.size(self._saved[name]) for name in names) < _ENOUGH:
             notes.append("The outputs are too few numbers.")
             return

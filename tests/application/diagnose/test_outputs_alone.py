@@ -50,6 +50,19 @@ def found(right: onnx.ModelProto, model: onnx.ModelProto, folder: Path, *tensors
     return kept
 
 
+@pytest.mark.parametrize("array", [np.ones((5, 3), np.float32), np.array(["a"]), np.ones((0, 3))])
+def test_outputs_of_another_shape_are_of_other_data(array: Any, tmp_path: Path) -> None:
+    model = network(())
+    results = RunResults()
+    results.add([{each.name: array for each in model.graph.output}], runner_name="right")
+    results.save(str(tmp_path / "golden.json"))
+    with (
+        bind(Findings, Kept()),
+        pytest.raises(InconclusiveError, match=r"where \w+\[.*\] was saved.*--load-inputs"),
+    ):
+        diagnose(model, [OnnxrtParty()], [FEED], golden=str(tmp_path / "golden.json"))
+
+
 @pytest.mark.parametrize("factor", [1.5, 0.4])
 def test_a_weight_that_was_scaled_is_named_and_proven(factor: float, tmp_path: Path) -> None:
     right = network(())
