@@ -34,7 +34,7 @@ def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | Non
         return None
     try:
         ranges = _table(content) if content.startswith(_TABLE_HEAD) else _document(content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
             f"{_name(cache)} is no calibration cache: {error}.",
             path=_name(cache),

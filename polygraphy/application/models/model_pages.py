@@ -94,7 +94,7 @@ def _errors(path: str) -> dict[str, OutputRow]:
     """Return what a report says about outputs, by name."""
     try:
         return rows_in(json.loads(resolve(TextFiles).read(path)))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}.") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error

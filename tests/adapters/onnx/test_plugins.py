@@ -347,6 +347,7 @@ def test_matches_are_kept_as_others_read_them(
         ("name: a\nop: b\ninstances: [{inputs: [x], outputs: y}]\n", "'outputs'"),
         ("name: a\nop: b\ninstances: [{inputs: [x], outputs: [y], attributes: 1}]", "'attributes'"),
         ("a: [", "no YAML file"),
+        ("[" * 5000, "no YAML file"),
         ("!!python/object/apply:os.system [echo]", "no YAML file"),
     ],
 )

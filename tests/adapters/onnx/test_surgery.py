@@ -253,6 +253,9 @@ def test_stripping_what_is_not_there_is_refused(tmp_path: Path) -> None:
         strip_weights(g1.classifier(), exclude=["nope"])
     with pytest.raises(FileError, match=r"names\.txt"):
         strip_weights(g1.classifier(), exclude_list=str(tmp_path / "names.txt"))
+    (tmp_path / "names.txt").write_bytes(b"a\n\x80")
+    with pytest.raises(FileError, match=r"names\.txt is no text in UTF-8"):
+        strip_weights(g1.classifier(), exclude_list=str(tmp_path / "names.txt"))
 
 
 def test_a_model_that_has_all_its_weights_stays_as_it_is() -> None:

@@ -12,6 +12,17 @@ from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
 _CLASS = "IterationContext"
 
 
+_NO_REPLAY = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    StopIteration,
+    RecursionError,
+)
+"""What reading a text that is no replay raises; the last one of a nest of brackets."""
+
+
 class JsonDebugReplays:
     """Implements the port `DebugReplays`; the form is that of NVIDIA's tool.
 
@@ -27,7 +38,7 @@ class JsonDebugReplays:
         try:
             document = json.loads(text)
             return DebugReplay({key: _record(each) for key, each in document.items()})
-        except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        except _NO_REPLAY as error:
             raise FileError(
                 f"{path} is no debug replay.",
                 path=path,

@@ -41,7 +41,7 @@ class YamlMatchFiles:
             content = file.read_bytes()
         try:
             documents = list(yaml.safe_load_all(content))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise FileError(f"{path} is no YAML file: {reason}.", path=path) from error
         return [

@@ -26,7 +26,7 @@ from polygraphy.adapters.onnx.storage.elements import (
 )
 from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS, SMALL, all_graphs, byte_size
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
-from polygraphy.domain.errors import ModelError, UnknownNameError
+from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameError
 from polygraphy.domain.model.pruning import pruned
 from polygraphy.domain.model.sparsity import dense_groups
 from polygraphy.domain.model.substitution import substitute
@@ -104,8 +104,13 @@ def _listed(path: str | None) -> frozenset[str]:
     """Return the names in a file, one per line."""
     if path is None:
         return frozenset()
+    file = readable_file(path, "List of weights")
     with translated_os_errors(path, "read"):
-        lines = readable_file(path, "List of weights").read_text("utf-8").splitlines()
+        content = file.read_bytes()
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise DamagedFileError(f"{path} is no text in UTF-8: {error}.", path=path) from error
     return frozenset(filter(None, map(str.strip, lines)))
 
 

@@ -179,7 +179,7 @@ def _loaded(path: Path) -> BuildRecord | None:
         if known.get("model") is not None:
             known["model"] = ModelFile(**known["model"])
         return BuildRecord(**known)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if not isinstance(error, FileNotFoundError):
             G_LOGGER.verbose(f"The build record {path} is ignored: {error}")
         return None
