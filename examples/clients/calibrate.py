@@ -54,4 +54,6 @@ def main(model: str, name: str, shape: str, cache: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit("usage: python calibrate.py model.onnx INPUT 1x3x224x224 calibration.cache")
     main(*sys.argv[1:])

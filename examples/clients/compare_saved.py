@@ -71,4 +71,6 @@ def main(model: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python compare_saved.py model.onnx FOLDER")
     main(*sys.argv[1:])

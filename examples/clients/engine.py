@@ -155,4 +155,6 @@ def main(onnx_path: str, path: str, *words: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit("usage: python engine.py model.onnx model.plan INPUT:MIN,OPT,MAX ...")
     main(*sys.argv[1:])

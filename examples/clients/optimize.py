@@ -65,4 +65,6 @@ def main(source: str, target: str, *outputs: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit("usage: python optimize.py model.onnx optimized.onnx [OUTPUT ...]")
     main(*sys.argv[1:])

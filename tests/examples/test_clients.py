@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -77,6 +78,22 @@ def test_a_runner_of_ones_own_is_compared(tmp_path: Path) -> None:
 def test_saved_inputs_and_results_are_compared(tmp_path: Path) -> None:
     assert run("compare_saved.py", str(DIGITS), ".", cwd=tmp_path) == ["equal", "not equal"]
     assert {path.name for path in tmp_path.iterdir()} == {"inputs.json", "results.json"}
+
+
+@pytest.mark.parametrize("program", ["calibrate", "compare_saved", "engine", "optimize"])
+def test_without_arguments_one_line_says_which(program: str, tmp_path: Path) -> None:
+    for name in ("tensorrt.py", "onnx_graphsurgeon.py"):  # Which nothing is asked of.
+        (tmp_path / name).touch()
+    done = subprocess.run(
+        [sys.executable, str(CLIENTS / f"{program}.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"usage: python {program}.py ") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("program", sorted(path.name for path in CLIENTS.glob("*.py")))
