@@ -144,3 +144,13 @@ def test_nothing_is_lost_without_a_script(browser: Any, tmp_path: Path) -> None:
     assert tab.is_visible("table.outputs") and tab.is_visible(".chart-1")
     assert not tab.is_visible("#save") and not tab.is_visible(".copy")
     context.close()
+
+
+def test_what_is_closed_is_printed_and_closed_again(tab: Any) -> None:
+    count = "document.querySelectorAll('details:not([open])').length"
+    tab.evaluate("document.body.append(document.createElement('details'))")
+    closed = tab.evaluate(count)
+    assert closed > 0
+    tab.evaluate(f"addEventListener('beforeprint', () => {{ window.left = {count}; }})")
+    assert tab.pdf()
+    assert (tab.evaluate("window.left"), tab.evaluate(count)) == (0, closed)

@@ -110,6 +110,16 @@ addEventListener("hashchange", () => {
   target?.scrollIntoView({ block: "center" });
 });
 
+/** Nobody opens anything on paper: what is closed is open while the page is printed. */
+let closed = [];
+addEventListener("beforeprint", () => {
+  closed = [...document.querySelectorAll("details:not([open])")];
+  for (const each of closed) each.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const each of closed) each.open = false;
+});
+
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.matches("input")) return;
   const filter = document.querySelector(".filter");
