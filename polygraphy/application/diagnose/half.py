@@ -36,6 +36,9 @@ _MOST_ROUNDING = 5.0
 times what it does, and so many times what usually is at most.
 """
 
+_ENOUGH_CHECKS, _ENOUGH_SECONDS = 100, 40.0
+"""A search that has a set that works ends after both, though a smaller one may be left."""
+
 Feed = Mapping[str, Any]
 Report = Callable[[Attempt], None]
 
@@ -51,6 +54,7 @@ class HalfPrecision:
         before: how far the outputs are off with every node in half precision.
         after: how far they are off with the nodes of `kept` in float32.
         kept: the fewest nodes that have to stay in float32.
+        is_fewest: whether that was shown; where the search took too long, fewer may do.
         culprits: those of them that are at fault, and why.
         losses: what each node loses alone.
         checks: how many sets of nodes were tried.
@@ -68,6 +72,7 @@ class HalfPrecision:
     checks: int = 0
     feeds: int = 0
     allowance: float = 1.0
+    is_fewest: bool = True
 
     def __bool__(self) -> bool:
         return self.verdict == "agree"
@@ -188,6 +193,8 @@ class Trial:
         self._report = report
         self._order = list(range(len(feeds)))
         self._checks = 0
+        self._started = 0.0
+        self._has_worked = self._is_cut_short = False
         self._allowance = 1.0
         with self._step("in float32, node by node") as said:
             measured = [model.measure(feed) for feed in feeds]
@@ -217,8 +224,12 @@ class Trial:
             return HalfPrecision("agree", before, before, checks=1, **facts)
         with self._step("fewest nodes in float32") as said:
             order = ranked(self._losses, self._model.nodes, self._model.users, limits)
+            self._started = time.perf_counter()
             kept = smallest_good_set(order, self._test, is_ranked=True)
             said.append(f"{len(kept or ())} of {len(order)} nodes, {self._checks} sets tried")
+            if self._is_cut_short:
+                said.append("in the time there is; fewer may do")
+        facts["is_fewest"] = not self._is_cut_short
         if kept is None:
             return HalfPrecision("inconclusive", before, before, checks=self._checks, **facts)
         with self._step("counter-check") as said:
@@ -240,11 +251,19 @@ class Trial:
             self._report(Attempt(title, f"{' '.join(said)}.", time.perf_counter() - start))
 
     def _test(self, keep: Sequence[str]) -> Outcome:
-        """Return whether the outputs are close enough, asking first the data that fail most."""
+        """Return whether the outputs are close enough, asking first the data that fail most;
+        unresolved, so that the nodes in question stay, when there is no more time.
+        """
+        seconds = time.perf_counter() - self._started
+        is_enough = self._checks >= _ENOUGH_CHECKS and seconds > _ENOUGH_SECONDS
+        if self._has_worked and is_enough:
+            self._is_cut_short = True
+            return Outcome.UNRESOLVED
         self._checks += 1
         for index in self._order:
             if not self._error(index, keep).is_tolerable:
                 return Outcome.BAD
+        self._has_worked = True
         return Outcome.GOOD
 
     def _error(self, index: int, keep: Collection[str]) -> OutputError:

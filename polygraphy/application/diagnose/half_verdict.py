@@ -85,6 +85,8 @@ def _culprits(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit]:
     if found.kept:
         remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
         proof += f" With {len(found.kept)} node(s) in fp32 {found.after}."
+        if not found.is_fewest:
+            proof += " Fewer may do: the search was cut short."
     for each in found.culprits:
         said = [f"{each.fault.evidence[:1].upper()}{each.fault.evidence[1:]}."]
         if each.beside:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
+from polygraphy.application.diagnose import half
 from polygraphy.application.diagnose.half import (
     HalfPrecision,
     convert_command,
@@ -115,6 +116,23 @@ def test_two_faults_are_distinguished() -> None:
         (["large"], "overflow"),
         (["b_safe"], "epsilon"),
     ]
+
+
+def test_a_search_without_end_is_cut_short_with_a_set_that_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = network("epsilon", layers=20)
+    fewest = try_half_precision(model)
+    monkeypatch.setattr(half, "_ENOUGH_CHECKS", 0)
+    monkeypatch.setattr(half, "_ENOUGH_SECONDS", 0.0)
+    said: list[str] = []
+    found = try_half_precision(model, report=lambda attempt: said.append(attempt.result))
+    assert (fewest.verdict, fewest.is_fewest) == ("fault", True)
+    assert (found.verdict, found.is_fewest) == ("fault", False)
+    assert found.checks < fewest.checks
+    assert {*fewest.kept} < {*found.kept} < {node.name for node in model.graph.node}
+    assert found.after.is_tolerable
+    assert any("fewer may do" in each for each in said)
 
 
 def test_a_model_that_keeps_no_answer_is_ill_conditioned() -> None:
