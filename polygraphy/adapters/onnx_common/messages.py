@@ -1,5 +1,5 @@
-"""What ONNX messages hold: the graphs inside nodes (the branches of an If, the body of a Loop), and
-the shape of a type.
+"""What ONNX messages hold: the attributes of nodes, the graphs inside them (the branches of an If,
+the body of a Loop), and the shape of a type.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ def graphs_of(node: Any) -> list[Any]:
         else:
             found.extend(attribute.graphs)
     return found
+
+
+def attribute_named(node: Any, name: str) -> Any | None:
+    """Return the ``onnx.AttributeProto`` of a node that has a name; None where it is left out."""
+    return next((each for each in node.attribute if name and each.name == name), None)
 
 
 def all_nodes(graph: Any) -> Iterator[Any]:

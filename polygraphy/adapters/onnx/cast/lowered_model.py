@@ -20,7 +20,7 @@ from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_o
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import external_files
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.narrowing import narrowed
@@ -196,17 +196,8 @@ def _versions(imports: Any) -> dict[str, int]:
 
 
 def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    for graph in all_graphs(model.graph):
-        yield from graph.node
-    for function in model.functions:
-        yield from _nodes_within(function.node)
-
-
-def _nodes_within(nodes: Any) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in graphs_of(node):
-            yield from _nodes_within(graph.node)
+    for owner in (model.graph, *model.functions):
+        yield from all_nodes(owner)
 
 
 def _taken(model: ModelProto) -> set[str]:

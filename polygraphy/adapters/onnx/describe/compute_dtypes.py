@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import attribute_named, graphs_of
 from polygraphy.domain.tensors.precision import coarsest, precision_of
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
 
 _QUANTIZED = "int8"
@@ -80,11 +80,11 @@ class _Walk:
         if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
             zero_point = self.types.get(node.input[2], "") if len(node.input) > 2 else ""
             return zero_point or _QUANTIZED
-        attribute = _attribute(node, _TYPES_BY_ATTRIBUTE.get(node.op_type, ""))
+        attribute = attribute_named(node, _TYPES_BY_ATTRIBUTE.get(node.op_type, ""))
         if attribute is not None:
             return _name_of(attribute.i)
         if node.op_type in ("Constant", "ConstantOfShape"):
-            value = _attribute(node, "value")
+            value = attribute_named(node, "value")
             return _name_of(value.t.data_type) if value is not None else ""
         if node.op_type in _TYPE_OF_INPUT:
             index = _TYPE_OF_INPUT[node.op_type]
@@ -107,7 +107,3 @@ def _is_rounded(dtype: str, node: NodeProto) -> bool:
 def _name_of(elem_type: int) -> str:
     found = OnnxDataTypes().from_native(elem_type)
     return "" if found is None else found.name
-
-
-def _attribute(node: NodeProto, name: str) -> AttributeProto | None:
-    return next((each for each in node.attribute if name and each.name == name), None)

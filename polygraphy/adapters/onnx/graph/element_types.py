@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polygraphy import mod
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import attribute_named, graphs_of
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto
@@ -280,7 +280,7 @@ def _special(
     if op == "Constant":
         return [_constant_type(node.attribute)]
     if op == "ConstantOfShape":
-        value = _attribute(node, "value")
+        value = attribute_named(node, "value")
         return [element_type(value.t.data_type) if value else element_type(FLOAT)]
     return _stated(node, given) if op in TYPE_ATTRIBUTES else None
 
@@ -288,7 +288,7 @@ def _special(
 def _stated(node: NodeProto, given: Sequence[str | None]) -> Sequence[str | None] | None:
     """Return the output types of a node that decides itself of which type its output is."""
     name, default = TYPE_ATTRIBUTES[node.op_type]
-    stated = _attribute(node, name)
+    stated = attribute_named(node, name)
     if stated is not None and stated.ref_attr_name:
         return [None] * len(node.output)
     if stated is not None and stated.i:
@@ -298,10 +298,6 @@ def _stated(node: NodeProto, given: Sequence[str | None]) -> Sequence[str | None
     if node.op_type == "DequantizeLinear":
         return [given[1]]
     return [given[0]] if node.op_type.endswith("Like") or node.op_type == "Bernoulli" else None
-
-
-def _attribute(node: NodeProto, name: str) -> AttributeProto | None:
-    return next((each for each in node.attribute if each.name == name), None)
 
 
 def _constant_type(attributes: Iterable[AttributeProto]) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import FLOAT, TYPE_ATTRIBUTES
+from polygraphy.adapters.onnx_common.messages import attribute_named
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
@@ -41,7 +42,7 @@ def state_type(
     if node.op_type not in TYPE_ATTRIBUTES:
         return
     name, default = TYPE_ATTRIBUTES[node.op_type]
-    stated = next((each for each in node.attribute if each.name == name), None)
+    stated = attribute_named(node, name)
     can_state = node.op_type != "DequantizeLinear" or version >= _FIRST_TYPED_DEQUANTIZE
     if stated is not None:
         stated.i = elem_type

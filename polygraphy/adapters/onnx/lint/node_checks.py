@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size, is_external
+from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.checks.lint import EXCEPTION, WARNING, LintEntry, Source
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class NodeChecks:
         self, node: NodeProto, types: Types, data: ChainMap[str, Any]
     ) -> dict[str, TypeProto]:
         """Return the types of a node's outputs, as far as they follow from those of its inputs."""
-        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+        if graphs_of(node):
             return {}
         version = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         if not version or not onnx.defs.has(node.op_type, version, node.domain):
@@ -189,7 +190,7 @@ def _dims(described: TypeProto) -> list[int | str] | None:
 
 def _checked(node: NodeProto, context: Any) -> str | None:
     """Return what the checker has against a node."""
-    if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+    if graphs_of(node):
         return None  # Its graphs read from around them, which the checker does not see here.
     try:
         onnx_checker.check_node(node, context)

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.graph.graph import used_by
 from polygraphy.adapters.onnx.storage.arrays import WeightArrays
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size
@@ -78,7 +79,7 @@ class NodeTrials:
         self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
         self._values: dict[str, Any] = dict(feed)
         self._stated = {value.name: value.type for value in model.graph.input}
-        self._reads = [list(dict.fromkeys(_reads(node))) for node in self._nodes]
+        self._reads = [list(dict.fromkeys(used_by(node))) for node in self._nodes]
         self._last_use = {name: i for i, names in enumerate(self._reads) for name in names}
         self._lost: set[str] = set()
         self._forgotten = 0
@@ -211,20 +212,3 @@ def _state(typed: Any, dims: Sequence[int]) -> None:
     typed.shape.SetInParent()
     for dim in dims:
         typed.shape.dim.add(dim_value=dim)
-
-
-def _reads(node: NodeProto) -> Iterator[str]:
-    """Yield what a node reads, and what the graphs inside it read from around them."""
-    yield from filter(None, node.input)
-    for attribute in node.attribute:
-        graphs = [attribute.g] if attribute.HasField("g") else attribute.graphs
-        for graph in graphs:
-            yield from _captured(graph)
-
-
-def _captured(graph: GraphProto) -> Iterator[str]:
-    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    own.update(name for node in graph.node for name in node.output)
-    for node in graph.node:
-        yield from (name for name in _reads(node) if name not in own)
-    yield from (value.name for value in graph.output if value.name not in own)

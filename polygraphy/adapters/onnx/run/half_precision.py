@@ -272,7 +272,7 @@ def _rounded(value: Any, narrow: Any, node: NodeProto, operands: Sequence[Any]) 
 
 def _calls(node: NodeProto) -> bool:
     """Return whether a node holds graphs: what is in them is computed node by node."""
-    return any(True for _ in graphs_of(node))
+    return bool(graphs_of(node))
 
 
 def _known_as(node: NodeProto) -> list[str]:

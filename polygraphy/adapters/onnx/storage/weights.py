@@ -139,7 +139,7 @@ def _copy_graph(
                 copied.external_data.add(key=key, value=str(value))
     for node in graph.node:
         copied_node = made.node.add()
-        if not any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+        if not graphs_of(node):
             copied_node.CopyFrom(node)
             continue
         copy_fields(node, copied_node, "attribute")
