@@ -179,6 +179,60 @@ def test_how_far_tensors_are_off_is_in_the_document(polygraphy: Run) -> None:
     assert names.index("before") < names.index("quotient") < names.index("after")
 
 
+@pytest.fixture
+def changed() -> None:
+    """Two models, of which one has two weights that are wrong, and what is right of all tensors."""
+    right = network([helper.make_node("Sigmoid", ["before"], ["after"], "middle")], {})
+    right.graph.node[-1].op_type = "Tanh"
+    models.save(right, Path("right.onnx"))
+    for number, weight in enumerate(("w1", "w2")):
+        tensor = next(one for one in right.graph.initializer if one.name == weight)
+        values = numpy_helper.to_array(tensor) * (3.0 + number)
+        tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float32), weight))
+    models.save(right, Path("model.onnx"))
+
+
+@pytest.mark.parametrize("against", ["reference", "golden", "half"])
+def test_how_far_tensors_are_off_is_measured_whatever_is_right(
+    against: str, changed: None, polygraphy: Run
+) -> None:
+    words = "model.onnx --onnxrt --reference right.onnx"
+    if against == "golden":
+        saved = "--save-outputs golden.json --save-inputs inputs.json"
+        assert polygraphy(f"polygraphy run right.onnx --onnxrt --mark-all {saved}").code == 0
+        words = "model.onnx --onnxrt --golden golden.json --load-inputs inputs.json"
+    if against == "half":
+        words = "right.onnx --fp-to-fp16"
+    document = diagnosed(polygraphy, words, 0 if against == "half" else 1)
+    schema = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema)
+    [found] = [each["curves"] for each in document["results"] if each["kind"] == "errors"]
+    curves = {(each["party"], each["what"]): each["tensors"] for each in found}
+    if against == "half":
+        assert [*curves] == [("fp16", "isolated")]
+        assert all(0 < each["relative"] < 0.01 for each in curves["fp16", "isolated"])
+        return
+    isolated = curves["onnxrt", "isolated"]
+    assert [each["name"] for each in isolated if each["wrong"]] == ["product", "scores"]
+    cumulative = curves["onnxrt", "cumulative"]
+    assert next(each["name"] for each in cumulative if each["wrong"]) == "product"
+
+
+def test_what_is_true_of_several_culprits_is_said_once(changed: None, polygraphy: Run) -> None:
+    done = polygraphy("polygraphy diagnose model.onnx --onnxrt --reference right.onnx")
+    said = "With only these 2 differences taken from the reference, all outputs match."
+    assert done.out.count("CULPRIT") == 2 and done.out.count(said) == 1
+    assert done.out.count("FIX") == 2
+
+
+def test_every_step_that_is_shown_has_a_result(polygraphy: Run) -> None:
+    models.save(quantised_twice(), Path("model.onnx"))
+    document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx", 1)
+    [steps] = [each["attempts"] for each in document["results"] if each["kind"] == "attempts"]
+    said = [step["result"] for step in steps]
+    assert all(said) and "All outputs match with these switched off." in said
+
+
 def test_a_model_that_no_backend_loads_is_an_error_and_not_a_question(polygraphy: Run) -> None:
     node = helper.make_node("Fancy", ["before"], ["after"], "fancy", domain="my.ops")
     model = network([node], {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -33,8 +34,9 @@ class LogDiagnosisReports:
             text = f"{said} {result.reason}".strip()
             if text:
                 G_LOGGER.info(text)
-        for culprit in result.culprits[:_SHOWN]:
-            _show(culprit)
+        shown = result.culprits[:_SHOWN]
+        for number, culprit in enumerate(shown):
+            _show(culprit, shown[number + 1 :])
         if len(result.culprits) > _SHOWN:
             G_LOGGER.info(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
 
@@ -47,7 +49,9 @@ class LogDiagnosisReports:
         sys.stdout.write(text)
 
 
-def _show(culprit: Culprit) -> None:
+def _show(culprit: Culprit, later: Sequence[Culprit]) -> None:
+    """Show a culprit; what the next ones say as well is shown with the last of them."""
+    said = {sentence for other in later for sentence in other.evidence}
     names = ", ".join(map(repr, culprit.nodes[:_NODES]))
     if len(culprit.nodes) > _NODES:
         names += f" and {len(culprit.nodes) - _NODES} more"
@@ -57,9 +61,9 @@ def _show(culprit: Culprit) -> None:
     )
     if culprit.origin is not None:
         G_LOGGER.info(f"    From {_short(culprit.origin)}.")
-    for sentence in culprit.evidence:
+    for sentence in [one for one in culprit.evidence if one not in said]:
         G_LOGGER.info(f"    {_short(sentence)}")
-    if culprit.remedy.command:
+    if culprit.remedy.command and all(culprit.remedy != other.remedy for other in later):
         word = "FIX" if culprit.remedy.proven else "TRY"
         G_LOGGER.warning(f"{word}      {one_line(culprit.remedy.command)}")
 

@@ -189,7 +189,8 @@ def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
             for error in curve["tensors"] if curve["what"] != "cumulative" else ():
                 name, excess = error["name"], float(error["excess"])
                 if name not in rows or excess > (rows[name].excess or 0.0):
-                    metrics = {"max_absdiff": float(error["absolute"])}
+                    absolute = error["absolute"]
+                    metrics = {} if absolute is None else {"max_absdiff": float(absolute)}
                     rows[name] = OutputRow(
                         name, not error["wrong"], 1, 1, metrics=metrics, excess=excess
                     )

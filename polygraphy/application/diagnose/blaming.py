@@ -29,8 +29,8 @@ def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Cul
         return Culprit(
             names, place.tensor, party.name, "kernel",
             evidence=[
-                f"Alone, on the inputs that {known.party.name} computed, {measured} ({share}).",
-                "With nothing rewritten.",
+                f"Alone, with nothing rewritten, on the inputs that {known.party.name} computed,"
+                f" {measured} ({share}).",
             ],
             op=op,
         )  # fmt: skip
@@ -79,8 +79,11 @@ def proven(case: Case, culprits: Sequence[Culprit], expected: Values, feed: Feed
                     remedy = Remedy(command, True)
                     what = " and ".join(without) or "all rewrites"
                     evidence.append(f"With only {what} switched off, all outputs match.")
-                    result.append(evidence[-1])
                 made.append(evolve(one, remedy=remedy, evidence=evidence))
+            if tried:
+                helps = "All outputs match" if best is not None else "They still differ"
+                what = "all rewrites" if best is None or best[0] else "these"
+                result.append(f"{helps} with {what} switched off.")
     return made
 
 

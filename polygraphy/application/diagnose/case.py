@@ -97,10 +97,14 @@ class Case:
 
     @contextmanager
     def attempt(self, title: str) -> Iterator[list[str]]:
-        """Do a step; what is put into the list is what came of it."""
+        """Do a step; what is put into the list is what came of it, and without that it is not
+        shown.
+        """
         result: list[str] = []
         start = time.perf_counter()
         yield result
+        if not result:
+            return
         made = Attempt(title, " ".join(result), time.perf_counter() - start)
         self.attempts.append(made)
         self._reports.attempted(made)

@@ -10,9 +10,10 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.half import HalfPrecision, try_half_precision
-from polygraphy.application.diagnose.locating import first_non_finite
+from polygraphy.application.diagnose.half_verdict import culprits_of, isolated_loss
+from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, misfits
 from polygraphy.application.diagnose.rounding import LARGE
-from polygraphy.application.diagnose.tracing import trace
+from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -45,7 +46,11 @@ _SIMULATED = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def against_reference(
-    case: Case, reference: DissectedModel, feeds: Sequence[Feed], third: SuspectedParty
+    case: Case,
+    reference: DissectedModel,
+    feeds: Sequence[Feed],
+    third: SuspectedParty,
+    path: str = "REFERENCE.onnx",
 ) -> DiagnosisResult | None:
     """Find out why a model and one that is right differ.
 
@@ -55,7 +60,7 @@ def against_reference(
     Raises:
         BackendError: the reference cannot be run.
     """
-    return _Comparison(case, reference, feeds, third).result()
+    return _Comparison(case, reference, feeds, third, path).result()
 
 
 class _Comparison:
@@ -67,9 +72,11 @@ class _Comparison:
         reference: DissectedModel,
         feeds: Sequence[Feed],
         third: SuspectedParty,
+        path: str,
     ) -> None:
         self._case = case
         self._reference = reference
+        self._path = path
         self._feeds = feeds
         self._third = third
         self._party: SuspectedParty = case.parties[0]
@@ -102,6 +109,7 @@ class _Comparison:
         if self._pairing.model.narrow is not None:
             return self._of_precision(feed, values[worst], found)
         culprits = self._of_structure(feed, goal, found)
+        self._measure(feed)
         broken = None
         if breaks(values[worst], goal):
             broken = first_non_finite(case, trace(case, party, feed))
@@ -113,6 +121,32 @@ class _Comparison:
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
         case.unexplained = True
         return None
+
+    def _measure(self, feed: Feed) -> None:
+        """Measure how far each tensor is off, and what each node alone makes of what is right."""
+        case, party = self._case, self._party
+        with case.attempt("layer by layer") as notes:
+            try:
+                right = trace(case.of(self._reference), party, self._fed(feed)).values
+                theirs = {**{name: name for name in case.model.outputs}, **self._pairing.tensors}
+                made = {name for node in case.model.nodes for name in node.makes}
+                values = {
+                    mine: right[other]
+                    for mine, other in theirs.items()
+                    if mine in made and other in right
+                }
+                known = Trace(values, feed, party)
+                first = first_wrong(case, party, known)
+                compared = misfits(case, case.model, party, known).compared
+                case.measured(party.name, "isolated", compared)
+            except (PolygraphyException, KeyError) as error:
+                notes.append(f"Cannot be compared: {error}")
+                return
+            notes.append(
+                "All tensors of both models agree."
+                if first is None
+                else f"The first to differ is {first}."
+            )
 
     def _is_cause(self, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
         """Return whether a node that makes NaN of numbers is what is to be named: not where it, or
@@ -193,7 +227,7 @@ class _Comparison:
         if fused is not None:
             kept = traced(kept, pairing, self._pairing.model, found)
         side = self._pairing.model
-        return [self._culprit(side, one, proven) for one in kept] if proven else []
+        return [self._culprit(side, one, len(kept)) for one in kept] if proven else []
 
     def _needed(
         self, model: Any, pairing: Pairing, found: Sequence[Suspect], feed: Feed, goal: Values
@@ -240,15 +274,15 @@ class _Comparison:
                 best, most = (made, pairing, found), len(found)
         return best
 
-    def _culprit(self, side: Side, suspect: Suspect, proven: bool) -> Culprit:
+    def _culprit(self, side: Side, suspect: Suspect, number: int) -> Culprit:
         nodes = list(suspect.inner) or [side.identity(index) for index in suspect.nodes]
         last = side.nodes[suspect.nodes[-1]]
         said = f"{suspect.what[0].upper()}{suspect.what[1:]}."
         evidence = [said]
-        if proven:
-            evidence.append("With only that taken from the reference, all outputs match.")
+        what = "that" if number == 1 else f"these {number} differences"
+        evidence.append(f"With only {what} taken from the reference, all outputs match.")
         tensor = next(filter(None, last.outputs), None)
-        remedy = Remedy(_remedy(suspect), proven)
+        remedy = Remedy(_remedy(suspect), True)
         return Culprit(
             nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=last.op
         )
@@ -271,6 +305,10 @@ class _Comparison:
             )
             notes.append(f"{len(trial.culprits)} culprits.")
         culprits = self._half_culprits(trial)
+        curve = isolated_loss(trial, _SIMULATED[narrow])
+        mine = {theirs: name for name, theirs in self._pairing.tensors.items()}
+        tensors = [evolve(one, name=mine.get(one.name, one.name)) for one in curve.tensors]
+        self._case.curves.append(evolve(curve, tensors=tensors))
         if not culprits:
             return DiagnosisResult(
                 INCONCLUSIVE,
@@ -284,23 +322,8 @@ class _Comparison:
             theirs.identity(other): mine.identity(index)
             for index, other in self._pairing.nodes.items()
         }
-        keep = " ".join(trial.kept)
-        name = _SIMULATED[str(mine.narrow)]
-        return [
-            Culprit(
-                [names.get(node, node) for node in one.nodes],
-                one.fault.tensor,
-                MODEL,
-                one.fault.cause,
-                evidence=[one.fault.evidence],
-                remedy=Remedy(
-                    f"polygraphy convert REFERENCE --fp-to-{name} --cast-keep-nodes {keep}",
-                    bool(trial.kept),
-                ),
-                op=one.op,
-            )
-            for one in trial.culprits
-        ]
+        found = culprits_of(trial, self._path, _SIMULATED[str(mine.narrow)])
+        return [evolve(one, nodes=[names.get(node, node) for node in one.nodes]) for one in found]
 
 
 _EPSILONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -207,7 +207,8 @@ class _Diagnosis:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
         if self._reference is not None:
             opened = resolve(DissectedModels).open(self._reference)
-            return against_reference(self._case, opened, self._feeds, self._third)
+            named = {"path": self._reference} if isinstance(self._reference, str) else {}
+            return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:
             saved = saved_results(self._golden)
             return against_results(self._case, saved, self._feeds, self._third)
@@ -238,7 +239,10 @@ class _Diagnosis:
     def _said(self) -> str:
         worst = self._worst()
         if len(self._outputs) < 2:
-            return f"{counted(len(self._feeds), 'run')}."
+            runs = counted(len(self._feeds), "run")
+            return (
+                f"{runs}; outputs have NaN or infinite elements." if self._has_nan() else f"{runs}."
+            )
         if worst is None:
             return f"All outputs match on {len(self._feeds)} sets of data."
         _, found, _ = worst

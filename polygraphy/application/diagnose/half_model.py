@@ -18,6 +18,7 @@ from polygraphy.application.diagnose.half import (
     HalfPrecision,
     Tolerance,
     Trial,
+    convert_command,
     named,
     tolerance_for,
 )
@@ -189,10 +190,7 @@ def _culprit(half: HalfModel, found: HalfPrecision, one: HalfCulprit) -> Culprit
     if found.kept:
         evidence.append(f"With all of its nodes in {name} {found.before}.")
         evidence.append(f"With {', '.join(map(repr, found.kept))} in float32 {found.after}.")
-        command = (
-            f"polygraphy convert FLOAT32_MODEL --fp-to-{name} --cast-keep-nodes"
-            f" {' '.join(found.kept)}"
-        )
+        command = convert_command("FLOAT32_MODEL.onnx", name, found.kept)
         remedy = Remedy(command, found.after.is_tolerable)
     return Culprit(
         list(one.nodes), one.fault.tensor, MODEL, one.fault.cause,

@@ -5,6 +5,7 @@ that casts it so.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from polygraphy.application.diagnose.case import concluded, with_origins
@@ -21,11 +22,14 @@ from polygraphy.domain.diagnosis.culprit import (
     MODEL,
     Attempt,
     Culprit,
+    Curve,
     DiagnosisResult,
     Remedy,
+    TensorError,
 )
 from polygraphy.domain.diagnosis.half import HalfCulprit
 from polygraphy.domain.diagnosis.headroom import Range
+from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
 
@@ -73,18 +77,21 @@ def diagnose_half(
         proto, dtype, data_loader=data_loader, rtol=rtol, atol=atol, report=report
     )
     path = model if isinstance(model, str) else "MODEL"
-    result = DiagnosisResult(
-        found.verdict, list(_culprits(found, path, dtype)), attempts, _reason(found, dtype)
-    )
+    culprits = list(culprits_of(found, path, dtype))
+    curves = [isolated_loss(found, dtype)] if found.losses else []
+    result = DiagnosisResult(found.verdict, culprits, attempts, _reason(found, dtype), curves)
     return concluded(with_origins(result, opened.nodes))
 
 
-def _culprits(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit]:
+def culprits_of(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit]:
+    """Yield who is to blame, with the command that casts the float32 model of a path so that it
+    works.
+    """
     remedy = Remedy()
     proof = f"With all nodes in {dtype} {found.before}."
     if found.kept:
         remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
-        proof += f" With {len(found.kept)} node(s) in fp32 {found.after}."
+        proof += f" With {counted(len(found.kept), 'node')} in fp32 {found.after}."
         if not found.is_fewest:
             proof += " Fewer may do: the search was cut short."
     for each in found.culprits:
@@ -104,6 +111,23 @@ def _culprits(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit]:
         )
 
 
+def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:
+    """Return what each node loses alone, tensor by tensor, as the root mean square."""
+    limits = Range.of(casting(dtype))
+    tensors = [
+        TensorError(
+            one.name,
+            None,
+            one.error if not one.broken else inf,
+            one.error / limits.spacing,
+            bool(one.broken) or any(one.name == each.fault.tensor for each in found.culprits),
+        )
+        for loss in found.losses
+        for one in loss.results
+    ]
+    return Curve(dtype, "isolated", tensors)
+
+
 def _beside(culprit: HalfCulprit) -> str:
     names = ", ".join(map(repr, culprit.beside[:_NAMED]))
     more = len(culprit.beside) - _NAMED
@@ -118,7 +142,7 @@ def _beside(culprit: HalfCulprit) -> str:
 def _reason(found: HalfPrecision, dtype: str) -> str:
     """Return why no party is to blame, where that is so."""
     if found.verdict == AGREE:
-        said = f"All outputs match in {dtype}: {found.before}."
+        said = f"All outputs match in {dtype}."
         return f"{said}{_allowed(found)}{_headroom(found, dtype)}"
     if found.verdict == ILL_CONDITIONED:
         return (

@@ -10,7 +10,7 @@ import numpy as np
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparing import breaks
-from polygraphy.application.diagnose.locating import first_non_finite, misfits
+from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, misfits
 from polygraphy.application.diagnose.outputs_alone import of_outputs
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
@@ -157,6 +157,11 @@ class _Comparison:
         order = producers(model.nodes)
         known = Trace({name: saved[name] for name in saved if name in order}, feed, self._third)
         self._lost = {name: value for name, value in saved.items() if name not in order}
+        with case.attempt("layer by layer") as notes:
+            first = first_wrong(case, self._party, known)
+            notes.append(
+                "No tensor differs." if first is None else f"The first to differ is {first}."
+            )
         with case.attempt("node by node") as notes:
             wrong: list[dict[str, tuple[Deviation, Any]]] = []
             for party in dict.fromkeys((self._third, self._party)):
@@ -165,6 +170,7 @@ class _Comparison:
                 except BackendError as error:
                     notes.append(f"{party.name} cannot run the nodes alone: {error}")
                     continue
+                case.measured(party.name, "isolated", made_alone.compared)
                 wrong.append(
                     {
                         name: (made, made_alone.values[name])

@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.domain.diagnosis.culprit import NO_FAULT, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.versions import wrong_span
 from polygraphy.domain.errors import FileError, PolygraphyException
+from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import Unbound, resolve
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -75,7 +76,7 @@ def _tried(
             return tried[version]
 
         span = wrong_span(list(known), here, is_right)
-        said.append(f"{party.name}: {span.in_words()} {len(tried)} of {len(known)} were run.")
+        said.append(f"{len(tried)} of {counted(len(known), 'version')} were run.")
         best = span.after or span.before
         evidence = [span.in_words()]
         evidence += [f"{version} cannot run it: {why}" for version, why in refusals.items()][:1]

@@ -39,10 +39,8 @@ class OutputError:
     def __str__(self) -> str:
         if self.broken:
             return f"{self.broken} elements of {self.name!r} become infinite or NaN"
-        return (
-            f"{self.name!r} is off by {self.error:.3g}, {100 * self.excess:.3g}% of what is"
-            " tolerated"
-        )
+        share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
+        return f"{self.name!r} is off by {self.error:.3g}, {share} what is tolerated"
 
 
 def output_error(

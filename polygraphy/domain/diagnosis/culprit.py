@@ -74,14 +74,15 @@ class TensorError:
 
     Attributes:
         name: of the tensor.
-        absolute: the largest difference.
-        relative: the same, divided by the root mean square of what the tensor should be.
+        absolute: the largest difference; None where only the next is known.
+        relative: the same, or of half precision the root mean square of the differences, divided
+            by the root mean square of what the tensor should be.
         excess: the same, in multiples of what rounding explains.
         wrong: whether that is too much.
     """
 
     name: str
-    absolute: float
+    absolute: float | None
     relative: float
     excess: float
     wrong: bool

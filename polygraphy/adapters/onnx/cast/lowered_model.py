@@ -24,7 +24,7 @@ from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.narrowing import narrowed
-from polygraphy.logger import G_LOGGER
+from polygraphy.logger import G_LOGGER, LogMode
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -82,7 +82,8 @@ def _with_wide_statistics(
     if kept:
         G_LOGGER.info(
             f"These stay in float32, because their statistics do not fit {dtype}:"
-            f" {', '.join(sorted(map(repr, kept)))}."
+            f" {', '.join(sorted(map(repr, kept)))}.",
+            mode=LogMode.ONCE,
         )
     return kept
 
