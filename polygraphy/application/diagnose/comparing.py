@@ -12,6 +12,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.half import HalfPrecision, try_half_precision
 from polygraphy.application.diagnose.half_verdict import culprits_of, isolated_loss
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, misfits
+from polygraphy.application.diagnose.rewritten.culprits import parted
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.culprit import (
@@ -201,33 +202,41 @@ class _Comparison:
         self, feed: Feed, goal: Values, differing: Mapping[str, Deviation]
     ) -> list[Culprit]:
         """Return the differences that make the outputs differ."""
+        model, pairing, found = self._case.model.proto, self._pairing, suspects(self._pairing)
+        # The reference may be a graph that was optimised.
+        fused = self._optimised(len(found)) if len(found) > _MANY else None
+        worst = max(each.relative for each in differing.values())
+        if fused is not None and worst < LARGE / 3:
+            return []
+        known = self._by_structure(*(fused or (model, pairing, found)), feed, goal)
+        is_one = len(known) == 1 and len(found) <= _MANY
+        if not found or (is_one and (len(found) == 1 or known[0].cause != "structure")):
+            return known
+        feeds = (feed, self._fed(feed))
+        by_values = parted(self._case, self._reference, pairing, self._party, feeds, goal, known)
+        return by_values if not known or len(by_values) <= len(known) else known
+
+    def _by_structure(
+        self, model: Any, pairing: Pairing, found: Sequence[Suspect], feed: Feed, goal: Values
+    ) -> list[Culprit]:
+        """Return the differences of a model, or of what a backend makes of it, that are proven."""
         case = self._case
         with case.attempt("structure") as notes:
-            model, pairing = case.model.proto, self._pairing
-            found = suspects(pairing)
-            fused = self._optimised(len(found)) if len(found) > _MANY else None
-            if fused is not None:
-                model, pairing, found = fused
             notes.append(f"{counted(len(found), 'difference')} between the models.")
-        worst = max(each.relative for each in differing.values())
-        if not found or len(found) > _MOST or (fused is not None and worst < LARGE / 3):
+        if not found or len(found) > _MOST:
             return []
         with case.attempt("remedy") as notes:
-            needed = self._needed(model, pairing, found, feed, goal)
-            proven = needed is not None
-            kept = found if needed is None else needed
-            if proven and fused is None:
-                mended = self._pairs.mended(model, self._reference.proto, mending(pairing, kept))
-                case.right = resolve(DissectedModels).open(mended)
-            notes.append(
-                f"{len(kept)} of {len(found)} explain that the outputs differ."
-                if proven
-                else "What differs does not explain it."
-            )
-        if fused is not None:
+            kept = self._needed(model, pairing, found, feed, goal)
+            if kept is None:
+                notes.append("What differs does not explain it.")
+                return []
+            notes.append(f"{len(kept)} of {len(found)} explain that the outputs differ.")
+        if pairing is self._pairing:
+            mended = self._pairs.mended(model, self._reference.proto, mending(pairing, kept))
+            case.right = resolve(DissectedModels).open(mended)
+        else:
             kept = traced(kept, pairing, self._pairing.model, found)
-        side = self._pairing.model
-        return [self._culprit(side, one, len(kept)) for one in kept] if proven else []
+        return [self._culprit(self._pairing.model, one, len(kept)) for one in kept]
 
     def _needed(
         self, model: Any, pairing: Pairing, found: Sequence[Suspect], feed: Feed, goal: Values

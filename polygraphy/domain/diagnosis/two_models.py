@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
+from polygraphy.domain.diagnosis.judging import epsilon_of, is_float
 from polygraphy.domain.diagnosis.pairing import (
     Pairing,
     Side,
@@ -19,6 +20,8 @@ from polygraphy.domain.model.description import Attribute
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_DIGITS = 16
+"""Epsilons by which folded weights may differ."""
 _TINY = 1e-2
 """A number that is added to keep another away from zero is no larger where it is right."""
 
@@ -66,15 +69,29 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
         if _exchanged(pairing, places[0][0]):
             continue
         one, other = mine.weights[name].values, theirs.weights[their_name].values
+        if _is_rounding(one, other):
+            continue
         readers = tuple(sorted({index for index, _ in places}))
-        cause = _cause(mine, places, one, other)
+        cause = cause_of_weight(mine, places, one, other)
         yield Suspect(
             readers,
             cause,
-            f"{_role(cause)} {name!r} {_change(one, other)}",
+            f"{_role(cause)} {name!r} {change_of_weight(one, other)}",
             ((name, their_name),),
             tuple((index, pairing.nodes[index]) for index in readers),
         )
+
+
+def _is_rounding(one: Any, other: Any) -> bool:
+    """Return whether a weight was folded twice, in another order: only the last digits differ."""
+    if not is_float(one) or not is_float(other) or one.shape != other.shape:
+        return False
+    epsilon = max(epsilon_of(one.dtype), epsilon_of(other.dtype))
+    here, there = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    if not np.isfinite(there).all():
+        return False
+    size = np.abs(there) + np.sqrt(np.mean(np.square(there)))
+    return bool(np.all(np.abs(here - there) <= _DIGITS * epsilon * size))
 
 
 def _exchanged(pairing: Pairing, index: int) -> bool:
@@ -109,7 +126,15 @@ def is_guard(side: Side, index: int) -> bool:
     return node.op in ("Add", "Max", "Clip") and bool(read & _GUARDING)
 
 
-def _cause(side: Side, places: list[tuple[int, int]], one: Any, other: Any) -> str:
+def cause_of_weight(side: Side, places: Sequence[tuple[int, int]], one: Any, other: Any) -> str:
+    """Return what a weight with another value is called.
+
+    Args:
+        side: the model.
+        places: the nodes that read it, and as which operand.
+        one: its value.
+        other: the value that is right.
+    """
     ops = {side.nodes[index].op for index, _ in places}
     if ops & QUANTISING and all(position > 0 for _, position in places):
         return "quantisation"
@@ -133,7 +158,7 @@ def _role(cause: str) -> str:
     )
 
 
-def _change(one: Any, other: Any) -> str:
+def change_of_weight(one: Any, other: Any) -> str:
     """Describe how a weight differs from what it should be."""
     if one is None or other is None:
         return "differs"

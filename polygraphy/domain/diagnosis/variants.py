@@ -301,7 +301,7 @@ def explains(made: Any, expected: Any) -> bool:
     return bool(np.isfinite(one).all() and np.max(np.abs(one - other), initial=0) <= 1e-4 * size)
 
 
-def _lacks_bias(side: Side, node: Node) -> bool:
+def lacks_bias(side: Side, node: Node) -> bool:
     """Return whether a node has no bias where most like it have one."""
     alike = [len(one.inputs) for one in side.nodes if one.op == node.op]
     return (
@@ -323,7 +323,7 @@ def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, str]:
     if np.shape(made) != np.shape(expected):
         made = np.full_like(expected, np.nan, np.float64)  # The difference says nothing.
     apart = np.asarray(made, np.float64) - np.asarray(expected, np.float64)
-    if _lacks_bias(side, node):
+    if lacks_bias(side, node):
         return "structure", f"{node.op} lacks a bias"
     is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
     if is_bias:

@@ -1,0 +1,235 @@
+"""What a node may have been before it was changed, by what a right model has in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.domain.diagnosis.likeness import is_alike
+from polygraphy.domain.diagnosis.pairing import Side, attribute_text
+from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight
+from polygraphy.domain.diagnosis.variants import Variant, lacks_bias
+from polygraphy.domain.model.description import Attribute, Node
+
+_SAME = 1e-6
+"""Relative; weights that are as near as that were only folded otherwise."""
+_NEAR = 1e-5
+"""The same of numbers that were computed from them."""
+_BLOCKS = (16, 8)
+"""Channels that stand together, by the width of the machine's vectors."""
+_NORM = "BatchNormalization"
+_PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
+_BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
+
+
+def borrowed(side: Side, index: int, others: Side, place: Sequence[int]) -> Iterator[Variant]:
+    """Yield what a node may have been.
+
+    Args:
+        side: the model.
+        index: the position of the node.
+        others: the model that is right.
+        place: the nodes that it has instead of that and of others.
+    """
+    node = side.nodes[index]
+    twins = [others.nodes[one] for one in place]
+    yield from _attributes(node, [one for one in twins if one.op.replace("Fused", "") == node.op])
+    weights = {
+        name: np.asarray(others.weights[name].values)
+        for one in twins
+        for name in one.inputs
+        if name in others.weights and others.weights[name].values is not None
+    }
+    yield from _weights(side, index, list(weights.values()))
+    yield from _unfolded(side, index, list(weights.values()))
+    if node.op in _BIASED and len(node.inputs) == 2:
+        for array in weights.values():
+            if array.ndim == 1 and array.dtype.kind == "f":
+                held = evolve(node, inputs=(*node.inputs, "bias"))
+                yield Variant("structure", f"{node.op} lacks a bias", held, {"bias": array})
+    numbers = [np.asarray(one.value) for n in twins for one in n.attributes if one.kind == "float"]
+    yield from _numbers(side, index, numbers)
+
+
+def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
+    for twin in twins:
+        given = {one.name: one for one in node.attributes}
+        for one in twin.attributes:
+            mine = given.get(one.name)
+            if one.kind not in _PLAIN:
+                continue
+            if mine is not None and attribute_text(mine) == attribute_text(one):
+                continue
+            kept = tuple(each for each in node.attributes if each.name != one.name)
+            said = "left to its default" if mine is None else mine.value
+            yield Variant(
+                "epsilon" if one.name == "epsilon" else "attribute",
+                f"the attribute {one.name!r} of {node.op} is {said} instead of {one.value}",
+                evolve(node, attributes=(*kept, one)),
+            )
+
+
+def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]:
+    node = side.nodes[index]
+    held = {
+        name: np.asarray(side.weights[name].values)
+        for name in node.inputs
+        if name in side.weights and side.weights[name].values is not None
+    }
+    for name, mine in held.items():
+        for array in arrays:
+            for other in _as(array, mine):
+                if not any(is_alike(one, other, _SAME) for one in held.values()):
+                    yield with_weight(side, index, name, other)
+
+
+def _as(array: Any, mine: Any) -> Iterator[Any]:
+    """Yield an array in the shape of another: turned round, a part of it, or in blocks of channels
+    as fast kernels have them.
+    """
+    if array.dtype != mine.dtype or not mine.size:
+        return
+    if array.size == mine.size:
+        if mine.ndim == 2 and array.T.shape == mine.shape:
+            yield np.ascontiguousarray(array.T)
+        yield array.reshape(mine.shape)
+    elif array.ndim == mine.ndim:
+        axes = [i for i, (n, m) in enumerate(zip(array.shape, mine.shape)) if n != m]
+        if len(axes) == 1 and mine.ndim < 3 and array.shape[axes[0]] % mine.shape[axes[0]] == 0:
+            parts = array.shape[axes[0]] // mine.shape[axes[0]]
+            yield from map(np.ascontiguousarray, np.split(array, parts, axes[0]))
+    if array.ndim == mine.ndim and mine.ndim in (1, 4) and array.size >= mine.size:
+        yield from _unblocked(array, mine)
+
+
+def _unblocked(array: Any, mine: Any) -> Iterator[Any]:
+    """Yield the weight of a convolution, or its bias, of which channels stand in blocks, filled up
+    with zeros.
+    """
+    if mine.ndim == 1:
+        yield array[: mine.size]
+        return
+    out, into, *window = array.shape
+    if list(mine.shape[2:]) != window or mine.shape[1] > into or len(mine) > out:
+        return
+    for block in _BLOCKS:
+        if out % block:
+            continue
+        if into % block == 0:
+            held = array.reshape(out // block, into // block, *window, block, block)
+            whole = held.transpose(0, 5, 1, 4, 2, 3).reshape(array.shape)
+            yield np.ascontiguousarray(whole[tuple(map(slice, mine.shape))])
+        held = array.reshape(out // block, into, *window, block)
+        whole = held.transpose(0, 4, 1, 2, 3).reshape(array.shape)
+        yield np.ascontiguousarray(whole[tuple(map(slice, mine.shape))])
+
+
+def _unfolded(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]:
+    """A convolution, or the normalisation behind it, of which the reference has the product."""
+    node = side.nodes[index]
+    conv, norm = _pair(side, index)
+    if conv is None or norm is None:
+        return
+    held = [side.weights[name].values for name in side.nodes[norm].inputs[1:5]]
+    weight = side.weights[side.nodes[conv].inputs[1]].values
+    if weight is None or any(one is None for one in held):
+        return
+    scale, shift, mean, variance = (np.asarray(one, np.float64) for one in held)
+    wide = np.asarray(weight)
+    spread = variance + float(side.nodes[norm].attribute("epsilon", 1e-5))
+    factor = scale / np.sqrt(spread)
+    column = (-1, *(1,) * (wide.ndim - 1))
+    names = side.nodes[norm].inputs
+    bias_name = side.nodes[conv].inputs[2] if len(side.nodes[conv].inputs) > 2 else ""
+    bias = np.zeros_like(mean)
+    if bias_name in side.weights and side.weights[bias_name].values is not None:
+        bias = np.asarray(side.weights[bias_name].values, np.float64)
+    for folded in (other for array in arrays for other in _as(array, wide)):
+        if index == conv:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                made = (folded / factor.reshape(column)).astype(wide.dtype)
+            if not is_alike(made, wide, _SAME):
+                yield with_weight(side, index, node.inputs[1], made)
+            continue
+        flat, right = wide.reshape(len(wide), -1).astype(np.float64), folded.reshape(len(wide), -1)
+        ratio = np.sum(flat * right, 1) / np.maximum(np.sum(flat * flat, 1), 1e-30)
+        if is_alike(flat * ratio[:, None], right.astype(np.float64)) and not is_alike(
+            ratio, factor, _NEAR
+        ):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                epsilon = float(np.median(np.square(scale / ratio) - variance))
+            if epsilon > 0:
+                kept = tuple(one for one in node.attributes if one.name != "epsilon")
+                given = Attribute("epsilon", "float", float(f"{epsilon:.3g}"))
+                what = f"the attribute 'epsilon' of {node.op} is other than {given.value:g}"
+                yield Variant("epsilon", what, evolve(node, attributes=(*kept, given)))
+            yield with_weight(side, index, names[1], (ratio * np.sqrt(spread)).astype(wide.dtype))
+            other = np.square(scale / ratio) - spread + variance
+            yield with_weight(side, index, names[4], other.astype(wide.dtype))
+    if len(wide) != mean.size:
+        return
+    for folded in (other for array in arrays for other in _as(array, mean.astype(wide.dtype))):
+        moved = folded - (bias - mean) * factor
+        if index == conv and len(node.inputs) == 2 and lacks_bias(side, node):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                lost = ((folded - shift) / factor + mean).astype(wide.dtype)
+            other_node = evolve(node, inputs=(*node.inputs, "bias"))
+            yield Variant("structure", f"{node.op} lacks a bias", other_node, {"bias": lost})
+        elif index == norm and not is_alike(moved, shift, _NEAR):
+            yield with_weight(side, index, names[2], moved.astype(wide.dtype))
+
+
+def _pair(side: Side, index: int) -> tuple[int | None, int | None]:
+    """Return the convolution and the normalisation behind it that a node is one of."""
+    node = side.nodes[index]
+    conv: int | None = index
+    norm: int | None = index
+    if node.op == _NORM:
+        conv = side.producer.get(node.inputs[0])
+    elif node.op == "Conv":
+        behind = [i for i, _ in side.readers.get(node.outputs[0], ()) if side.nodes[i].op == _NORM]
+        norm = behind[0] if len(behind) == 1 else None
+    if conv is None or norm is None or conv == norm or side.nodes[conv].op != "Conv":
+        return None, None
+    read = (side.nodes[conv].inputs[1], *side.nodes[norm].inputs[1:5])
+    return (conv, norm) if all(name in side.weights for name in read) else (None, None)
+
+
+def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
+    """Return a node that reads another weight."""
+    mine = np.asarray(side.weights[name].values)
+    node = side.nodes[index]
+    places = [(index, position) for position, one in enumerate(node.inputs) if one == name]
+    cause = cause_of_weight(side, places, mine, array)
+    words = {"quantisation": "scale or zero point", "epsilon": "epsilon"}.get(cause, "weight")
+    what = f"the {words} {name!r} of {node.op} {change_of_weight(mine, array)}"
+    return Variant(cause, what, node, {name: array})
+
+
+def numbers_of(side: Side, index: int) -> list[str]:
+    """Return the weights of one floating-point number that a node reads."""
+    weights = {
+        name: side.weights[name] for name in side.nodes[index].inputs if name in side.weights
+    }
+    return [
+        name
+        for name, weight in weights.items()
+        if weight.values is not None
+        and np.size(weight.values) == 1
+        and np.asarray(weight.values).dtype.kind == "f"
+    ]
+
+
+def _numbers(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant]:
+    """Numbers that became attributes, such as a factor of a product of matrices."""
+    for name in numbers_of(side, index):
+        mine = np.asarray(side.weights[name].values)
+        if mine.any():
+            yield with_weight(side, index, name, -mine)
+        for number in numbers:
+            for value in (number, 1 / number if number else number):
+                if not np.isclose(value, mine.reshape(-1)[0], rtol=1e-5):
+                    yield with_weight(side, index, name, np.full_like(mine, value))

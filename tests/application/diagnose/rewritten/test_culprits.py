@@ -1,0 +1,96 @@
+"""Models that differ from a reference which a backend optimised: its nodes are others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.diagnose import diagnose
+from polygraphy.ports.binding import bind
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.models import make, value
+
+WIDTH = 8
+
+
+def attention(**changed: object) -> onnx.ModelProto:
+    """Queries and keys, what they have in common, and an activation that is written out."""
+    random = np.random.RandomState(0)
+    weights: dict[str, np.ndarray] = {
+        name: (random.randn(WIDTH, WIDTH) / 2).astype(np.float32) for name in ("wq", "wk", "wo")
+    }
+    weights["root"] = np.float32(changed.get("root", 1.4142135))
+    weights["one"] = np.float32(changed.get("one", 1.0))
+    weights["half"] = np.float32(0.5)
+    weights["scale"] = np.float32(0.4)
+    perm = changed.get("perm", [0, 2, 1])
+    nodes = [
+        helper.make_node("MatMul", ["x", "wq"], ["q"], "query"),
+        helper.make_node("MatMul", ["x", "wk"], ["k"], "key"),
+        helper.make_node("Transpose", ["k"], ["turned"], "turn", perm=perm),
+        helper.make_node("MatMul", ["q", "turned"], ["product"], "multiply"),
+        helper.make_node("Mul", ["product", "scale"], ["scores"], "scale"),
+        helper.make_node("Softmax", ["scores"], ["shares"], "share", axis=-1),
+        helper.make_node("MatMul", ["shares", "wo"], ["mixed"], "mix"),
+        helper.make_node("Div", ["mixed", "root"], ["part"], "divide"),
+        helper.make_node("Erf", ["part"], ["error"], "erf"),
+        helper.make_node("Add", ["error", "one"], ["raised"], "raise"),
+        helper.make_node("Mul", ["mixed", "raised"], ["doubled"], "weigh"),
+        helper.make_node("Mul", ["doubled", "half"], ["active"], "halve"),
+        helper.make_node("MatMul", ["active", "wo"], ["y"], "last"),
+    ]
+    shape = [2, WIDTH, WIDTH]
+    return make("attention", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
+
+
+def optimised(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    options = onnxruntime.SessionOptions()
+    level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.graph_optimization_level = level
+    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    made: onnx.ModelProto = onnx.load(folder / "optimised.onnx")
+    assert {node.op_type for node in made.graph.node} & {"FusedMatMul", "Gelu"}
+    return made
+
+
+def found(model: onnx.ModelProto, folder: Path) -> Kept:
+    kept = Kept()
+    random = np.random.RandomState(1)
+    feed = {"x": random.randn(2, WIDTH, WIDTH).astype(np.float32)}
+    with bind(Findings, kept):
+        diagnose(model, [OnnxrtParty()], [feed], optimised(attention(), folder))
+    return kept
+
+
+def test_what_was_only_optimised_agrees(tmp_path: Path) -> None:
+    kept = found(attention(), tmp_path)
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "node", "causes"),
+    [
+        ({"perm": [0, 1, 2]}, "turn", {"attribute"}),
+        ({"one": 0.3}, "raise", {"weight"}),
+        ({"one": -1.0}, "raise", {"weight"}),
+        ({"root": 0.7}, "divide", {"weight"}),
+    ],
+)
+def test_one_node_inside_what_was_fused_is_named(
+    changed: dict[str, object], node: str, causes: set[str], tmp_path: Path
+) -> None:
+    [culprit] = found(attention(**changed), tmp_path).culprits
+    assert culprit["nodes"] == [node]
+    assert culprit["cause"] in causes
+    assert culprit["remedy"]["proven"]

@@ -1,0 +1,25 @@
+"""Which tensors hold the same."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polygraphy.domain.diagnosis.likeness import Likeness, is_alike
+
+
+def test_a_mask_does_not_hide_what_differs_beside_it() -> None:
+    scores = np.linspace(-1, 1, 16, dtype=np.float32)
+    masked = np.where(np.arange(16) % 2, np.float32(-1e9), scores)
+    other = np.where(np.arange(16) % 2, np.float32(-1e9), scores * np.float32(1.5))
+    assert not is_alike(masked, other)
+    assert is_alike(masked, masked * np.float32(1 + 1e-6))
+
+
+def test_a_tensor_that_was_moved_is_only_the_one_of_its_name() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    known = Likeness({"other": array})
+    assert known.of("mine", array, ()) == "other"
+    assert known.of("mine", array.reshape(3, 2), ()) == "other"
+    assert known.of("mine", array, (), is_moved=True) is None
+    assert known.of("mine", array, {"other"}) is None
+    assert known.of("mine", np.zeros_like(array), ()) is None
