@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from polygraphy.application.diagnose.blaming import some_of
+from attrs import evolve
+
+from polygraphy.application.diagnose.blaming import blamed, some_of
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.locating import Place, judged
 from polygraphy.application.diagnose.rewriting import refusal_passes
 from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.voting import vote
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -98,6 +102,9 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
     chosen = ddmin(
         range(start, end), lambda some: Outcome.BAD if some and refuses(some) else Outcome.GOOD
     )
+    if (wrong := _wrong_before(case, party, known, chosen[:-1])) is not None:
+        said = f"{party.name} refuses the model for that: {message}"
+        return evolve(wrong, evidence=[*wrong.evidence, said])
     made = part_of(chosen)
     passes = refusal_passes(party, *made) if made is not None and party.passes else []
     healed = passes and _runs(case, party, known.feed, without=passes)
@@ -126,6 +133,30 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
         Remedy(command, bool(healed)),
         nodes[chosen[-1]].op,
     )
+
+
+def _wrong_before(
+    case: Case, party: SuspectedParty, known: Trace, chosen: Sequence[int]
+) -> Culprit | None:
+    """Return the first of some nodes that a party computes wrongly alone: what reads them may be
+    refused only for what it is given, such as another shape; None where there is none.
+    """
+    held = known.held
+    for index in chosen:
+        try:
+            part = case.model.part([index], held)
+            given = {value.name: held[value.name] for value in part.graph.input}
+            made = party.load(part, plain=True)(given)
+        except (PolygraphyException, KeyError):
+            continue
+        for name in case.model.nodes[index].makes:
+            if name not in made or name not in known.values:
+                continue
+            off, is_wrong = judged(made[name], known.values[name], 0.0)
+            place = Place([index], name, off, fused=False)
+            if is_wrong and vote(case, place, party, known).party:
+                return blamed(case, party, place, known)
+    return None
 
 
 def _first(most: int, holds: Callable[[int], bool]) -> int | None:

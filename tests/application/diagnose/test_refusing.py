@@ -1,0 +1,71 @@
+"""What a backend refuses may follow from what it computed wrongly before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.adapters.onnx_common import evaluator
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import BackendError
+from polygraphy.ports.binding import bind
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+
+
+class OneRowMore(OnnxParty):
+    """The evaluator, which makes one row too many of some operator."""
+
+    name = "wide"
+
+    def __init__(self, op: str) -> None:
+        self._op = op
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            if node.op_type != self._op:
+                return run
+            return lambda *given, **how: (np.concatenate([made := run(*given, **how)[0], made]),)
+
+        made = evaluator.evaluator_of(model, watched=watched)
+
+        def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
+            try:
+                return dict(zip(made.output_names, made.run(None, dict(feed))))
+            except Exception as error:
+                raise BackendError(str(error), backend=self.name) from error
+
+        return compute
+
+
+def network() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Exp", ["x"], ["e"], "exp"),
+        helper.make_node("Softplus", ["e"], ["s"], "softplus"),
+        helper.make_node("Tanh", ["s"], ["t"], "tanh"),
+        helper.make_node("Reshape", ["t", "shape"], ["y"], "reshape"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6])],
+        [numpy_helper.from_array(np.array([6], np.int64), "shape")],
+    )
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
+
+
+@pytest.mark.parametrize("op, name", [("Softplus", "softplus"), ("Tanh", "tanh")])
+def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, name: str) -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(network(), [OneRowMore(op), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([name], "wide", "kernel")
+    assert any("refuses the model for that" in sentence for sentence in culprit["evidence"])
