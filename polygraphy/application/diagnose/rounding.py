@@ -10,7 +10,7 @@ import numpy as np
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.locating import computed_roughly
-from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.tracing import Trace, repeated, trace
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -23,6 +23,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.judging import Deviation, deviation
 from polygraphy.domain.diagnosis.regions import GraphNode, producers
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.ports.diagnosing import SuspectedParty
 
 LARGE = 1e-3
 """What a well-behaved network does not make of rounding, relative to the size of its outputs."""
@@ -32,6 +33,8 @@ _CHAOS = 30.0
 """How many times what an ulp in every tensor does may be explained by it."""
 _GAIN = 30.0
 """By how much a node makes errors larger that is ill-conditioned itself."""
+_RUNS = 5
+"""How often all tensors are computed where outputs differ from one run to the next."""
 _STEPS = 0.1
 """As `LARGE`, for a network that rounds to few steps."""
 
@@ -122,7 +125,8 @@ def unsteady(
         found = case.differing(case.loaded(party)(case.feed), first)
         if found:
             name = next(iter(found))
-            makers = _random(nodes) or [producers(nodes).get(name, len(nodes) - 1)]
+            makers = _random(nodes) or _first_unsteady(case, party)
+            makers = makers or [producers(nodes).get(name, len(nodes) - 1)]
             culprit = Culprit(
                 [nodes[i].name for i in makers],
                 name,
@@ -136,6 +140,21 @@ def unsteady(
             )
             return DiagnosisResult(FAULT, [culprit])
     return None
+
+
+def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
+    """Return the first node that does not compute the same twice, as one that reads memory that
+    nobody wrote; none where handing out all tensors hides it, or they do not fit into memory.
+    """
+    try:
+        first, *others = repeated(case, party, case.feed, _RUNS) or [{}]
+    except REFUSALS:
+        return []
+    for index, node in enumerate(case.model.nodes):
+        for name in node.makes:
+            if name in first and any(deviation(other[name], first[name]) for other in others):
+                return [index]
+    return []
 
 
 def _random(nodes: Sequence[GraphNode]) -> list[int]:

@@ -116,6 +116,19 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     return known
 
 
+def repeated(case: Case, party: SuspectedParty, feed: Feed, times: int) -> list[Mapping[str, Any]]:
+    """Compute every tensor of a model so many times in one session; nothing where that takes more
+    memory than there may be.
+
+    Raises:
+        BackendError: the party cannot.
+    """
+    if len(_traced_windows(case, feed)) > 1:
+        return []
+    compute = party.load(case.model.marked(), plain=True)
+    return [_tensors(compute(feed)) for _ in range(times)]
+
+
 def isolated(
     case: Case, model: DissectedModel, party: SuspectedParty, known: Trace
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
