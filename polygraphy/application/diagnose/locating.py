@@ -186,7 +186,9 @@ def _wrong_regions(
     for name, made in made_alone.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
         region = region_before(nodes, name, read_by_region(graph.nodes, name, surviving))
-        if _is_flip(made, [nodes[index] for index in region]):
+        if _is_flip(made, [nodes[index] for index in region]) or _is_cut_off(
+            case, name, made_alone.values[name], known
+        ):
             continue
         taking_part = replaced_nodes(nodes, region, graph.nodes, name)
         explained = not all(nodes[index].op == "Cast" for index in taking_part) and (
@@ -208,6 +210,32 @@ def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     if is_chain and made.largest <= 1 and made.share <= _ONE_STEP:
         return True
     return made.share <= FLIPS or made.count <= 1 < _FEW <= 1 / max(made.share, 1e-9)
+
+
+def _is_cut_off(case: Case, tensor: str, value: Any, known: Trace) -> bool:
+    """Return whether all that reads a tensor quantises it, to the same steps as it should: where
+    a backend quantises earlier, what lies beyond the steps is cut off earlier, too.
+    """
+    nodes = case.model.nodes
+    readers = [index for index, node in enumerate(nodes) if tensor in node.reads]
+    if tensor in case.model.outputs or not readers:
+        return False
+    if any(nodes[index].op != "QuantizeLinear" for index in readers):
+        return False
+    held = known.held
+    held[tensor] = value
+    try:
+        part = case.model.part(readers, held)
+        given = {each.name: held[each.name] for each in part.graph.input}
+        made = known.party.load(part, plain=True)(given)
+    except (PolygraphyException, KeyError):
+        return False
+    return not any(
+        deviation(made[name], known.values[name])
+        for index in readers
+        for name in nodes[index].makes
+        if name in made and name in known.values
+    )
 
 
 def explained_by_rounding(

@@ -77,16 +77,24 @@ def replaced_nodes(
     nodes: Sequence[GraphNode], region: Sequence[int], executed: Sequence[GraphNode], tensor: str
 ) -> list[int]:
     """Return the nodes of a region that the graph that is run does not have: where the last of them
-    is still there and only reads something else, it did not take part.
+    is still there and only reads something else, it did not take part, and neither did another that
+    reads the same and only calls its output otherwise.
     """
     makers = producers(executed)
     if len(region) < 2 or tensor not in makers:
         return list(region)
     last = producers(nodes)[tensor]
     kept, own = executed[makers[tensor]], nodes[last]
+    out = {i for i in region if i != last and any(_is_kept(nodes[i], node) for node in executed)}
     if kept.op == own.op and kept.settings == own.settings and len(kept.reads) == len(own.reads):
-        return [index for index in region if index != last]
-    return list(region)
+        out.add(last)
+    return [index for index in region if index not in out] or list(region)
+
+
+def _is_kept(node: GraphNode, other: GraphNode) -> bool:
+    """Return whether a node computes the same as another; defaults may be spelled out there."""
+    alike = node.op == other.op and list(node.reads) == list(other.reads)
+    return alike and node.settings in ("", other.settings)
 
 
 def around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -> list[int]:

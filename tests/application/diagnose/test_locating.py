@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Collection
+from typing import Any
 
-from polygraphy.application.diagnose.locating import judged
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnx.run.party import OnnxParty
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.locating import judged, wrong_regions
+from polygraphy.application.diagnose.tracing import trace
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
 
 
 def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -> None:
@@ -18,3 +29,43 @@ def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -
     found, is_wrong = judged(wrong, right, 0.0)
     assert is_wrong
     assert found.where == (9,)
+
+
+class QuantisesEarlier(OnnxParty):
+    """Runs a graph in which what lies beyond the steps is cut off before a tensor is made."""
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        made.graph.node[0].output[0] = "wide"
+        made.graph.node.insert(1, helper.make_node("Clip", ["wide", "low", "high"], ["e"], "clip"))
+        return made
+
+
+@pytest.mark.parametrize("read_by_another", [False, True])
+def test_what_is_cut_off_before_it_is_quantised_is_no_fault(read_by_another: bool) -> None:
+    nodes = [
+        helper.make_node("Exp", ["x"], ["e"], "exp"),
+        helper.make_node("QuantizeLinear", ["e", "scale", "zero"], ["q"], "quantise"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], "dequantise"),
+        helper.make_node("Add", ["d", "e" if read_by_another else "d"], ["y"], "add"),
+    ]
+    weights = {"scale": 0.02, "low": 0.0, "high": 5.1}
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
+        [numpy_helper.from_array(np.float32(value), name) for name, value in weights.items()]
+        + [numpy_helper.from_array(np.uint8(0), "zero")],
+    )
+    opset = [helper.make_opsetid("", 13)]
+    model = helper.make_model(graph, ir_version=8, opset_imports=opset)
+    party = QuantisesEarlier()
+    opened = resolve(DissectedModels).open(model)
+    case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
+    feed = {"x": np.linspace(0, 4, 6, dtype=np.float32).reshape(2, 3)}
+    found = wrong_regions(case, party, trace(case, OnnxParty(), feed))
+    assert [place.tensor for place in found] == (["e"] if read_by_another else [])

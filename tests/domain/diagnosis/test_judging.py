@@ -130,6 +130,15 @@ def test_a_node_that_is_still_there_took_no_part() -> None:
     assert replaced_nodes(nodes, [1, 2, 3], fused, "t4") == [1, 2, 3]
 
 
+def test_a_node_whose_output_was_only_renamed_took_no_part() -> None:
+    """As before a quantisation that is moved up."""
+    nodes = [GraphNode("g", "Gemm", ["t0"], ["t1"]), *chain("A", "B", "C")[1:]]
+    moved_up = [GraphNode("g", "Gemm", ["t0"], ["t1/q"], "alpha"), GraphNode("f", "F", [], ["t3"])]
+    assert replaced_nodes(nodes, [0, 1, 2], moved_up, "t3") == [1, 2]
+    other = [GraphNode("g", "Gemm", ["t9"], ["t1/q"]), *moved_up[1:]]
+    assert replaced_nodes(nodes, [0, 1, 2], other, "t3") == [0, 1, 2]
+
+
 def test_a_copy_is_read_instead_of_what_survives() -> None:
     executed = [
         GraphNode("a", "A", ["t0"], ["t1"]),
