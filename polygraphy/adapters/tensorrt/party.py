@@ -4,6 +4,7 @@ float32.
 
 from __future__ import annotations
 
+import io
 import shlex
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -52,14 +53,15 @@ class TrtParty:
             "memory_pool_limits": memory_pool_limits,
             "builder_optimization_level": builder_optimization_level,
         }
+        self._timings = io.BytesIO()
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Return what builds an engine when it is given data first; see the port."""
-        return _Built(model, {} if plain else self._lowered(), self._settings, ())
+        return self._loaded(model, {} if plain else self._lowered())
 
     def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
         """Return what builds an engine in which some nodes compute in float32."""
-        return _Built(model, self._lowered(), self._settings, _layer_names(model, keep))
+        return self._loaded(model, self._lowered(), _layer_names(model, keep))
 
     def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
         """Return None: engines do not show their graph."""
@@ -78,6 +80,9 @@ class TrtParty:
     def _lowered(self) -> dict[str, Any]:
         return {} if self.lowers_to is None else {self.lowers_to: True}
 
+    def _loaded(self, model: Any, lowered: Mapping[str, Any], keep: Collection[str] = ()) -> _Built:
+        return _Built(model, {**self._settings, **lowered}, keep, self._timings)
+
 
 def _obeys() -> bool:
     """Return whether layers are asked for a precision, rather than networks typed."""
@@ -95,11 +100,17 @@ class _Built:
     """A model that is built for the shapes of the data that it is given."""
 
     def __init__(
-        self, model: Any, lowered: Mapping[str, Any], settings: Mapping[str, Any], keep: Any
+        self,
+        model: Any,
+        settings: Mapping[str, Any],
+        keep: Collection[str],
+        timings: io.BytesIO,
     ) -> None:
+        """Set what is built, with what earlier builds measured: most layers are the same."""
         self._model = model
-        self._settings = {**settings, **lowered}
+        self._settings = dict(settings)
         self._keep = list(keep)
+        self._timings = timings
         self._runner: TrtRunner | None = None
         self._shapes: dict[str, tuple[int, ...]] = {}
 
@@ -134,5 +145,6 @@ class _Built:
             network = SetLayerPrecisions(network, dict.fromkeys(self._keep, DataType.FLOAT32))
             if _obeys():
                 settings["precision_constraints"] = "obey"
-        config = CreateConfig(profiles=[ranges], **settings)
-        return TrtRunner(EngineFromNetwork(network, config), name="trt")
+        config = CreateConfig(profiles=[ranges], load_timing_cache=self._timings, **settings)
+        engine = EngineFromNetwork(network, config, save_timing_cache=self._timings)
+        return TrtRunner(engine, name="trt")

@@ -30,12 +30,16 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range
+from polygraphy.domain.diagnosis.regions import GraphNode, around
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import LoweringParty, NarrowModel, NarrowModels, SuspectedParty
 
 Feed = Mapping[str, Any]
 Values = dict[str, Any]
+
+_MOST_HOPS = 2
+"""How far from a node those are that a backend may join with it."""
 
 
 class _BuiltModel:
@@ -77,6 +81,15 @@ class _BuiltModel:
         return self._measured.measure(feed)
 
 
+def _with_neighbours(
+    nodes: Sequence[GraphNode], kept: Collection[str], castable: Collection[str], hops: int
+) -> list[str]:
+    """Return nodes with those that are so many steps away, of those that can be cast."""
+    places = [index for index, node in enumerate(nodes) if node.name in set(kept)]
+    near = {nodes[index].name for index in around(nodes, places, hops)} | set(kept)
+    return [name for name in castable if name in near]
+
+
 def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
     """Return the party that computes in half precision, if one does."""
     for party in parties:
@@ -115,18 +128,18 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
         )
     with case.attempt("nodes that stay in float32") as said:
         try:
-            # A backend that joins nodes may compute all of them in float32 for the sake of one: so
-            # those that lose too much where every operator rounds are asked first.
+            # Why nodes lose too much is seen where every operator rounds, so those that do there
+            # are asked first; a backend that joins nodes may need their neighbours as well.
             found = Trial(measured, tolerance, feeds).result(Range.of(entry), entry)
             after = worst
-            if found.verdict == "fault":
-                errors = [
-                    tolerance.error(e, built.run(f, found.kept)) for e, f in zip(exact, feeds)
-                ]
+            for hops in range(_MOST_HOPS + 1) if found.verdict == FAULT else ():
+                kept = _with_neighbours(case.model.nodes, found.kept, built.nodes, hops)
+                errors = [tolerance.error(e, built.run(f, kept)) for e, f in zip(exact, feeds)]
                 after = max(errors, key=lambda error: error.excess)
-            if after.is_tolerable:
-                found = evolve(found, before=worst, after=after)
-            else:
+                if after.is_tolerable:
+                    found = evolve(found, before=worst, after=after, kept=kept)
+                    break
+            if not after.is_tolerable:
                 found = Trial(built, tolerance, feeds).result(Range.of(entry), entry)
         except REFUSALS as error:
             return DiagnosisResult(INCONCLUSIVE, reason=str(error))

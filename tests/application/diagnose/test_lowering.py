@@ -95,6 +95,32 @@ def test_the_node_is_named_and_the_remedy_is_built(cause: str, parties: Any) -> 
     assert any("in float32, all outputs match" in each for each in culprit["evidence"])
 
 
+class Joining(Builder):
+    """A backend that computes nodes as one with what they read, in the type of the first of them:
+    as TensorRT does with Conv and the norm after it.
+    """
+
+    def load_keeping(self, model: Any, keep: Collection[str]) -> Any:
+        makers = {node.output[0]: node for node in model.graph.node}
+        joined = {node.name: [makers.get(name) for name in node.input] for node in makers.values()}
+        alone = [n for n in keep if all(each is None or each.name in keep for each in joined[n])]
+        compute = super().load_keeping(model, alone)
+        self.builds[-1] = tuple(keep)
+        return compute
+
+
+def test_neighbours_stay_in_float32_where_a_backend_computes_them_as_one() -> None:
+    builder = Joining()
+    verdict, culprits = diagnosed(network("overflow"), builder)
+    assert verdict == "fault"
+    [culprit] = culprits
+    assert (culprit["nodes"], culprit["cause"]) == ([BLAMED["overflow"]], "overflow")
+    assert culprit["remedy"]["proven"]
+    kept = culprit["remedy"]["command"].split()[1:-2]
+    assert BLAMED["overflow"] in kept and len(kept) > 1
+    assert len(builder.builds) <= 4
+
+
 def test_a_backend_that_may_is_left_alone() -> None:
     builder = Builder()
     assert diagnosed(network(None), builder) == ("agree", [])
