@@ -40,6 +40,15 @@ def sensitive(scale: float = 6, *, as_nodes: bool = False) -> onnx.ModelProto:
     )
 
 
+def returning_bfloat16(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Cast the output of a model to bfloat16, for which NumPy has no kind."""
+    [output] = model.graph.output
+    cast = helper.make_node("Cast", [output.name], ["z"], "cast", to=onnx.TensorProto.BFLOAT16)
+    model.graph.node.append(cast)
+    output.CopyFrom(value("z", [8, 64], onnx.TensorProto.BFLOAT16))
+    return model
+
+
 def told_of(narrow: onnx.ModelProto, model: onnx.ModelProto, capsys: Captured) -> tuple[bool, str]:
     """Verify a narrow model; return whether it passed, and what was said."""
     capsys.readouterr()
@@ -57,6 +66,13 @@ def test_what_rounding_the_weights_explains_is_tolerated(as_nodes: bool, capsys:
         " instead of abs=0.01." in said
     )
     assert "instead of" not in told_of(convert_to_fp16(sensitive(0.1)), sensitive(0.1), capsys)[1]
+
+
+def test_outputs_in_bfloat16_are_tolerated_the_same(capsys: Captured) -> None:
+    model = returning_bfloat16(sensitive(60))
+    narrow = returning_bfloat16(convert_to_fp16(sensitive(60)))
+    _, said = told_of(narrow, model, capsys)
+    assert "Output 'z': rounding the weights to float16 alone" in said
 
 
 @pytest.mark.parametrize("op", ["Log", "Neg", "Tanh", "Round"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from hypothesis import given
@@ -28,6 +29,19 @@ def compared(program: dict[str, Any], exported: dict[str, Any], sources: dict[st
         ]
     )
     return Comparator.compare_accuracy(results, allow_missing_outputs=True)
+
+
+def test_narrow_tensors_that_are_close_are_the_same() -> None:
+    one = np.linspace(1, 2, 64).astype(ml_dtypes.bfloat16)
+    other = one.copy()
+    other[0] += ml_dtypes.bfloat16(2**-7)
+    [pair] = pair_by_source(
+        {"view": one, "y": one[:3]},
+        {"val_1": other, "val_2": one[:3]},
+        {},
+        {},
+    )[:1]
+    assert (pair.name0, pair.name1) == ("view", "val_1")
 
 
 def test_an_equal_name_is_no_reason_to_compare() -> None:

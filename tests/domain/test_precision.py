@@ -12,6 +12,7 @@ from polygraphy.domain.tensors.precision import (
     Rounding,
     coarsest,
     is_exact,
+    is_float,
     precision_of,
 )
 
@@ -46,6 +47,26 @@ def test_coarser_types_have_larger_epsilons() -> None:
     assert found is not None
     assert found.name == "float16"
     assert coarsest(["int64", "str"]) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rounded"),
+    [
+        ("float32", True),
+        (ml_dtypes.bfloat16, True),
+        (ml_dtypes.float8_e4m3fn, True),
+        (ml_dtypes.float8_e5m2, True),
+        (ml_dtypes.int4, False),
+        (ml_dtypes.uint4, False),
+        ("int8", False),
+        ("bool", False),
+        ("U3", False),
+        ("O", False),
+    ],
+)
+def test_arrays_of_rounded_numbers(dtype: Any, rounded: bool) -> None:
+    assert is_float(np.empty(2, dtype)) is rounded
+    assert not is_float([1.0])
 
 
 @pytest.mark.parametrize(("name", "exact"), [("int64", True), ("bool", True), ("float16", False)])

@@ -148,7 +148,54 @@ def test_keys_are_those_of_what_reads_models() -> None:
     assert {each.technology for each in FORMATS.values()} - {""} == KEYS - {"onnxrt"}
 
 
+_KIND = re.compile(r"""kind\s*(==|!=|in|not in)\s*["']([biufcmMOSUVT]+)["']""")
+FLOATS_BY_KIND = {
+    "adapters/files/codecs/plain_results.py": "what `json` writes",
+    "adapters/onnx_common/elementwise.py": "asks for integers",
+    "adapters/onnx_common/pooling.py": "asks for integers",
+    "adapters/onnx_common/quantization.py": "what NumPy itself casts to bfloat16",
+    "adapters/tensorflow/reading.py": "a letter of TensorFlow's",
+    "domain/arithmetic/passes/widen.py": "the types of ml_dtypes are known by their names before",
+    "domain/arithmetic/ranking.py": "is handed numbers that were widened",
+    "domain/results/postprocess.py": "others are widened",
+    "domain/tensors/casting.py": "NumPy's own types, which overflow to infinity",
+    "domain/tensors/narrowing.py": "NumPy's own types; others have no digits to lose",
+    "domain/tensors/pairing.py": "asks for integers",
+    "util/array.py": "others are widened",
+}
+"""Modules that ask NumPy whether numbers are rounded, and why that is right there."""
+
+
+def asks_for_floats(source: str) -> bool:
+    """Return whether a program takes arrays for rounded numbers by NumPy's letter for their kind."""
+    return any(
+        "f" in letters or (operator == "not in" and set("iu") <= set(letters))
+        for operator, letters in _KIND.findall(source)
+    )
+
+
 def test_rounded_numbers_are_known_by_one_function() -> None:
-    """NumPy has no kind for bfloat16 and the 8-bit types, so that a twin of it misses these."""
-    for path in (PRODUCT / "application").rglob("*.py"):
-        assert 'kind == "f"' not in path.read_text(encoding="utf-8"), path
+    """NumPy has no kind for bfloat16 and the 8-bit types, so that a twin of `is_float` misses
+    these, or takes 4-bit integers for rounded numbers.
+    """
+    found = {
+        path.relative_to(PRODUCT).as_posix()
+        for path in PRODUCT.rglob("*.py")
+        if asks_for_floats(path.read_text(encoding="utf-8"))
+    }
+    assert found == FLOATS_BY_KIND.keys(), "ask `domain.tensors.precision.is_float`"
+
+
+@pytest.mark.parametrize(
+    ("source", "asks"),
+    [
+        ('array.dtype.kind == "f"', True),
+        ("array.dtype.kind != 'f'", True),
+        ('one.dtype.kind not in "iub"', True),
+        ('one.dtype.kind in "fV"', True),
+        ('one.dtype.kind in "iub"', False),
+        ('parameter.kind == "positional"', False),
+    ],
+)
+def test_every_form_of_the_question_is_found(source: str, asks: bool) -> None:
+    assert asks_for_floats(source) is asks

@@ -19,9 +19,9 @@ from polygraphy.adapters.onnx_common.evaluated import NodeError
 from polygraphy.adapters.onnx_common.formulas import FORMULAS
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
-from polygraphy.domain.diagnosis.judging import epsilon_of
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import one_line
+from polygraphy.domain.tensors.precision import epsilon_of
 from polygraphy.logger import G_LOGGER, LogMode
 
 if TYPE_CHECKING:

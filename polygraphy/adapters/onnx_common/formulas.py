@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.onnx_common import sliding
+from polygraphy.domain.tensors.precision import is_float
 
 Array = np.ndarray[Any, Any]
 Formula = Callable[..., Array]
@@ -39,7 +40,7 @@ def _binary(function: Callable[..., Any]) -> Formula:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    if x.dtype.kind == "f":
+    if is_float(x):
         return np.asarray(x / y)
     if not y.all():
         raise NotImplementedError("whole numbers divided by zero")
@@ -47,7 +48,7 @@ def _divide(x: Array, y: Array) -> Array:
 
 
 def _power(x: Array, y: Array) -> Array:
-    if x.dtype.kind != "f":
+    if not is_float(x):
         raise NotImplementedError("powers of whole numbers")
     return np.asarray(np.power(x, y))
 

@@ -19,6 +19,7 @@ from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.narrowing import limits_of, with_digits
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModels
@@ -195,7 +196,7 @@ class _AllowingForRounding(PairwiseCompareFunc):
 
     def _is_judged_by_elements(self, name: str, array: Any) -> bool:
         """Return whether an output is held to numbers, and its elements are."""
-        if np.asarray(array).dtype.kind != "f" or self._function.is_auto(name):
+        if not is_float(np.asarray(array)) or self._function.is_auto(name):
             return False
         return {"elemwise", "max"}.issuperset(self._function.tolerance_for(name).check_error_stat)
 

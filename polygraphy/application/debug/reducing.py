@@ -17,7 +17,6 @@ from polygraphy.application.debug.parts import (
     without_what_follows,
     without_what_is_between,
 )
-from polygraphy.domain.diagnosis.judging import is_float
 from polygraphy.domain.errors import (
     InconclusiveError,
     PolygraphyException,
@@ -31,6 +30,7 @@ from polygraphy.domain.search import (
     first_bad_part_in_order,
 )
 from polygraphy.domain.search.graph import members, reaches
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ModelReducer

@@ -15,6 +15,7 @@ from polygraphy.application.diagnose.locating import first_non_finite, first_wro
 from polygraphy.application.diagnose.rewritten.culprits import parted
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -25,13 +26,14 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.fused import traced
-from polygraphy.domain.diagnosis.judging import Deviation, is_float
+from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
 from polygraphy.domain.diagnosis.two_models import Suspect, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, ModelPairs, SuspectedParty
 
@@ -43,7 +45,6 @@ _CLOSE = 1e-5
 """What is left of a difference that is mended, relative to the size of the outputs."""
 _STEPS = 64
 """Epsilons that rounding adds up to in a model of another precision."""
-_SIMULATED = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def against_reference(
@@ -302,19 +303,20 @@ class _Comparison:
         """Describe what the narrower type loses of the reference."""
         narrow = str(self._pairing.model.narrow)
         worst = max(each.relative for each in found.values())
-        limit = max(LARGE, _STEPS * float(_EPSILONS.get(narrow, 0.0)))
+        known = precision_of(narrow) if narrow in HALF else None
+        limit = max(LARGE, _STEPS * (known.epsilon if known else 0.0))
         structural = suspects(self._pairing)
         if worst <= limit and not structural:
             return DiagnosisResult(AGREE, reason=f"What differs is what rounding to {narrow} does.")
-        if narrow not in _SIMULATED:
+        if narrow not in HALF:
             return None
         with self._case.attempt(f"every node in {narrow}") as notes:
             trial = try_half_precision(
-                self._reference.proto, _SIMULATED[narrow], data_loader=[self._fed(feed)]
+                self._reference.proto, HALF[narrow], data_loader=[self._fed(feed)]
             )
             notes.append(f"{len(trial.culprits)} culprits.")
         culprits = self._half_culprits(trial)
-        curve = isolated_loss(trial, _SIMULATED[narrow])
+        curve = isolated_loss(trial, HALF[narrow])
         mine = {theirs: name for name, theirs in self._pairing.tensors.items()}
         tensors = [evolve(one, name=mine.get(one.name, one.name)) for one in curve.tensors]
         self._case.curves.append(evolve(curve, tensors=tensors))
@@ -331,11 +333,8 @@ class _Comparison:
             theirs.identity(other): mine.identity(index)
             for index, other in self._pairing.nodes.items()
         }
-        found = culprits_of(trial, self._path, _SIMULATED[str(mine.narrow)])
+        found = culprits_of(trial, self._path, HALF[str(mine.narrow)])
         return [evolve(one, nodes=[names.get(node, node) for node in one.nodes]) for one in found]
-
-
-_EPSILONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def _said(found: Mapping[str, Deviation], outputs: int) -> str:

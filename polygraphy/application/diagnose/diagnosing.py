@@ -48,12 +48,13 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.judging import Deviation, is_float
+from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
 from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
     REFERENCE,

@@ -17,10 +17,10 @@ from polygraphy.domain.diagnosis.closeness import OutputError, output_error
 from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.half import HalfCulprit, culprits_among, first_invalid, ranked
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, worst_of
-from polygraphy.domain.diagnosis.judging import is_float
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModel, NarrowModels
 

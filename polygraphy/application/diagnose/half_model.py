@@ -23,6 +23,7 @@ from polygraphy.application.diagnose.half import (
     tolerance_for,
 )
 from polygraphy.application.diagnose.rounding import LARGE
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import OutputError
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -227,5 +228,5 @@ def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
 
 
 def _wide(array: Any) -> Any:
-    narrow = isinstance(array, np.ndarray) and array.dtype.name in ("float16", "bfloat16")
+    narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
     return array.astype(np.float32) if narrow else array

@@ -17,9 +17,9 @@ from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.culprit import NO_FAULT, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing
 from polygraphy.domain.diagnosis.issue import issue_of
-from polygraphy.domain.diagnosis.judging import is_float
 from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
     REFERENCE,

@@ -12,8 +12,9 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, TensorError
-from polygraphy.domain.diagnosis.judging import Deviation, deviation, is_float, moved, spread
+from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
 from polygraphy.domain.diagnosis.regions import (
     GraphNode,
     producers,
@@ -22,7 +23,7 @@ from polygraphy.domain.diagnosis.regions import (
     replaced_nodes,
 )
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.tensors.precision import GROWTH
+from polygraphy.domain.tensors.precision import GROWTH, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
 
@@ -39,7 +40,6 @@ SMALL = 1e-4
 """What a node errs by for good reasons, such as an exponential that is approximated, relative to
 the element and to the size of all that it makes.
 """
-_NARROW = ("float16", "bfloat16")
 _SAMPLES = 4
 _FEW = 3
 
@@ -300,7 +300,7 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     nan, inf = int(np.isnan(value).sum()), int(np.isinf(value).sum())
     evidence = [f"{tensor!r} has {nan} NaN and {inf} infinite of {value.size} elements."]
     evidence += [_described(name, held[name]) for name in node.reads if name in held]
-    is_narrow = value.dtype.name in _NARROW and not nan
+    is_narrow = value.dtype.name in HALF and not nan
     return Culprit(
         [node.name],
         tensor,

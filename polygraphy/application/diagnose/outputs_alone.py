@@ -25,10 +25,11 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.judging import Deviation, is_float
+from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
 

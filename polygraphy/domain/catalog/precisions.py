@@ -34,3 +34,6 @@ PRECISIONS = {
 
 REDUCED = {name: each for name, each in PRECISIONS.items() if each.dtype != "float32"}
 """Those in which results are stored, too, so that a model can be cast or quantised to them."""
+
+HALF = {each.dtype: name for name, each in REDUCED.items() if not each.is_quantized}
+"""The names of the floating-point ones among them, by data type."""

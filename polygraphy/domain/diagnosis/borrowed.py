@@ -13,6 +13,7 @@ from polygraphy.domain.diagnosis.pairing import Side, attribute_text
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight
 from polygraphy.domain.diagnosis.variants import Variant, lacks_bias
 from polygraphy.domain.model.description import Attribute, Node
+from polygraphy.domain.tensors.precision import is_float
 
 _SAME = 1e-6
 """Relative; weights that are as near as that were only folded otherwise."""
@@ -47,7 +48,7 @@ def borrowed(side: Side, index: int, others: Side, place: Sequence[int]) -> Iter
     yield from _unfolded(side, index, list(weights.values()))
     if node.op in _BIASED and len(node.inputs) == 2:
         for array in weights.values():
-            if array.ndim == 1 and array.dtype.kind == "f":
+            if array.ndim == 1 and is_float(array):
                 held = evolve(node, inputs=(*node.inputs, "bias"))
                 yield Variant("structure", f"{node.op} lacks a bias", held, {"bias": array})
     numbers = [np.asarray(one.value) for n in twins for one in n.attributes if one.kind == "float"]
@@ -219,7 +220,7 @@ def numbers_of(side: Side, index: int) -> list[str]:
         for name, weight in weights.items()
         if weight.values is not None
         and np.size(weight.values) == 1
-        and np.asarray(weight.values).dtype.kind == "f"
+        and is_float(np.asarray(weight.values))
     ]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.domain.tensors.precision import is_float
+
 Array = np.ndarray[Any, Any]
 
 _SWAPPED = 0.01
@@ -74,7 +76,7 @@ def _compared(
 ) -> OutputError:
     if exact.shape != made.shape:
         return OutputError(name, np.inf, np.inf, exact.size)
-    if exact.dtype.kind not in "fV" or not exact.size:
+    if not is_float(exact) or not exact.size:
         differs = float(np.mean(exact != made)) if exact.size else 0.0
         return OutputError(name, differs / _SWAPPED, differs)
     reference, value = np.asarray(exact, np.float64), np.asarray(made, np.float64)

@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.narrowing import NarrowingLoss, limits_of
+from polygraphy.domain.tensors.precision import is_float
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[Array, Array]
@@ -269,10 +270,10 @@ def loss_of(
 
 
 def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> TensorLoss:
-    if exact.dtype.kind not in "fV":
+    if not is_float(exact):
         differs = exact.size and exact.shape == narrow.shape and np.mean(exact != narrow)
         return TensorLoss(name, exact.size, error=float(differs))
-    wide = exact if exact.dtype.kind == "f" and exact.itemsize > 2 else exact.astype(np.float32)
+    wide = exact if exact.itemsize > 2 else exact.astype(np.float32)
     made = narrow.astype(wide.dtype)
     is_finite, survives = np.isfinite(wide), np.isfinite(made)
     invalid = int(exact.size - np.count_nonzero(is_finite))

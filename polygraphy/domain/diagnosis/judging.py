@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.tensors.precision import GROWTH, precision_of
+from polygraphy.domain.tensors.precision import GROWTH, epsilon_of, is_float
 
 Array = np.ndarray[Any, Any]
 
@@ -58,17 +58,6 @@ class Deviation:
 
 def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
-
-
-def epsilon_of(dtype: Any) -> float:
-    """Return the epsilon of a data type; zero for integers, flags and text."""
-    known = precision_of(np.dtype(dtype).name)
-    return known.epsilon if known is not None and np.dtype(dtype).kind not in "iub" else 0.0
-
-
-def is_float(array: Any) -> bool:
-    """Return whether an array holds rounded numbers."""
-    return isinstance(array, np.ndarray) and epsilon_of(array.dtype) > 0
 
 
 def deviation(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.diagnosis.judging import is_float
 from polygraphy.domain.diagnosis.regions import GraphNode, producers, region_before
+from polygraphy.domain.tensors.precision import is_float
 
 MOVING = frozenset(
     {"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice",

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.diagnosis.judging import epsilon_of, is_float
 from polygraphy.domain.diagnosis.pairing import (
     Pairing,
     Side,
@@ -17,6 +16,7 @@ from polygraphy.domain.diagnosis.pairing import (
     paired,
 )
 from polygraphy.domain.model.description import Attribute
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -147,7 +147,7 @@ def cause_of_weight(side: Side, places: Sequence[tuple[int, int]], one: Any, oth
         _, right = (abs(float(np.asarray(value).reshape(-1)[0])) for value in (one, other))
         guards = all(is_guard(side, index) for index, _ in places)
         # A bound of zero is an epsilon only where a root, a logarithm or a division follows.
-        if np.asarray(other).dtype.kind not in "iub" and right < _TINY and (right or guards):
+        if is_float(np.asarray(other)) and right < _TINY and (right or guards):
             return "epsilon"
     return "weight"
 

@@ -14,6 +14,7 @@ from attrs import evolve, field, frozen
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTISING, SYMMETRIC, is_guard
 from polygraphy.domain.model.description import Attribute, Node
+from polygraphy.domain.tensors.precision import is_float
 
 _EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7, 1e-4, 1e-9, 1e-10, 1e-2)
 _ALPHAS = (1.0, 0.01, 0.2, 0.1, 1 / 6, 0.3, 0.5, 0.25, 1.67326)
@@ -154,7 +155,7 @@ def epsilon_of(side: Side, name: str) -> float | None:
     if held is None or held.values is None or np.size(held.values) != 1:
         return None
     array = np.asarray(held.values)
-    return None if array.dtype.kind in "OUSiub" else abs(float(array.reshape(-1)[0]))
+    return abs(float(array.reshape(-1)[0])) if is_float(array) else None
 
 
 def _epsilons(side: Side, index: int) -> Iterator[Variant]:
@@ -165,7 +166,7 @@ def _epsilons(side: Side, index: int) -> Iterator[Variant]:
     for name in node.inputs:
         now = epsilon_of(side, name)
         array = np.asarray(side.weights[name].values) if now is not None else None
-        if now is None or array is None or array.dtype.kind != "f":
+        if now is None or array is None or not is_float(array):
             continue
         for value in _EPSILONS:
             if not np.isclose(now, value, rtol=1e-3, atol=0):

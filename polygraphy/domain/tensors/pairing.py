@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
+
 _CLOSE = 1e-3
-"""Tensors whose elements differ by no more than this share of the largest one are the same."""
+"""Tensors whose elements differ by no more than this share of the largest one, or by the epsilon of
+their data type, are the same.
+"""
 
 FindOutput = Callable[[str, int, "dict[str, object]"], str | Sequence[str] | None]
 
@@ -154,8 +158,8 @@ def _are_close(one: Any, other: Any) -> bool:
     one, other = np.asarray(one), np.asarray(other)
     if one.shape != other.shape or one.dtype != other.dtype or not one.size:
         return False
-    if one.dtype.kind not in "fiu":
+    if one.dtype.kind not in "iu" and not is_float(one):
         return bool((one == other).all())
     scale = float(np.abs(other).max())
     difference = np.abs(one.astype(np.float64) - other.astype(np.float64)).max()
-    return bool(difference <= _CLOSE * scale)
+    return bool(difference <= max(_CLOSE, epsilon_of(one.dtype)) * scale)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.tensors.pickling import pickled_as
@@ -67,6 +69,20 @@ def precision_of(dtype: str) -> Precision | None:
     """Return what is known of a data type, spelt as here or as NumPy does; None for others."""
     name = dtype.lower().replace("_", "")
     return PRECISIONS.get(_ALIASES.get(name, name))
+
+
+def epsilon_of(dtype: Any) -> float:
+    """Return the epsilon of a data type; zero for integers, flags and text."""
+    numpy_type = np.dtype(dtype)
+    known = precision_of(numpy_type.name)
+    return known.epsilon if known is not None and not is_exact(numpy_type.name) else 0.0
+
+
+def is_float(array: Any) -> bool:
+    """Return whether an array holds rounded numbers. NumPy has no kind for those of bfloat16 and of
+    the 8-bit types.
+    """
+    return isinstance(array, np.ndarray) and epsilon_of(array.dtype) > 0
 
 
 def is_exact(dtype: str) -> bool:

@@ -21,6 +21,7 @@ from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import external_files
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.narrowing import narrowed
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     FunctionKey = tuple[str, str, str]
 
 
-_SUFFIXES = {DataType.FLOAT16: "fp16", DataType.BFLOAT16: "bf16"}
 _FIRST_OPSETS = {DataType.FLOAT16: 6, DataType.BFLOAT16: 13}  # From these on, Cast knows the type.
 
 
@@ -44,10 +44,10 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
         UnknownNameError: the selection has a name that nothing goes by.
         ModelError: the opset of the model has no such type, or its weights are not loaded.
     """
-    if dtype not in _SUFFIXES:
+    if dtype.name not in HALF:
         raise UsageError(
             f"A model cannot be cast to {dtype}.",
-            hint=f"Available: {', '.join(map(str, _SUFFIXES))}.",
+            hint=f"Available: {', '.join(HALF)}.",
         )
     opset = _versions(model.opset_import).get("")
     if opset is not None and opset < _FIRST_OPSETS[dtype]:
@@ -127,7 +127,7 @@ def lower(
     lowering = Lowering(
         elem_type=dtype.onnx(),
         kind=f"tensor({dtype.name})",
-        suffix=_SUFFIXES[dtype],
+        suffix=HALF[dtype.name],
         selection=selection,
         functions=functions,
         convert=converted.convert,

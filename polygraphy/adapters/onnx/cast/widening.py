@@ -18,6 +18,7 @@ from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors
 from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.narrowing import limits_of, with_digits
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 numpy = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 
-_NARROW = (DataType.FLOAT16, DataType.BFLOAT16)
+_NARROW = tuple(DataType[name] for name in HALF)
 _FLOAT = 1
 
 

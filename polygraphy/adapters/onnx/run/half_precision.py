@@ -29,6 +29,7 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.narrowing import narrowed, with_digits
+from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -259,7 +260,7 @@ def _rounding(
 def _rounded(value: Any, narrow: Any, node: NodeProto, operands: Sequence[Any]) -> Any:
     """Return a result in the narrow type; one of a reduction that adds up too much is infinite."""
     wide = numpy.asarray(value)
-    if wide.dtype.kind != "f":
+    if not is_float(wide):
         return value
     made = wide.astype(narrow)
     adds_up = _SUMS.get(node.op_type)

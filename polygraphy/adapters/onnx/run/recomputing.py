@@ -9,8 +9,8 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import constants_of
 from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
 from polygraphy.adapters.onnx.storage.elements import elements
-from polygraphy.domain.diagnosis.judging import is_float
 from polygraphy.domain.results.lineage import Recomputed
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
