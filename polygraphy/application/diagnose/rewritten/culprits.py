@@ -70,7 +70,8 @@ def parted(
     is_whole = reasons and len(reasons) == len(made)
     if is_whole and not _proven(case, pairing.model, party, feeds[0], goal, reasons):
         return list(known) or made
-    return made
+    # They are the fewest that explain the outputs: fewer of them prove nothing.
+    return list(known) if all(one in known for one in made) else made
 
 
 def _changed(case: Case, reason: Explanation) -> Culprit:
