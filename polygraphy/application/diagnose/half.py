@@ -39,6 +39,8 @@ times what it does, and so many times what usually is at most.
 _ENOUGH_CHECKS, _ENOUGH_SECONDS = 100, 40.0
 """A search that has a set that works ends after both, though a smaller one may be left."""
 
+FEWER_MAY_DO = "Fewer may do: the search was cut short."
+
 Feed = Mapping[str, Any]
 Report = Callable[[Attempt], None]
 

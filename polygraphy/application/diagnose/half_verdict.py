@@ -10,6 +10,7 @@ from typing import Any
 
 from polygraphy.application.diagnose.case import concluded, with_origins
 from polygraphy.application.diagnose.half import (
+    FEWER_MAY_DO,
     HalfPrecision,
     casting,
     convert_command,
@@ -93,7 +94,7 @@ def culprits_of(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit
         remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
         proof += f" With {counted(len(found.kept), 'node')} in fp32 {found.after}."
         if not found.is_fewest:
-            proof += " Fewer may do: the search was cut short."
+            proof += f" {FEWER_MAY_DO}"
     for each in found.culprits:
         said = [f"{each.fault.evidence[:1].upper()}{each.fault.evidence[1:]}."]
         if each.beside:

@@ -15,6 +15,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.data import feeds_of
 from polygraphy.application.diagnose.half import (
+    FEWER_MAY_DO,
     HalfPrecision,
     Trial,
     casting,
@@ -85,8 +86,9 @@ def _with_neighbours(
     nodes: Sequence[GraphNode], kept: Collection[str], castable: Collection[str], hops: int
 ) -> list[str]:
     """Return nodes with those that are so many steps away, of those that can be cast."""
-    places = [index for index, node in enumerate(nodes) if node.name in set(kept)]
-    near = {nodes[index].name for index in around(nodes, places, hops)} | set(kept)
+    near = set(kept)
+    places = [index for index, node in enumerate(nodes) if node.name in near]
+    near |= {nodes[index].name for index in around(nodes, places, hops)}
     return [name for name in castable if name in near]
 
 
@@ -171,7 +173,8 @@ def _result(case: Case, party: LoweringParty, found: HalfPrecision) -> Diagnosis
             evidence=[
                 f"{one.fault.evidence}.",
                 f"With {', '.join(map(repr, found.kept))} in float32, all outputs match:"
-                f" {found.after}, before {found.before}.",
+                f" {found.after}, before {found.before}."
+                + ("" if found.is_fewest else f" {FEWER_MAY_DO}"),
             ],
             remedy=remedy,
             op=one.op,

@@ -36,6 +36,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.errors import BackendError, FileError, UsageError
 from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
@@ -44,8 +45,8 @@ from polygraphy.ports.storage import ResultStore
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
 _STRONGLY = 0.95
-_SECTIONS, _GOLDEN = 18, (5**0.5 - 1) / 2
-"""Steps after which a number that is searched is known to three digits."""
+_EXPONENTS = tuple(step / 2 for step in range(-16, 5))
+"""Powers of ten that are tried for a number that is not known."""
 
 
 def saved_results(paths: Iterable[str]) -> list[dict[str, Any]]:
@@ -283,23 +284,14 @@ class _Comparison:
     ) -> Variant | None:
         """Return the variant whose number, found by golden section, makes what was saved."""
 
-        def error(exponent: float) -> float:
+        def error(number: float) -> float:
             try:
-                apart = np.asarray(compute(made(10.0**exponent)), np.float64) - goal
+                apart = np.asarray(compute(made(number)), np.float64) - goal
             except Exception:  # As above.
                 return np.inf
             return float(np.mean(np.square(apart))) if np.isfinite(apart).all() else np.inf
 
-        grid = np.arange(-8.0, 2.5, 0.5)
-        best = float(min(grid, key=error))
-        low, high = best - 0.5, best + 0.5
-        for _ in range(_SECTIONS):
-            inner = (high - low) * _GOLDEN
-            if error(high - inner) <= error(low + inner):
-                high = low + inner
-            else:
-                low = high - inner
-        variant = made(float(f"{10 ** ((low + high) / 2):.3g}"))
+        variant = made(nearest_number(error, signs=(1.0,), exponents=_EXPONENTS, digits=3))
         try:
             return variant if explains(compute(variant), goal) else None
         except Exception:  # As above.

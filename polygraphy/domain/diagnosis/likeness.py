@@ -135,7 +135,7 @@ class Borders:
                 returned that have the shape, and are made of the same.
             refused: tensors that are something else in the reference.
         """
-        taken, right = set(same.values()), self.behind(same)
+        taken, right = set(same.values()), self.makers_of(same)
         left = [
             name
             for node in self._others
@@ -161,9 +161,9 @@ class Borders:
                 beyond.update({name} if twins and by_name else ())
         return found
 
-    def behind(self, same: Collection[str]) -> set[int]:
-        """Return the nodes that tensors are made by which are right."""
-        waiting = [self._makers[name] for name in same if name in self._makers]
+    def makers_of(self, tensors: Collection[str]) -> set[int]:
+        """Return the nodes that tensors are computed by, all that come before them included."""
+        waiting = [self._makers[name] for name in tensors if name in self._makers]
         found: set[int] = set()
         while waiting:
             index = waiting.pop()

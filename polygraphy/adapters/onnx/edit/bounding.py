@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Union
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader, Deferred
+from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
-from polygraphy.adapters.onnx.storage.ownership import own_model
+from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.unbounded import DRIVING_INPUT, unbounded_tensors
@@ -32,7 +32,7 @@ Bounds = Union[int, "Mapping[str, int]"]
 
 
 @mod.export(funcify=True)
-class SetUpperBound(BaseLoader):
+class SetUpperBound(BaseLoadOnnxCopy):
     """Puts Min nodes before the operands that decide how large tensors become."""
 
     makes_new_model = True
@@ -50,9 +50,8 @@ class SetUpperBound(BaseLoader):
                 that of the tensor that becomes large, or of the operand.
             copy: False to change a given model in place (default: it stays as it is).
         """
-        self._model = model
+        super().__init__(model, copy)
         self._bounds = upper_bounds
-        self._copy = copy
 
     def call_impl(self) -> ModelProto:
         """Return the model.
@@ -62,7 +61,7 @@ class SetUpperBound(BaseLoader):
             UsageError: a limit is not positive, or the size of a tensor that is named does not
                 depend on an operand.
         """
-        return edited(lambda: own_model(self._model, self._copy), self._edit)
+        return edited(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         bounds = self._bounds if isinstance(self._bounds, Mapping) else {"": self._bounds}

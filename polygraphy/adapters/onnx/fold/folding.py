@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader, Deferred
+from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.onnx.fold.functions import fold_functions
 from polygraphy.adapters.onnx.fold.node_inference import NodeInference
 from polygraphy.adapters.onnx.fold.sizes import Room
@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.graph.growth import limit_bytes, model_bytes
 from polygraphy.adapters.onnx.graph.shape_proofs import without_ambiguous_names
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import shape_of
-from polygraphy.adapters.onnx.storage.ownership import own_model
+from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.domain.tensors.shapes import Shape
@@ -36,7 +36,7 @@ Shapes = dict[str, "Shape | None"]
 
 
 @mod.export(funcify=True)
-class FoldConstants(BaseLoader):
+class FoldConstants(BaseLoadOnnxCopy):
     """Replaces the parts of an ONNX model that depend on no input by their values."""
 
     makes_new_model = True
@@ -79,13 +79,12 @@ class FoldConstants(BaseLoader):
             raise UsageError(
                 f"{partitioning!r} is no partitioning.", hint="Available: 'basic', 'recursive'."
             )
-        self._model = model
+        super().__init__(model, copy)
         self._num_passes = num_passes
         self._infers = do_shape_inference is not False
         self._partitioning = partitioning
         self._folds_shapes = fold_shapes is not False
         self._size_threshold = size_threshold
-        self._copy = copy
         self._error_ok = error_ok is not False
         self._said: set[str] = set()  # The nodes of which was logged that they are not folded.
         self._symbolic = allow_onnxruntime_shape_inference is True
@@ -98,7 +97,7 @@ class FoldConstants(BaseLoader):
             BackendError: a constant cannot be computed, and `error_ok` is False.
         """
         self._said.clear()
-        return edited(lambda: own_model(self._model, self._copy), self._edit)
+        return edited(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         before = _count(model)

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.fold.folding import walk_over
 from polygraphy.adapters.onnx.fold.walk import QUANTISATION, GraphWalk
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
 from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, rename_uses, sort
-from polygraphy.adapters.onnx.storage.ownership import own_model
+from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.logger import G_LOGGER
 
@@ -30,7 +29,7 @@ _TO_THE_END = 2**31 - 1
 
 
 @mod.export(funcify=True)
-class Simplify(BaseLoader):
+class Simplify(BaseLoadOnnxCopy):
     """Removes nodes of an ONNX model whose result is one of their operands, for every input, and
     nodes that compute what another has computed.
 
@@ -39,19 +38,9 @@ class Simplify(BaseLoader):
 
     makes_new_model = True
 
-    def __init__(self, model: Deferred[ModelProto], copy: bool | None = None) -> None:
-        """Set what is simplified.
-
-        Args:
-            model: the model, or a loader that makes it.
-            copy: False to change a given model in place (default: it stays as it is).
-        """
-        self._model = model
-        self._copy = copy
-
     def call_impl(self) -> ModelProto:
         """Return the model; ModelError when nodes depend on each other in a circle."""
-        return edited(lambda: own_model(self._model, self._copy), self._edit)
+        return edited(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         if model.training_info:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -43,3 +43,21 @@ def own_model(source: Deferred[ModelProto], copy: bool | None = None) -> ModelPr
     copied: ModelProto = onnx.ModelProto()
     copied.CopyFrom(model)
     return copied
+
+
+class BaseLoadOnnxCopy(BaseLoader):
+    """The base of a loader that changes a model: `load` returns one that it may change."""
+
+    def __init__(self, model: Deferred[ModelProto], copy: bool | None = None) -> None:
+        """Keep what to load.
+
+        Args:
+            model: the model, or a loader that makes it.
+            copy: False to change a given model in place (default: it stays as it is).
+        """
+        self._model = model
+        self._copy = copy
+
+    def load(self) -> ModelProto:
+        """Return the model, or a copy of it."""
+        return own_model(self._model, self._copy)

@@ -5,6 +5,7 @@ tried, until they make what the reference does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -93,8 +94,7 @@ class Trial:
     @property
     def is_right(self) -> bool:
         """Whether the nodes make what they should as they are: then it was rounding."""
-        part = self._part(self._nodes)
-        return part is not None and self._is_right(self._run(part))
+        return self._whole is not None and self._is_right(self._run(self._whole))
 
     def likely(self) -> Explanation | None:
         """Try what the reference has instead, and what is usual."""
@@ -127,10 +127,14 @@ class Trial:
         return self._right(variants(self._side, position))
 
     def _right(self, tried: Iterator[Variant]) -> Iterator[Variant]:
-        part = self._part(self._nodes)
-        for variant in tried:
-            if part is not None and self._is_right(self._made(part, variant)):
+        for variant in tried if self._whole is not None else ():
+            if self._is_right(self._made(self._whole, variant)):
                 yield variant
+
+    @cached_property
+    def _whole(self) -> Any:
+        """All nodes as a model."""
+        return self._part(self._nodes)
 
     def _part(self, nodes: Sequence[int]) -> Any:
         """Return some nodes as a model; None where it asks for what is not known."""
@@ -162,19 +166,18 @@ class Trial:
 
     def _solved(self, index: int, position: int) -> Iterator[Variant]:
         """A number that a node reads is another, whatever it is."""
-        part = self._part(self._nodes)
-        for name in numbers_of(self._side, position) if part is not None else ():
+        for name in numbers_of(self._side, position) if self._whole is not None else ():
             mine = np.asarray(self._side.weights[name].values)
 
             def variant(value: float, name: str = name, mine: Any = mine) -> Variant:
                 return with_weight(self._side, position, name, np.full_like(mine, value))
 
             def error(value: float, made: Callable[[float], Variant] = variant) -> float:
-                values = self._made(part, made(value))
+                values = self._made(self._whole, made(value))
                 return sum(_apart(values.get(name), goal) for name, goal in self._goals.items())
 
             solved = variant(nearest_number(error))
-            if self._is_right(self._made(part, solved)):
+            if self._is_right(self._made(self._whole, solved)):
                 yield solved
 
     def _rewired(self, index: int, position: int) -> Iterator[Variant]:

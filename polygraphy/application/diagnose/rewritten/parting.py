@@ -124,6 +124,7 @@ class _Search:
         self._likeness = Likeness(known.values)
         self._borders = Borders(case.model.nodes, reference.nodes, known.values)
         self._marked = resolve(DissectedModels).open(case.model.marked())
+        self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
 
     def result(self) -> Partings | None:
         """Take tensors from the reference until the outputs match; then the fewest of them."""
@@ -149,7 +150,7 @@ class _Search:
     def _next(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return what is to be taken from the reference next."""
         same = self._same(made, places.values())
-        right = self._borders.behind(same)
+        right = self._borders.makers_of(same)
 
         def parting(one: Border) -> Parting:
             unproven = tuple(index for index in one.nodes if index not in right)
@@ -201,7 +202,15 @@ class _Search:
         return all(each.relative <= self._left for each in found.values())
 
     def _made(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
-        """Return all tensors where some are taken from the reference."""
+        """Return all tensors where some are taken from the reference; what was computed last is
+        kept, because what helps is asked for again.
+        """
+        key = [(one.border.tensor, one.border.twin) for one in chosen]
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._computed(chosen)
+        return self._last[1]
+
+    def _computed(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
         taken = {one.border.tensor: one.expected for one in chosen}
         held = {**self._feed, **taken}
         model, names = self._marked.cut(held)
