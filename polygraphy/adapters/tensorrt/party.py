@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +26,7 @@ from polygraphy.adapters.tensorrt.network.onnx_network import (
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.logger import G_LOGGER
 
 
 @mod.export()
@@ -120,7 +122,7 @@ class _Built:
         if self._runner is None or shapes != self._shapes:
             self.close()
             self._runner, self._shapes = self._built(shapes), shapes
-            self._runner.activate()
+            self._build()
         fitted, _ = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
         made = self._runner.infer(fitted, check_inputs=False)
         return {name: np.array(array) for name, array in made.items()}
@@ -132,6 +134,14 @@ class _Built:
         self._runner = None
 
     __del__ = close
+
+    def _build(self) -> None:
+        """Build the engine, quietly if there was one before: what is logged is the same again."""
+        assert self._runner is not None
+        with ExitStack() as stack:
+            if self._timings.getbuffer().nbytes:
+                stack.enter_context(G_LOGGER.verbosity(G_LOGGER.ERROR))
+            self._runner.activate()
 
     def _built(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
         ranges = Profile()
