@@ -104,7 +104,14 @@ class InlineIsolation:
         self.calls: list[tuple[str, float | None]] = []
         self._crashes = crashes or {}
 
-    def call(self, function: Callable[[], T], *, what: str, timeout: float | None = None) -> T:
+    def call(
+        self,
+        function: Callable[[], T],
+        *,
+        what: str,
+        timeout: float | None = None,
+        is_silent: bool = False,
+    ) -> T:
         """Call a function, or raise the error that was prepared for it."""
         self.calls.append((what, timeout))
         if what in self._crashes:

@@ -35,7 +35,14 @@ class ForkedIsolation:
     file, whatever its size.
     """
 
-    def call(self, function: Callable[[], T], *, what: str, timeout: float | None = None) -> T:
+    def call(
+        self,
+        function: Callable[[], T],
+        *,
+        what: str,
+        timeout: float | None = None,
+        is_silent: bool = False,
+    ) -> T:
         """Call a function in a new process; see `polygraphy.ports.running.Isolation`."""
         if not hasattr(os, "fork"):
             raise UsageError(
@@ -46,6 +53,8 @@ class ForkedIsolation:
         with tempfile.TemporaryFile() as exchange:
             pid = _fork()
             if pid == 0:
+                if is_silent:
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
                 _answer_and_exit(function, exchange)
             try:
                 status = _wait(pid, timeout)

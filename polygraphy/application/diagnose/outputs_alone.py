@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.domain.data.loading import describe_model
@@ -216,17 +217,21 @@ class _Guesses:
         """Try what every node may have been, on the whole model."""
         stop = time.perf_counter() + _SECONDS
         tried = 0
-        for index, node in enumerate(self._side.nodes):
-            for variant in variants(self._side, index):
-                if time.perf_counter() > stop:
-                    notes.append(f"{tried} variants; the rest was left out.")
-                    return
-                tried += 1
-                output = next(filter(None, node.outputs))
-                if self._gives(output, variant):
-                    notes.append(f"{variant.what}.")
-                    yield self._culprit(index, variant)
-        notes.append(f"{tried} variants tried.")
+
+        def guesses() -> Iterator[tuple[int, Variant]]:
+            nonlocal tried
+            for index in range(len(self._side.nodes)):
+                for variant in variants(self._side, index):
+                    if time.perf_counter() > stop:
+                        notes.append(f"{tried} variants; the rest was left out.")
+                        return
+                    tried += 1
+                    yield index, variant
+            notes.append(f"{tried} variants tried.")
+
+        for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._party.name):
+            notes.append(f"{variant.what}.")
+            yield self._culprit(index, variant)
 
     def _culprit(self, index: int, variant: Variant) -> Culprit:
         node = self._side.nodes[index]
@@ -245,8 +250,8 @@ class _Guesses:
         except Exception:  # A variant that no backend takes is none.
             return None
 
-    def _gives(self, output: str, variant: Variant) -> bool:
-        made = self._made(output, variant)
+    def _gives(self, variant: Variant) -> bool:
+        made = self._made(next(filter(None, variant.node.outputs)), variant)
         if made is None:
             return False
         compute, values = made

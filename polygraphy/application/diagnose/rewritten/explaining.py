@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed
 from polygraphy.application.diagnose.rewritten.parting import Parting, Partings
 from polygraphy.domain.diagnosis.borrowed import borrowed, numbers_of, with_weight
@@ -127,9 +128,13 @@ class Trial:
         return self._right(variants(self._side, position))
 
     def _right(self, tried: Iterator[Variant]) -> Iterator[Variant]:
-        for variant in tried if self._whole is not None else ():
-            if self._is_right(self._made(self._whole, variant)):
-                yield variant
+        if self._whole is None:
+            return iter(())
+        return those(
+            tried,
+            lambda variant: self._is_right(self._made(self._whole, variant)),
+            self._party.name,
+        )
 
     @cached_property
     def _whole(self) -> Any:
