@@ -12,6 +12,7 @@ from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import (
     Choice,
     Choices,
+    Flag,
     Integer,
     Kind,
     Number,
@@ -24,6 +25,7 @@ from polygraphy.cli.declare.kinds import (
     Texts,
     number,
 )
+from polygraphy.cli.declare.option import Options, option, option_group, options_of
 from polygraphy.cli.declare.tensor_kinds import NamedShapes, Tensors, TensorSpec
 
 numbers = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
@@ -146,3 +148,22 @@ def test_shapes_survive_in_any_spelling(
 def test_numbers_stay_whole_when_written_so() -> None:
     assert type(number("1")) is int
     assert type(number("1.0")) is float
+
+
+@option_group
+class _Plain(Options):
+    """Plain: rows that name no kind."""
+
+    is_quick: bool = option("--quick", help="A flag.")
+    name: str | None = option("--name", help="A text.")
+    output: str | None = option("--output", writes=True, help="A path.")
+    paths: tuple[str, ...] = option("--paths", reads="File", help="Some paths.")
+    codes: tuple[str, ...] | None = option("--codes", help="Some texts, or None.")
+
+
+def test_a_row_without_a_kind_takes_that_of_its_annotation() -> None:
+    rows = options_of(_Plain)
+    assert [type(row.kind) for row in rows] == [Flag, Text, Text, Texts, Texts]
+    assert [row.kind.metavar for row in rows[1:]] == ["TEXT", "PATH", "PATH", "TEXT"]
+    assert [row.default for row in rows] == [False, None, None, (), None]
+    assert _Plain(paths=("a",)).paths == ("a",) and _Plain().paths == ()

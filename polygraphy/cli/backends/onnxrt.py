@@ -38,10 +38,8 @@ class OnnxrtOptions(Options):
         "--providers",
         "--execution-providers",
         kind=Providers(),
-        help=(
-            "Execution providers in order of priority, by name or by a unique part of it, perhaps"
-            " with their options."
-        ),
+        help="Execution providers in order of priority, by name or by a unique part of it, perhaps"
+        " with their options.",
         otherwise="cpu",
         feeds=("check_lint.providers", "SessionFromOnnx.providers", "OnnxrtParty.providers"),
     )
@@ -72,11 +70,8 @@ class OnnxrtModelOptions(Options):
     disabled_optimizers: tuple[str, ...] = option(
         "--disabled-optimizers",
         kind=Texts("NAME"),
-        default=(),
-        help=(
-            "Rewrites of the graph that ONNX Runtime leaves out, as in --disabled-optimizers"
-            " LayerNormFusion: `polygraphy diagnose` names one that is at fault."
-        ),
+        help="Rewrites of the graph that ONNX Runtime leaves out, as in --disabled-optimizers"
+        " LayerNormFusion: `polygraphy diagnose` names one that is at fault.",
         feeds=("SessionFromOnnx.disabled_optimizers", "OnnxrtParty.disabled_optimizers"),
     )
 

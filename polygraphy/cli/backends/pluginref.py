@@ -20,10 +20,8 @@ class PluginRefOptions(Options):
         reads="Script",
         feeds="PluginRefRunner.references",
         kind=Text("SCRIPT"),
-        help=(
-            "Script that defines further references, with"
-            " polygraphy.backend.pluginref.register(OPERATOR)."
-        ),
+        help="Script that defines further references, with"
+        " polygraphy.backend.pluginref.register(OPERATOR).",
     )
 
 

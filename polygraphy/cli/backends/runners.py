@@ -23,6 +23,5 @@ class RunnerOptions(Options):
             {flag: each.help for flag, each in _BY_FLAG.items()},
             {flag: each.text for flag, each in _BY_FLAG.items() if each.text},
         ),
-        default=(),
         help="The backends that run the model, in the order of the command line.",
     )

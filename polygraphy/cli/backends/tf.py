@@ -10,7 +10,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.kinds import Flag, Integer, Number, Text
+from polygraphy.cli.declare.kinds import Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_graph
 from polygraphy.codegen.call import Call, in_turn
@@ -22,11 +22,7 @@ class TfSaveOptions(Options):
     """TensorFlow Model Saving: the graph as it is run."""
 
     save_pb: str | None = option(
-        "--save-pb",
-        feeds="SaveGraph.path",
-        writes=True,
-        kind=Text("PATH"),
-        help="Save the frozen graph.",
+        "--save-pb", feeds="SaveGraph.path", writes=True, help="Save the frozen graph."
     )
     save_tensorboard: str | None = option(
         "--save-tensorboard",
@@ -41,7 +37,7 @@ class TfTrtOptions(Options):
     """TensorFlow-TensorRT: parts of the graph that TensorRT runs."""
 
     tftrt: bool = option(
-        "--tftrt", "--use-tftrt", kind=Flag(), help="Let TensorRT run what it can of the graph."
+        "--tftrt", "--use-tftrt", help="Let TensorRT run what it can of the graph."
     )
     minimum_segment_size: int | None = option(
         "--minimum-segment-size",
@@ -52,7 +48,6 @@ class TfTrtOptions(Options):
     dynamic_op: bool = option(
         "--dynamic-op",
         feeds="UseTfTrt.is_dynamic_op",
-        kind=Flag(),
         help="Build the TensorRT engines when the graph runs.",
     )
 
@@ -71,12 +66,9 @@ class TfRunnerOptions(Options):
     allow_growth: bool = option(
         "--allow-growth",
         feeds="CreateTfConfig.allow_growth",
-        kind=Flag(),
         help="Take GPU memory as it is needed.",
     )
-    xla: bool = option(
-        "--xla", feeds="CreateTfConfig.use_xla", kind=Flag(), help="Compile the graph with XLA."
-    )
+    xla: bool = option("--xla", feeds="CreateTfConfig.use_xla", help="Compile the graph with XLA.")
     save_timeline: str | None = option(
         "--save-timeline",
         feeds="TfRunner.timeline_dir",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
-from polygraphy.cli.declare.kinds import Flag, Text
+from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.onnx import OutputOptions
 from polygraphy.codegen.call import Call, Name
@@ -20,7 +20,6 @@ class TorchOptions(Options):
     torch_compile: bool = option(
         "--torch-compile",
         feeds="PytRunner.compiled",
-        kind=Flag(),
         help="Compile the model with torch.compile; it takes its time in the first inference.",
     )
     torch_device: str | None = option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import Target
 from polygraphy.cli.backends.registry import declared_in
-from polygraphy.cli.declare.kinds import Choice, Text
+from polygraphy.cli.declare.kinds import Choice
 from polygraphy.cli.declare.option import Options, option, option_group
 
 CONVERSIONS = [each.conversion for each in declared_in("trt.backend") if each.conversion]
@@ -25,16 +25,13 @@ class ConvertOptions(Options):
         "-o",
         "--output",
         writes=True,
-        kind=Text("PATH"),
         help="Where to save it.",
         otherwise="named after the model, in the current folder",
     )
     convert_to: str | None = option(
         "--convert-to",
         kind=Choice(*TARGETS),
-        help=(
-            "What it becomes: an ONNX model, a TensorRT engine, or an ONNX file that shows a"
-            " TensorRT network but cannot be run."
-        ),
+        help="What it becomes: an ONNX model, a TensorRT engine, or an ONNX file that shows a"
+        " TensorRT network but cannot be run.",
         otherwise="as the extension of --output says",
     )

@@ -16,7 +16,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.kinds import Flag, Number
+from polygraphy.cli.declare.kinds import Number
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.log_context import log_of
@@ -30,13 +30,10 @@ class HalfOptions(Options):
 
     fp_to_fp16: bool = option(
         "--fp-to-fp16",
-        kind=Flag(),
-        help=(
-            "Compute the model in fp16, rounding at every operator, compare with fp32, and find the"
-            " fewest nodes that have to stay in fp32. No backend is needed."
-        ),
+        help="Compute the model in fp16, rounding at every operator, compare with fp32, and find"
+        " the fewest nodes that have to stay in fp32. No backend is needed.",
     )
-    to_bf16: bool = option("--to-bf16", kind=Flag(), help="The same in bf16.")
+    to_bf16: bool = option("--to-bf16", help="The same in bf16.")
     rtol: float | None = option(
         "--rtol",
         "--rel-tol",

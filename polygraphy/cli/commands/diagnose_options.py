@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.command import Values
-from polygraphy.cli.declare.kinds import Ordered, Shapes, Text, Texts
+from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 from polygraphy.codegen.call import Call
@@ -38,7 +38,6 @@ class PartyOptions(Options):
             {each.flag: name for name, each in PARTIES.items()},
             {each.flag: each.help for each in PARTIES.values()},
         ),
-        default=(),
         help="The backends that run the model.",
     )
 
@@ -59,12 +58,8 @@ class ComparedOptions(Options):
         "--golden-outputs",
         "--load-outputs",
         reads="File of results",
-        kind=Texts("PATH"),
-        default=(),
-        help=(
-            "Results that are right, of the data of --load-inputs: of outputs, or better of all"
-            " tensors."
-        ),
+        help="Results that are right, of the data of --load-inputs: of outputs, or better of all"
+        " tensors.",
         feeds="diagnose.golden",
     )
 
@@ -77,31 +72,22 @@ class HandoverOptions(Options):
         "--save-culprit",
         writes=True,
         kind=Text("DIR"),
-        help=(
-            "Save the first culprit as a model of its own in this folder, with inputs and right"
-            " outputs as onnx's backend tests have them, and a program that shows the failure."
-        ),
+        help="Save the first culprit as a model of its own in this folder, with inputs and right"
+        " outputs as onnx's backend tests have them, and a program that shows the failure.",
         feeds="diagnose.save_culprit",
     )
     issue: str | None = option(
         "--issue",
         writes=True,
-        kind=Text("PATH"),
-        help=(
-            "Write the text of a bug report for the party at fault, in Markdown; - is standard"
-            " output."
-        ),
+        help="Write the text of a bug report for the party at fault, in Markdown; - is standard"
+        " output.",
         feeds="diagnose.issue",
     )
     environments: tuple[str, ...] = option(
         "--environments",
         reads="Environment",
-        kind=Texts("PATH"),
-        default=(),
-        help=(
-            "Interpreters, or folders of virtual environments, with other versions of the backend"
-            " that is found to be at fault: which of them are right? Nothing is installed."
-        ),
+        help="Interpreters, or folders of virtual environments, with other versions of the backend"
+        " that is found to be at fault: which of them are right? Nothing is installed.",
         feeds="diagnose.environments",
     )
 
@@ -113,11 +99,9 @@ class MemoryOptions(Options):
     memory_budget: int | None = option(
         "--memory-budget",
         kind=ByteSize(),
-        help=(
-            "How much memory tensors may take at a time where all of them are computed, and every"
-            " node alone, beside the weights, as in 512M or 2G. What does not fit is computed in"
-            " parts, and kept in temporary files (TMPDIR). The answer is the same."
-        ),
+        help="How much memory tensors may take at a time where all of them are computed, and every"
+        " node alone, beside the weights, as in 512M or 2G. What does not fit is computed in"
+        " parts, and kept in temporary files (TMPDIR). The answer is the same.",
         otherwise="a quarter of the free memory",
         feeds="diagnose.memory_budget",
     )

@@ -11,7 +11,10 @@ from the declaration::
             iteration.", otherwise="1")
 
 A field's default is the value of an option that the user left out. Its kind says how words become a
-value, and back. Other packages may make an attrs class of a group, with `attrs.frozen`.
+value, and back. Where a row names no kind, it follows from the annotation: a ``bool`` is a flag, a
+``str`` one text, a ``tuple`` of them one or more, called PATH if the row reads or writes files; a
+``tuple`` without None is empty by default. Other packages may make an attrs class of a group, with
+`attrs.frozen`; their rows name kinds and defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import attr
 import attrs
 from attrs.exceptions import FrozenInstanceError
 
-from polygraphy.cli.declare.kinds import Flag, Kind, Text
+from polygraphy.cli.declare.kinds import Flag, Kind, Text, Texts
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -48,6 +51,7 @@ class Option:
         "feeds",
         "flags",
         "help",
+        "is_plain",
         "kind",
         "name",
         "otherwise",
@@ -58,7 +62,7 @@ class Option:
     def __init__(
         self,
         flags: tuple[str, ...],
-        kind: Kind,
+        kind: Kind | None,
         help: str,
         default: Any,
         feeds: tuple[str, ...] = (),
@@ -69,7 +73,8 @@ class Option:
         writes: bool = False,
     ) -> None:
         self.flags = flags
-        self.kind = kind
+        self.kind = kind or Text()
+        self.is_plain = kind is None
         self.help = help
         self.default = default
         self.feeds = feeds
@@ -174,9 +179,23 @@ def option_group(cls: type[G]) -> type[G]:
     own = {name: vars(cls)[name].metadata[_METADATA] for name in cls.__annotations__}
     for name, row in own.items():
         row.name = name
+        _complete(row, cls.__annotations__[name])
         setattr(cls, name, row.default)
     cls._rows = (*(row for row in cls._rows if row.name not in own), *own.values())
     return cls
+
+
+def _complete(row: Option, annotation: str) -> None:
+    """Set the kind and the default of a row that names none, as its annotation says."""
+    is_tuple = annotation.startswith("tuple[")
+    if row.is_plain:
+        metavar = "PATH" if row.reads is not None or row.writes else "TEXT"
+        plain = Texts(metavar) if is_tuple else Text(metavar)
+        row.kind = Flag() if annotation == "bool" else plain
+    if row.default is None and isinstance(row.kind, Flag):
+        row.default = False
+    if row.default is None and is_tuple and not annotation.endswith("| None"):
+        row.default = ()
 
 
 def option(
@@ -196,8 +215,9 @@ def option(
     Args:
         flags: the option's spellings, the preferred one first.
         help: what it does, in one or two sentences; ends with a full stop.
-        kind: how words become a value; free text by default.
-        default: the value when the option is left out.
+        kind: how words become a value; by default as the annotation says.
+        default: the value when the option is left out; by default False for a flag, empty for a
+            tuple that is never None, and else None.
         feeds: the argument of a published name that the value becomes, as in
             ``CreateConfig.sparse_weights``; several where it becomes more than one.
         as_: what a flag stands for there, if that is not True.
@@ -207,13 +227,10 @@ def option(
         constant: what a program calls the value where it uses it more than once.
         writes: whether it names files that are written; no two options may name the same one.
     """
-    chosen = kind or Text()
-    if default is None and isinstance(chosen, Flag):
+    if default is None and isinstance(kind, Flag):
         default = False
     targets = (feeds,) if isinstance(feeds, str) else feeds
-    declared = Option(
-        flags, chosen, help, default, targets, as_, reads, otherwise, constant, writes
-    )
+    declared = Option(flags, kind, help, default, targets, as_, reads, otherwise, constant, writes)
     return attr.ib(default=default, metadata={_METADATA: declared})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -14,6 +13,5 @@ class ScriptOptions(Options):
         "--gen-script",
         "--gen",
         writes=True,
-        kind=Text("PATH"),
         help="Save the program instead of running it; - is standard output.",
     )

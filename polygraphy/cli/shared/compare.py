@@ -12,7 +12,6 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding_others
 from polygraphy.cli.declare.kinds import (
     Choices,
-    Flag,
     Integer,
     Kind,
     Number,
@@ -20,7 +19,6 @@ from polygraphy.cli.declare.kinds import (
     PerName,
     Script,
     Text,
-    Texts,
 )
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.top_k import TopK
@@ -50,27 +48,21 @@ class JudgeOptions(Options):
         "--compare",
         "--compare-func",
         kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
-        default=(),
-        help=(
-            "How outputs are compared; with several functions, all must pass."
-            f" Functions: {', '.join(FUNCTIONS)}."
-            f" {'; '.join(f'{name} stands for {_listed(each)}' for name, each in GROUPS.items())}."
-        ),
+        help="How outputs are compared; with several functions, all must pass."
+        f" Functions: {', '.join(FUNCTIONS)}."
+        f" {'; '.join(f'{name} stands for {_listed(each)}' for name, each in GROUPS.items())}.",
         otherwise="simple",
     )
     compare_func_script: tuple[str, str] | None = option(
         "--compare-func-script",
         reads="Script",
         kind=Script("compare_outputs"),
-        help=(
-            "Compare with a function, a callable object or a class from a Python script instead,"
-            " by default compare_outputs: it takes the outputs of an iteration of two runs and"
-            " returns a verdict per output."
-        ),
+        help="Compare with a function, a callable object or a class from a Python script instead,"
+        " by default compare_outputs: it takes the outputs of an iteration of two runs and returns"
+        " a verdict per output.",
     )
     fail_fast: bool = option(
         "--fail-fast",
-        kind=Flag(),
         help="Stop at the first output that fails, and at the first iteration.",
         feeds=(
             *(f"{name}.fail_fast" for name in _ALL),
@@ -81,7 +73,6 @@ class JudgeOptions(Options):
     )
     allow_missing_outputs: bool = option(
         "--allow-missing-outputs",
-        kind=Flag(),
         help="Leave out of the comparison what only one of two runs has, instead of failing.",
         feeds=(
             "Comparator.compare_accuracy.allow_missing_outputs",
@@ -95,26 +86,22 @@ class CompareOptions(Options):
     """Comparison: what is compared, and what is kept of it."""
 
     validate: bool = option(
-        "--validate", kind=Flag(), help="Fail when an output holds NaN or infinite elements."
+        "--validate", help="Fail when an output holds NaN or infinite elements."
     )
     load_outputs: tuple[str, ...] = option(
         "--load-outputs",
         "--load-results",
         reads="File of inference results",
-        kind=Texts("PATH"),
-        default=(),
         help="Compare with saved outputs as well: files or folders, as --save-outputs writes them.",
     )
     check_average: bool = option(
         "--check-average",
-        kind=Flag(),
         help="Judge the mean of each metric over all iterations, rather than each iteration.",
         feeds="Comparator.compare_accuracy.check_average",
     )
     save_accuracy_results: str | None = option(
         "--save-accuracy-results",
         writes=True,
-        kind=Text("PATH"),
         help="Save the metrics and verdicts of the comparison to a JSON file.",
         feeds="Comparator.compare_accuracy.save_accuracy_path",
     )
@@ -122,21 +109,16 @@ class CompareOptions(Options):
         "--postprocess",
         "--postprocess-func",
         kind=PerName(TopK()),
-        help=(
-            "Compare the indices of the largest elements in place of the outputs, for all or per"
-            " output, as in --postprocess top-5 or --postprocess logits:top-3,axis=1."
-        ),
+        help="Compare the indices of the largest elements in place of the outputs, for all or per"
+        " output, as in --postprocess top-5 or --postprocess logits:top-3,axis=1.",
         feeds="TopKPostprocessFunc.k",
     )
     postprocess_func_script: tuple[str, str] | None = option(
         "--postprocess-func-script",
         reads="Script",
         kind=Script("postprocess_outputs"),
-        help=(
-            "Change the outputs before they are compared with a function from a Python script,"
-            " by default postprocess_outputs: it takes the outputs of an iteration and returns"
-            " others."
-        ),
+        help="Change the outputs before they are compared with a function from a Python script, by"
+        " default postprocess_outputs: it takes the outputs of an iteration and returns others.",
     )
 
 
@@ -166,7 +148,6 @@ class SimpleOptions(Options):
     )
     infinities_compare_equal: bool = option(
         "--infinities-compare-equal",
-        kind=Flag(),
         help="Infinities of the same sign are equal.",
         feeds=f"{_SIMPLE}.infinities_compare_equal",
     )
@@ -179,7 +160,6 @@ class SimpleOptions(Options):
     )
     no_shape_check: bool = option(
         "--no-shape-check",
-        kind=Flag(),
         help="Compare outputs of different shapes, transposed or reshaped, instead of failing.",
         feeds=tuple(f"{name}.check_shapes" for name in _ALL if name != "IndicesCompareFunc"),
         as_=False,
@@ -245,10 +225,7 @@ class PlotOptions(Options):
         feeds=f"{_SIMPLE}.save_heatmaps",
     )
     show_heatmaps: bool = option(
-        "--show-heatmaps",
-        kind=Flag(),
-        help="Show the heat maps.",
-        feeds=f"{_SIMPLE}.show_heatmaps",
+        "--show-heatmaps", help="Show the heat maps.", feeds=f"{_SIMPLE}.show_heatmaps"
     )
     save_error_metrics_plot: str | None = option(
         "--save-error-metrics-plot",
@@ -258,7 +235,6 @@ class PlotOptions(Options):
     )
     show_error_metrics_plot: bool = option(
         "--show-error-metrics-plot",
-        kind=Flag(),
         help="Show the plots of the differences.",
         feeds=f"{_SIMPLE}.show_error_metrics_plot",
     )

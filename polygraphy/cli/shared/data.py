@@ -9,7 +9,7 @@ from typing import Any
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding
-from polygraphy.cli.declare.kinds import Choice, Integer, PerName, Range, Script, Text, Texts
+from polygraphy.cli.declare.kinds import Choice, Integer, PerName, Range, Script, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.codegen.call import Call, Metadata, Step
 from polygraphy.codegen.source import Source
@@ -39,10 +39,8 @@ class DataOptions(Options):
         "--val-range",
         feeds="DataLoader.val_range",
         kind=PerName(Range(), "INPUT"),
-        help=(
-            "Smallest and largest value of generated data, both inclusive, for all inputs or per"
-            " input, as in --val-range [0,1] mask:[0,255]."
-        ),
+        help="Smallest and largest value of generated data, both inclusive, for all inputs or per"
+        " input, as in --val-range [0,1] mask:[0,255].",
         otherwise="[0,1]",
     )
     iterations: int | None = option(
@@ -65,23 +63,17 @@ class DataOptions(Options):
         "--load-input-data",
         reads="File of input data",
         feeds="StreamingDataLoader.paths",
-        kind=Texts("PATH"),
-        default=(),
-        help=(
-            "Load the input data from files or folders, one after another: as --save-inputs or"
-            " --save-input-blob writes them, or ONNX test_data_set folders. Bare bytes (.bin, .raw)"
-            " take data types and shapes from the model."
-        ),
+        help="Load the input data from files or folders, one after another: as --save-inputs or"
+        " --save-input-blob writes them, or ONNX test_data_set folders. Bare bytes (.bin, .raw)"
+        " take data types and shapes from the model.",
     )
     data_loader_script: tuple[str, str] | None = option(
         "--data-loader-script",
         reads="Script",
         kind=Script("load_data"),
-        help=(
-            "Take the input data from a Python script: from what its function load_data, or the one"
-            " that is named, returns or yields, one dictionary from input names to arrays per"
-            " iteration."
-        ),
+        help="Take the input data from a Python script: from what its function load_data, or the"
+        " one that is named, returns or yields, one dictionary from input names to arrays per"
+        " iteration.",
     )
     data_loader_func_name: str | None = option(
         "--data-loader-func-name",

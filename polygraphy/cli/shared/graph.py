@@ -5,7 +5,7 @@ from __future__ import annotations
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.kinds import Flag, Integer, Text
+from polygraphy.cli.declare.kinds import Integer, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions, Outputs
@@ -37,12 +37,9 @@ class TfLoadOptions(Options):
         "--tf-outputs",
         feeds="ModifyGraphOutputs.outputs",
         kind=Outputs("NAME"),
-        default=(),
         help="Tensors of the graph that become its outputs; '*' is every tensor.",
     )
-    freeze_graph: bool = option(
-        "--freeze-graph", kind=Flag(), help="Freeze the graph, and optimise it."
-    )
+    freeze_graph: bool = option("--freeze-graph", help="Freeze the graph, and optimise it.")
 
 
 @option_group
@@ -52,10 +49,8 @@ class TfOnnxOptions(Options):
     opset: int | None = option(
         "--opset",
         kind=Integer(minimum=1),
-        help=(
-            "Opset of the ONNX model that a TensorFlow graph becomes; convert"
-            " rewrites ONNX models for it, too."
-        ),
+        help="Opset of the ONNX model that a TensorFlow graph becomes; convert rewrites ONNX"
+        " models for it, too.",
         otherwise="11",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Flag, Integer, Kind, Text
+from polygraphy.cli.declare.kinds import Integer, Kind
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 
@@ -38,25 +38,20 @@ class LayerwiseOptions(Options):
     memory_budget: int | None = option(
         "--memory-budget",
         kind=ByteSize(),
-        help=(
-            "How much memory the tensors may take at a time when every tensor is compared, beside"
-            " the weights, as in 512M or 2G: as many layers at a time are run as fit, each once."
-            " With --trt, only if it is set: there each segment takes a build of its own, and is"
-            " fused differently than in the whole model."
-        ),
+        help="How much memory the tensors may take at a time when every tensor is compared, beside"
+        " the weights, as in 512M or 2G: as many layers at a time are run as fit, each once. With"
+        " --trt, only if it is set: there each segment takes a build of its own, and is fused"
+        " differently than in the whole model.",
         otherwise="a quarter of the free memory",
         feeds="Comparator.run_layerwise.memory_budget",
     )
     no_unmarked: bool = option(
         "--no-unmarked",
-        kind=Flag(),
-        help=(
-            "Do without the run with nothing marked. Where tensors are marked as outputs, each"
-            " runner of an ONNX model also runs it as it is, and the model's own outputs are taken"
-            " from there and compared: backends do not rewrite what is marked, so that faults of"
-            " their rewrites do not show. TensorRT does without where it replays or records tactics"
-            " or calibrates."
-        ),
+        help="Do without the run with nothing marked. Where tensors are marked as outputs, each"
+        " runner of an ONNX model also runs it as it is, and the model's own outputs are taken"
+        " from there and compared: backends do not rewrite what is marked, so that faults of their"
+        " rewrites do not show. TensorRT does without where it replays or records tactics or"
+        " calibrates.",
         feeds="Comparator.run_layerwise.unmarked",
         as_=False,
     )
@@ -64,18 +59,13 @@ class LayerwiseOptions(Options):
         "--save-worst",
         writes=True,
         kind=_CountAndPath(),
-        help=(
-            "Save the values of both sides of the N outputs that exceed their tolerance the most,"
-            " to PATH or worst.safetensors. They are held in memory, besides the budget."
-        ),
+        help="Save the values of both sides of the N outputs that exceed their tolerance the most,"
+        " to PATH or worst.safetensors. They are held in memory, besides the budget.",
     )
     save_error_by_depth: str | None = option(
         "--save-error-by-depth",
         writes=True,
-        kind=Text("PATH"),
-        help=(
-            "Save a plot of the largest differences of the outputs, in the order in which the model"
-            " computes them, as .png or .svg; takes matplotlib."
-        ),
+        help="Save a plot of the largest differences of the outputs, in the order in which the"
+        " model computes them, as .png or .svg; takes matplotlib.",
         feeds="Comparator.compare_accuracy.save_error_by_depth",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Choices, Count, Flag, PerName, Text
+from polygraphy.cli.declare.kinds import Choices, Count, PerName, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
 LEVELS = (
@@ -53,29 +53,25 @@ class LogOptions(Options):
         help="Say more; may repeat, as in -vv, up to four times.",
     )
     quiet: int = option("-q", "--quiet", kind=Count(), default=0, help="Say less; may repeat.")
-    extra_verbose: bool = option("--extra-verbose", kind=Flag(), help="Say as much as with -vv.")
+    extra_verbose: bool = option("--extra-verbose", help="Say as much as with -vv.")
     verbosity: object = option(
         "--verbosity",
         kind=PerName(_Level("LEVEL"), "PATH"),
-        help="Log level by name, for all modules or per path within the package, as in "
-        "--verbosity INFO adapters/onnxruntime:VERBOSE. Outranks -v and -q.",
+        help="Log level by name, for all modules or per path within the package, as in --verbosity"
+        " INFO adapters/onnxruntime:VERBOSE. Outranks -v and -q.",
     )
     silent: bool = option(
-        "--silent",
-        kind=Flag(),
-        help="Say nothing but what is critical; a --log-file is written all the same.",
+        "--silent", help="Say nothing but what is critical; a --log-file is written all the same."
     )
     log_format: tuple[str, ...] = option(
         "--log-format",
         kind=Choices("timestamp", "line-info", "no-colors", "json", "legacy"),
-        default=(),
-        help="What log lines look like. json writes one object per line, legacy tells every "
-        "comparison line by line, however many there are.",
+        help="What log lines look like. json writes one object per line, legacy tells every"
+        " comparison line by line, however many there are.",
     )
     log_file: str | None = option(
         "--log-file",
         writes=True,
-        kind=Text("PATH"),
         help="Write the log to this file as well, line by line, whatever the console shows.",
     )
     log_file_verbosity: str | None = option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from polygraphy.cli.declare.kinds import Flag, Text, Texts
+from polygraphy.cli.declare.kinds import Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 
@@ -55,17 +55,13 @@ class OutputOptions(Options):
 
     mark_all: bool = option(
         "--mark-all",
-        kind=Flag(),
-        help=(
-            "Make every tensor an output in every selected backend, and compare those that both"
-            " sides have, in the order in which the model computes them."
-        ),
+        help="Make every tensor an output in every selected backend, and compare those that both"
+        " sides have, in the order in which the model computes them.",
         feeds="Comparator.compare_accuracy.allow_missing_outputs",
     )
     exclude_outputs: tuple[str, ...] = option(
         "--exclude-outputs",
         kind=Texts("NAME"),
-        default=(),
         help="Tensors that are no outputs in any backend; names may be patterns.",
     )
 
@@ -87,7 +83,6 @@ def structure_only() -> Any:
     """Return the option that leaves weights in other files there."""
     return option(
         "--ignore-external-data",
-        kind=Flag(),
         help="Load the structure of the model only, without weights from other files.",
         feeds="onnx_from_path.ignore_external_data",
     )
@@ -102,27 +97,20 @@ class OnnxLoadOptions(Options):
     onnx_outputs: tuple[str, ...] = option(
         "--onnx-outputs",
         kind=Outputs("NAME"),
-        default=(),
-        help=(
-            "Tensors of the ONNX model that become its outputs, in place of its own; names may be"
-            " patterns, such as 'conv*'. '*' is every tensor, and so is 'mark all'."
-        ),
+        help="Tensors of the ONNX model that become its outputs, in place of its own; names may be"
+        " patterns, such as 'conv*'. '*' is every tensor, and so is 'mark all'.",
         feeds="modify_outputs.outputs",
     )
     onnx_exclude_outputs: tuple[str, ...] = option(
         "--onnx-exclude-outputs",
         kind=Texts("NAME"),
-        default=(),
         help="Tensors of the ONNX model that are no outputs; names may be patterns.",
     )
     onnx_outputs_by_type: tuple[str, ...] = option(
         "--onnx-outputs-by-type",
         kind=Texts("OP"),
-        default=(),
-        help=(
-            "Types of operators, such as Conv: what they compute becomes outputs of the ONNX model,"
-            " in place of its own, and besides those of --onnx-outputs."
-        ),
+        help="Types of operators, such as Conv: what they compute becomes outputs of the ONNX"
+        " model, in place of its own, and besides those of --onnx-outputs.",
         feeds="modify_outputs.mark_types",
     )
 
@@ -138,46 +126,38 @@ class OnnxCastOptions(Options):
 
     fp_to_fp16: bool = option(
         "--fp-to-fp16",
-        kind=Flag(),
         help="Convert the ONNX model to fp16; its inputs and outputs keep their types.",
     )
     to_bf16: bool = option(
-        "--to-bf16",
-        kind=Flag(),
-        help="Convert the ONNX model to bf16; its inputs and outputs keep their types.",
+        "--to-bf16", help="Convert the ONNX model to bf16; its inputs and outputs keep their types."
     )
     cast_keep_ops: tuple[str, ...] = option(
         "--cast-keep-ops",
         feeds=_cast("keep_ops"),
         kind=Texts("OP"),
-        default=(),
         help="Types of operators that stay in fp32, such as Softmax.",
     )
     cast_keep_nodes: tuple[str, ...] = option(
         "--cast-keep-nodes",
         feeds=_cast("keep_nodes"),
         kind=Texts("NODE"),
-        default=(),
         help="Nodes that stay in fp32; one without a name goes by those of its results.",
     )
     cast_only_ops: tuple[str, ...] = option(
         "--cast-only-ops",
         feeds=_cast("only_ops"),
         kind=Texts("OP"),
-        default=(),
         help="Types of operators that are converted; nothing else is then.",
     )
     cast_only_nodes: tuple[str, ...] = option(
         "--cast-only-nodes",
         feeds=_cast("only_nodes"),
         kind=Texts("NODE"),
-        default=(),
         help="Nodes that are converted; nothing else is then.",
     )
     cast_io: bool = option(
         "--cast-io",
         feeds=_cast("cast_io"),
-        kind=Flag(),
         help="Convert the types of its inputs and outputs, too.",
     )
 
@@ -186,11 +166,8 @@ def onnx_alone_option(*feeds: str) -> Any:
     """Return the option that keeps ONNX Runtime out of shape inference, and what it feeds."""
     return option(
         "--no-onnxruntime-shape-inference",
-        kind=Flag(),
-        help=(
-            "Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
-            " inference is asked for ranks that it does not find, where sympy is installed."
-        ),
+        help="Infer them with the onnx package alone. Otherwise ONNX Runtime's symbolic shape"
+        " inference is asked for ranks that it does not find, where sympy is installed.",
         as_=False,
         feeds=feeds,
     )
@@ -203,7 +180,6 @@ class OnnxShapeOptions(Options):
     shape_inference: bool = option(
         "--shape-inference",
         "--do-shape-inference",
-        kind=Flag(),
         help="Infer the shapes of the ONNX model's tensors when it is loaded.",
         feeds=("inspect_model.infer_shapes", "draw_model.infer_shapes"),
     )
@@ -220,10 +196,8 @@ def external_data_name() -> Any:
         "--save-external-data",
         "--external-data-path",
         kind=TextOrNothing("NAME"),
-        help=(
-            "Save its large weights in a file of this name beside it; without a name, that of the"
-            " model with .data appended. Models of 2 GB or more always are saved so."
-        ),
+        help="Save its large weights in a file of this name beside it; without a name, that of the"
+        " model with .data appended. Models of 2 GB or more always are saved so.",
         feeds=tuple(f"{name}.external_data_path" for name in SAVERS),
     )
 
@@ -243,7 +217,6 @@ def one_file_per_weight() -> Any:
     """Return the option that gives each large weight a file."""
     return option(
         "--no-save-all-tensors-to-one-file",
-        kind=Flag(),
         help="Save each of those weights in a file of its own.",
         as_=False,
         feeds=tuple(f"{name}.all_tensors_to_one_file" for name in SAVERS),
@@ -255,11 +228,7 @@ class OnnxSaveOptions(Options):
     """ONNX Model Saving: the ONNX model as it is run, with all changes."""
 
     save_onnx: str | None = option(
-        "--save-onnx",
-        writes=True,
-        kind=Text("PATH"),
-        help="Save the ONNX model that is run.",
-        feeds="save_onnx.path",
+        "--save-onnx", writes=True, help="Save the ONNX model that is run.", feeds="save_onnx.path"
     )
     save_external_data: str | None = external_data_name()
     external_data_size_threshold: int | None = external_data_threshold()

@@ -42,7 +42,6 @@ class ReportOptions(Options):
         "--report",
         writes=True,
         kind=Repeated(ReportPath()),
-        default=(),
         help="Save a report, also of failures: .html is a page to look at, .json the document that"
         " --format json prints, .md a summary, .xml JUnit. May be given several times.",
     )

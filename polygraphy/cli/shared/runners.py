@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.kinds import Flag, Folder, Integer, Number, Text
+from polygraphy.cli.declare.kinds import Folder, Integer, Number
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -12,7 +12,6 @@ class OrderOptions(Options):
 
     sequential_runners: bool = option(
         "--sequential-runners",
-        kind=Flag(),
         help="Run one runner after the other on all data, instead of all runners side by side, one"
         " iteration at a time. All results are kept in memory.",
     )
@@ -26,7 +25,6 @@ class OrderOptions(Options):
     )
     use_subprocess: bool = option(
         "--use-subprocess",
-        kind=Flag(),
         help="Run each runner in a process of its own, one after the other: when one crashes, the"
         " others go on, and the exit code is 3.",
         feeds="Comparator.run.use_subprocess",
@@ -49,11 +47,8 @@ class RunOptions(Options):
         "--save-inputs",
         "--save-input-data",
         writes=True,
-        kind=Text("PATH"),
-        help=(
-            "Save the input data: to one JSON file, or without file extension to a folder with one"
-            " file per iteration; or as .safetensors."
-        ),
+        help="Save the input data: to one JSON file, or without file extension to a folder with"
+        " one file per iteration; or as .safetensors.",
         feeds=("Comparator.run.save_inputs_path", "Comparator.run_layerwise.save_inputs_path"),
     )
     save_input_blob: str | None = option(
@@ -71,7 +66,6 @@ class RunOptions(Options):
         "--save-outputs",
         "--save-results",
         writes=True,
-        kind=Text("PATH"),
         help="Save the outputs of all runners, in the same forms.",
         feeds=(
             "Comparator.run.save_outputs_path",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.cli.declare.kinds import Choices, Flag, Number, PerName, Text, Texts
+from polygraphy.cli.declare.kinds import Choices, Number, PerName, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.compare import FUNCTIONS
 from polygraphy.cli.shared.tolerances import (
@@ -19,16 +19,12 @@ class JoinOptions(Options):
     """Data: what is read, and what is written."""
 
     paths: tuple[str, ...] = option(
-        reads="File of saved data",
-        kind=Texts("PATH"),
-        default=(),
-        help="Files, or folders with one file per iteration.",
+        reads="File of saved data", help="Files, or folders with one file per iteration."
     )
     output: str | None = option(
         "-o",
         "--output",
         writes=True,
-        kind=Text("PATH"),
         help="The file to write, or without file extension the folder. It must be given.",
         feeds=("concat.output", "merge.output"),
     )
@@ -40,7 +36,6 @@ class ConvertOptions(Options):
 
     path: str = option(
         reads="File of saved data",
-        kind=Text("PATH"),
         default="",
         help="A file, or a folder with one file per iteration.",
     )
@@ -48,10 +43,8 @@ class ConvertOptions(Options):
         writes=True,
         kind=Text("OUTPUT"),
         default="",
-        help=(
-            "What to write: the format follows from the file extension; without one, a folder with"
-            " one file per iteration."
-        ),
+        help="What to write: the format follows from the file extension; without one, a folder"
+        " with one file per iteration.",
         feeds="convert.output",
     )
 
@@ -61,10 +54,7 @@ class RejudgeOptions(Options):
     """Tolerances: what is not given stays as it was when the results were saved."""
 
     path: str = option(
-        reads="File of accuracy results",
-        kind=Text("PATH"),
-        default="",
-        help="A file of accuracy results.",
+        reads="File of accuracy results", default="", help="A file of accuracy results."
     )
     rtol: Any = relative_tolerance(
         PerName(Number(minimum=0)),
@@ -90,17 +80,13 @@ class RejudgeOptions(Options):
         "--compare",
         "--compare-func",
         kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
-        default=(),
-        help=(
-            "Judge the results of these comparison functions alone, as run --compare chooses them."
-            f" Functions: {', '.join(FUNCTIONS)}."
-        ),
+        help="Judge the results of these comparison functions alone, as run --compare chooses them."
+        f" Functions: {', '.join(FUNCTIONS)}.",
         otherwise="all in the file",
         feeds="check_accuracy.functions",
     )
     check_average: bool = option(
         "--check-average",
-        kind=Flag(),
         help="Judge the mean of each metric over all iterations, rather than each iteration.",
         feeds="check_accuracy.check_average",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polygraphy.cli.backends.trt.kinds import ComputeCapabilities, Member, Members, PerNameOnly
-from polygraphy.cli.declare.kinds import Flag, Integer, Script, Text
+from polygraphy.cli.declare.kinds import Integer, Script, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 
@@ -49,7 +49,6 @@ class TrtConfigOptions(Options):
     sparse_weights: bool = option(
         "--sparse-weights",
         feeds="CreateConfig.sparse_weights",
-        kind=Flag(),
         help="Make use of weights that are 2:4 sparse.",
     )
     preview_features: tuple[str, ...] | None = option(
@@ -67,7 +66,6 @@ class TrtConfigOptions(Options):
     direct_io: bool = option(
         "--direct-io",
         feeds="CreateConfig.direct_io",
-        kind=Flag(),
         help="Insert no reformatting at inputs and outputs.",
     )
 
@@ -79,31 +77,26 @@ class TrtPlanOptions(Options):
     refittable: bool = option(
         "--refittable",
         feeds="CreateConfig.refittable",
-        kind=Flag(),
         help="Let weights be exchanged in the built engine.",
     )
     strip_plan: bool = option(
         "--strip-plan",
         feeds="CreateConfig.strip_plan",
-        kind=Flag(),
         help="Leave out weights that can be put in again later.",
     )
     weight_streaming: bool = option(
         "--weight-streaming",
         feeds="CreateConfig.weight_streaming",
-        kind=Flag(),
         help="Let weights stay in host memory; needs --strongly-typed.",
     )
     version_compatible: bool = option(
         "--version-compatible",
         feeds="CreateConfig.version_compatible",
-        kind=Flag(),
         help="Let later versions of TensorRT load the engine.",
     )
     exclude_lean_runtime: bool = option(
         "--exclude-lean-runtime",
         feeds="CreateConfig.exclude_lean_runtime",
-        kind=Flag(),
         help="Leave the lean runtime out of a --version-compatible engine.",
     )
     hardware_compatibility_level: str | None = option(
@@ -137,18 +130,16 @@ class TrtDeviceOptions(Options):
     """TensorRT Devices: DLA and safety."""
 
     use_dla: bool = option(
-        "--use-dla", feeds="CreateConfig.use_dla", kind=Flag(), help="Run layers on DLA core 0."
+        "--use-dla", feeds="CreateConfig.use_dla", help="Run layers on DLA core 0."
     )
     allow_gpu_fallback: bool = option(
         "--allow-gpu-fallback",
         feeds="CreateConfig.allow_gpu_fallback",
-        kind=Flag(),
         help="Let layers that DLA cannot run, or all where there is no DLA, run on the GPU.",
     )
     trt_safety_restricted: bool = option(
         "--trt-safety-restricted",
         feeds="CreateConfig.restricted",
-        kind=Flag(),
         help="Keep to what is allowed in safety engines.",
     )
 
@@ -161,10 +152,8 @@ class TrtScriptOptions(Options):
         "--trt-config-script",
         reads="Script",
         kind=Script("load_config"),
-        help=(
-            "Take the builder configuration from a Python script: what its function load_config, or"
-            " the one that is named, returns for (builder, network)."
-        ),
+        help="Take the builder configuration from a Python script: what its function load_config,"
+        " or the one that is named, returns for (builder, network).",
     )
     trt_config_func_name: str | None = option(
         "--trt-config-func-name",
@@ -177,10 +166,8 @@ class TrtScriptOptions(Options):
         feeds="PostprocessConfig.func",
         reads="Script",
         kind=Script("postprocess_config"),
-        help=(
-            "Change the builder configuration with a function of a Python script,"
-            " by default postprocess_config: it takes (builder, network, config)."
-        ),
+        help="Change the builder configuration with a function of a Python script, by default"
+        " postprocess_config: it takes (builder, network, config).",
     )
 
 
@@ -191,13 +178,11 @@ class TrtRtxOptions(Options):
     use_gpu: bool = option(
         "--use-gpu",
         feeds="CreateConfigRTX.use_gpu",
-        kind=Flag(),
         help="Build for the GPU of this machine rather than for any.",
     )
     compute_capabilities: tuple[tuple[int, int], ...] = option(
         "--compute-capabilities",
         feeds="CreateConfigRTX.compute_capabilities",
         kind=ComputeCapabilities(),
-        default=(),
         help="Build for GPUs of these compute capabilities, as in 8.9 12.0.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Union
 
 from polygraphy.cli.backends.trt.kinds import Budget, Member, RuntimeLibrary
-from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Text
+from polygraphy.cli.declare.kinds import Choice, Integer
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -14,7 +14,7 @@ class TrtSaveOptions(Options):
     """TensorRT Engine Saving: the engine as it is run."""
 
     save_engine: str | None = option(
-        "--save-engine", writes=True, kind=Text("PATH"), help="Save the engine that is built."
+        "--save-engine", writes=True, help="Save the engine that is built."
     )
 
 
@@ -55,19 +55,15 @@ class TrtRunnerOptions(Options):
         "--allocation-strategy",
         feeds="TrtRunner.allocation_strategy",
         kind=Choice("static", "profile", "runtime"),
-        help=(
-            "How much memory for activations: for all profiles (static), for the one in use, or for"
-            " the shapes at hand (runtime)."
-        ),
+        help="How much memory for activations: for all profiles (static), for the one in use, or"
+        " for the shapes at hand (runtime).",
     )
     weight_streaming_budget: Union[int, float, None] = option(
         "--weight-streaming-budget",
         feeds="TrtRunner.weight_streaming_budget",
         kind=Budget(),
-        help=(
-            "GPU memory for weights of a --weight-streaming engine, as in 1G or 50% of them; -1 is"
-            " what TensorRT thinks best, -2 all."
-        ),
+        help="GPU memory for weights of a --weight-streaming engine, as in 1G or 50% of them; -1"
+        " is what TensorRT thinks best, -2 all.",
     )
     cuda_graph: str | None = option(
         "--cuda-graph",
@@ -85,11 +81,8 @@ class TrtRunnerOptions(Options):
     device_times: bool = option(
         "--device-times",
         feeds="TrtRunner.device_times",
-        kind=Flag(),
-        help=(
-            "Have the GPU measure copies and computation of each inference, and report their"
-            " percentiles."
-        ),
+        help="Have the GPU measure copies and computation of each inference, and report their"
+        " percentiles.",
     )
 
 
@@ -112,9 +105,6 @@ class TrtPoolOptions(Options):
 
     pooled_outputs: bool = option(
         "--pooled-outputs",
-        kind=Flag(),
-        help=(
-            "Let runners keep one growing allocation per output. They always do here, so that the"
-            " engine is the same with and without it."
-        ),
+        help="Let runners keep one growing allocation per output. They always do here, so that the"
+        " engine is the same with and without it.",
     )

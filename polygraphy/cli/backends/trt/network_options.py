@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.cli.backends.trt.kinds import Members
-from polygraphy.cli.declare.kinds import Flag, Script, Text, Texts
+from polygraphy.cli.declare.kinds import Script, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.repeated import Repeated
 from polygraphy.cli.shared.onnx import Outputs
@@ -35,8 +35,6 @@ class TrtPluginOptions(Options):
         "--plugins",
         feeds="LoadPlugins.plugins",
         reads="Library",
-        kind=Texts("PATH"),
-        default=(),
         help="Shared libraries with plugins, loaded before anything else.",
     )
 
@@ -49,19 +47,16 @@ class TrtParserOptions(Options):
         "--onnx-flags",
         feeds="NetworkFromOnnxPath.flags",
         kind=Members("OnnxParserFlag", "FLAG", nargs="+"),
-        default=(),
         help="Flags of the ONNX parser, such as native_instancenorm.",
     )
     plugin_instancenorm: bool = option(
         "--plugin-instancenorm",
         feeds="NetworkFromOnnxPath.plugin_instancenorm",
-        kind=Flag(),
         help="Run InstanceNormalization by the plugin rather than by TensorRT's own layers.",
     )
     enable_uint8_asymmetric_quantization_dla: bool = option(
         "--enable-uint8-asymmetric-quantization-dla",
         feeds="NetworkFromOnnxPath.flags",
-        kind=Flag(),
         help="As --onnx-flags enable_uint8_and_asymmetric_quantization_dla.",
     )
 
@@ -74,24 +69,19 @@ class TrtNetworkOptions(Options):
         "--trt-outputs",
         feeds="ModifyNetworkOutputs.outputs",
         kind=Outputs("NAME"),
-        default=(),
-        help=(
-            "Tensors of the network that become its outputs, in place of its own; names may be"
-            " patterns, and '*' is every tensor."
-        ),
+        help="Tensors of the network that become its outputs, in place of its own; names may be"
+        " patterns, and '*' is every tensor.",
     )
     trt_exclude_outputs: tuple[str, ...] = option(
         "--trt-exclude-outputs",
         feeds="ModifyNetworkOutputs.exclude_outputs",
         kind=Texts("NAME"),
-        default=(),
         help="Tensors of the network that are no outputs; names may be patterns.",
     )
     trt_outputs_by_type: tuple[str, ...] = option(
         "--trt-outputs-by-type",
         feeds="ModifyNetworkOutputs.mark_layer_types",
         kind=Texts("TYPE"),
-        default=(),
         help="Types of layers, such as convolution, what they compute becomes outputs.",
     )
     trt_network_func_name: str | None = option(
@@ -108,22 +98,17 @@ class TrtNetworkOptions(Options):
         feeds="PostprocessNetwork.func",
         reads="Script",
         kind=_Scripts("postprocess"),
-        default=(),
-        help=(
-            "Change the network with functions of Python scripts, by default postprocess: each"
-            " takes it by the name network."
-        ),
+        help="Change the network with functions of Python scripts, by default postprocess: each"
+        " takes it by the name network.",
     )
     decomposable_attentions: bool = option(
         "--decomposable-attentions",
-        kind=Flag(),
         help="Let attention layers be taken apart where no fused kernel fits.",
     )
     mark_debug: tuple[str, ...] = option(
         "--mark-debug",
         feeds="MarkDebug.mark_debug",
         kind=Texts("NAME"),
-        default=(),
         help="Tensors whose values are shown as outputs without changing how the engine computes.",
     )
     mark_unfused_tensors_as_debug_tensors: bool = option(
@@ -132,6 +117,5 @@ class TrtNetworkOptions(Options):
             "NetworkFromOnnxPath.mark_unfused_tensors_as_debug_tensors",
             "CreateNetwork.mark_unfused_tensors_as_debug_tensors",
         ),
-        kind=Flag(),
         help="Show all tensors so that remain after layers were fused.",
     )

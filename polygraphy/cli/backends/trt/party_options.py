@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polygraphy.cli.backends.trt.kinds import Member, PerNameOnly
-from polygraphy.cli.declare.kinds import Flag, Integer
+from polygraphy.cli.declare.kinds import Integer
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 
@@ -17,19 +17,16 @@ class TrtPartyOptions(Options):
     fp16: bool = option(
         "--fp16",
         feeds="TrtParty.fp16",
-        kind=Flag(),
         help="Compute in fp16 where that is faster, and find the nodes that must not.",
     )
     bf16: bool = option(
         "--bf16",
         feeds="TrtParty.bf16",
-        kind=Flag(),
         help="Compute in bf16 where that is faster, and find the nodes that must not.",
     )
     tf32: bool = option(
         "--tf32",
         feeds="TrtParty.tf32",
-        kind=Flag(),
         help="Round the factors of fp32 products to TF32, where that helps.",
     )
     pool_limit: Mapping[str, int] | None = option(

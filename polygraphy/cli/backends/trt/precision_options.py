@@ -7,7 +7,7 @@ from typing import Any, Union
 
 from polygraphy.cli.backends.trt.kinds import Constraints, DataType, Members, PerNameOnly
 from polygraphy.cli.backends.trt.names import CALIBRATORS
-from polygraphy.cli.declare.kinds import Choice, Flag, Number, Text
+from polygraphy.cli.declare.kinds import Choice, Number
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -24,7 +24,6 @@ def _strongly_typed(effect: str) -> Any:
     return option(
         "--strongly-typed",
         feeds=("NetworkFromOnnxPath.strongly_typed", "CreateNetwork.strongly_typed"),
-        kind=Flag(),
         help=f"{effect} the data types of the model, and in no others.",
     )
 
@@ -35,53 +34,39 @@ class TrtPrecisionOptions(Options):
 
     fp32: bool = option(
         "--fp32",
-        kind=Flag(),
         help="Compute in fp32. That is what happens anyway: it is there for loops over precisions.",
     )
     tf32: bool = option(
         "--tf32",
         feeds="CreateConfig.tf32",
-        kind=Flag(),
         help="Round the factors of fp32 products to TF32, where that helps.",
     )
     fp16: bool = option(
         "--fp16",
         feeds=("CreateConfig.fp16", "UseTfTrt.fp16"),
-        kind=Flag(),
         help="Compute in fp16 where that is faster.",
     )
     bf16: bool = option(
-        "--bf16",
-        feeds="CreateConfig.bf16",
-        kind=Flag(),
-        help="Compute in bf16 where that is faster.",
+        "--bf16", feeds="CreateConfig.bf16", help="Compute in bf16 where that is faster."
     )
     fp8: bool = option(
         "--fp8",
         feeds="CreateConfig.fp8",
-        kind=Flag(),
-        help=(
-            "Compute in fp8 where that is faster. Where TensorRT takes types from the model, it is"
-            " quantised like for --int8."
-        ),
+        help="Compute in fp8 where that is faster. Where TensorRT takes types from the model, it"
+        " is quantised like for --int8.",
     )
     int8: bool = option(
         "--int8",
         feeds=("CreateConfig.int8", "UseTfTrt.int8"),
-        kind=Flag(),
-        help=(
-            "Compute in int8 where that is faster. A model without Q/DQ nodes is calibrated with"
-            " the input data, or with --calibration-cache."
-        ),
+        help="Compute in int8 where that is faster. A model without Q/DQ nodes is calibrated with"
+        " the input data, or with --calibration-cache.",
     )
     precision_constraints: Union[str, Mapping[str, str], None] = option(
         "--precision-constraints",
         feeds="CreateConfig.precision_constraints",
         kind=Constraints(),
-        help=(
-            "Whether layers keep the data types that they were given: none, prefer (if it can be)"
-            " or obey. LAYER:DTYPE ... gives data types, as --layer-precisions, and obeys."
-        ),
+        help="Whether layers keep the data types that they were given: none, prefer (if it can be)"
+        " or obey. LAYER:DTYPE ... gives data types, as --layer-precisions, and obeys.",
     )
     layer_precisions: Mapping[str, str] | None = _layer_precisions()
     strongly_typed: bool = _strongly_typed("Compute in")
@@ -148,7 +133,6 @@ class TrtCalibrationOptions(Options):
         "--calibration-cache",
         feeds="Calibrator.cache",
         writes=True,
-        kind=Text("PATH"),
         help="Take the ranges from this file if it exists; else save them there.",
     )
     calib_base_cls: str | None = option(

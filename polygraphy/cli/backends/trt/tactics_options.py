@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from polygraphy.cli.backends.trt.kinds import Members
-from polygraphy.cli.declare.kinds import Flag, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -19,33 +18,28 @@ class TrtTimingOptions(Options):
             "EngineBytesFromNetwork.save_timing_cache",
         ),
         writes=True,
-        kind=Text("PATH"),
         help="Use this file as timing cache: load it if it exists, and save it after the build.",
     )
     load_timing_cache: str | None = option(
         "--load-timing-cache",
         feeds="CreateConfig.load_timing_cache",
         reads="Timing cache",
-        kind=Text("PATH"),
         help="Take measured times from this file.",
     )
     save_timing_cache: str | None = option(
         "--save-timing-cache",
         feeds=("EngineFromNetwork.save_timing_cache", "EngineBytesFromNetwork.save_timing_cache"),
         writes=True,
-        kind=Text("PATH"),
         help="Add what is measured to this file; several builds may do so at once.",
     )
     error_on_timing_cache_miss: bool = option(
         "--error-on-timing-cache-miss",
         feeds="CreateConfig.error_on_timing_cache_miss",
-        kind=Flag(),
         help="Fail when a time is needed that the timing cache does not have.",
     )
     disable_compilation_cache: bool = option(
         "--disable-compilation-cache",
         feeds="CreateConfig.disable_compilation_cache",
-        kind=Flag(),
         help="Keep no compiled code in the timing cache.",
     )
     tactic_sources: tuple[str, ...] | None = option(
@@ -65,7 +59,6 @@ class TrtTacticOptions(TrtTimingOptions):
         "--save-tactic-replay",
         feeds="CreateConfig.algorithm_selector",
         writes=True,
-        kind=Text("PATH"),
         help="Save which tactic was chosen for each layer, as JSON.",
     )
     load_tactics: str | None = option(
@@ -73,13 +66,11 @@ class TrtTacticOptions(TrtTimingOptions):
         "--load-tactic-replay",
         feeds="CreateConfig.algorithm_selector",
         reads="Tactic replay",
-        kind=Text("PATH"),
         help="Choose the tactics that such a file names.",
     )
     exclude_tactics: str | None = option(
         "--exclude-tactics",
         feeds="CreateConfig.algorithm_selector",
         reads="Tactic replay",
-        kind=Text("PATH"),
         help="Do not choose the tactics that such a file names.",
     )

@@ -36,12 +36,7 @@ class LintOptions(Options):
     """Report: what was found."""
 
     output: str | None = option(
-        "-o",
-        "--output",
-        writes=True,
-        kind=Text("PATH"),
-        help="Save the report as JSON.",
-        feeds="check_lint.output",
+        "-o", "--output", writes=True, help="Save the report as JSON.", feeds="check_lint.output"
     )
 
 
@@ -50,8 +45,5 @@ class BackendOptions(Options):
     """Backends: which are tried; all that are installed unless some are named."""
 
     backends: tuple[str, ...] = option(
-        *_BACKENDS,
-        kind=Ordered(_BACKENDS, _HELP),
-        default=(),
-        help="The backends that are tried.",
+        *_BACKENDS, kind=Ordered(_BACKENDS, _HELP), help="The backends that are tried."
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Flag, Integer, Kind, Number, Text, Texts, integer
+from polygraphy.cli.declare.kinds import Integer, Kind, Number, Text, Texts, integer
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.rest import Rest
 
@@ -50,17 +50,13 @@ class CheckOptions(Options):
         "--check",
         "--check-inference",
         kind=Rest("COMMAND"),
-        default=(),
-        help=(
-            "A command that fails where the problem is; everything that follows belongs to it. No"
-            " shell takes part; polygraphy is this one. Without it, you are asked."
-        ),
+        help="A command that fails where the problem is; everything that follows belongs to it. No"
+        " shell takes part; polygraphy is this one. Without it, you are asked.",
     )
     fail_codes: tuple[int, ...] = option(
         "--fail-code",
         "--fail-returncode",
         kind=_Integers(),
-        default=(),
         help="The only exit codes that are failures.",
         otherwise="all but 0",
         feeds="CheckCommand.fail_codes",
@@ -69,7 +65,6 @@ class CheckOptions(Options):
         "--ignore-fail-code",
         "--ignore-fail-returncode",
         kind=_Integers(),
-        default=(),
         help="Exit codes that are no failures.",
         feeds="CheckCommand.ignored_codes",
     )
@@ -82,41 +77,32 @@ class CheckOptions(Options):
     fail_regex: tuple[str, ...] = option(
         "--fail-regex",
         kind=Texts("REGEX"),
-        default=(),
-        help=(
-            "Regular expressions: it is a failure only where what the command writes matches one of"
-            " them; and without --fail-code, whatever its exit code is."
-        ),
+        help="Regular expressions: it is a failure only where what the command writes matches one"
+        " of them; and without --fail-code, whatever its exit code is.",
         feeds="CheckCommand.fail_regex",
     )
     check_timeout: float | None = option(
         "--check-timeout",
         kind=Number(minimum=0),
-        help=(
-            "Seconds that it may take; then it is stopped, as if it had ended with exit code 124."
-        ),
+        help="Seconds that it may take; then it is stopped, as if it had ended with exit code 124.",
         otherwise="no limit",
         feeds="CheckCommand.timeout",
     )
     show_output: bool = option(
         "--show-output",
-        kind=Flag(),
         help="Show what it writes, whether it passes or fails.",
         feeds="CheckCommand.show_output",
     )
     hide_fail_output: bool = option(
         "--hide-fail-output",
-        kind=Flag(),
         help="Do not show what it writes when it fails, not even with -v.",
         feeds="CheckCommand.hide_fail_output",
     )
     check_runs: int | None = option(
         "--check-runs",
         kind=Integer(minimum=1),
-        help=(
-            "How often it is run as long as it passes: for a failure that comes and goes, or data"
-            " that differ each time."
-        ),
+        help="How often it is run as long as it passes: for a failure that comes and goes, or data"
+        " that differ each time.",
         feeds="CheckCommand.runs",
     )
     check_logs: str | None = option(
@@ -134,7 +120,6 @@ class ArtifactOptions(Options):
     artifacts: tuple[str, ...] = option(
         "--artifacts",
         kind=Texts("PATH"),
-        default=(),
         help="Files and folders that are moved to DIR/good or DIR/bad after each iteration.",
         feeds="Iterations.artifacts",
     )
@@ -152,7 +137,6 @@ def _artifact(name: str) -> Any:
         "--iter-artifact",
         "--intermediate-artifact",
         writes=True,
-        kind=Text("PATH"),
         default=name,
         help="Where each iteration puts what is checked. There must be nothing yet.",
     )
@@ -161,7 +145,6 @@ def _artifact(name: str) -> Any:
 def _kept() -> Any:
     return option(
         "--no-remove-intermediate",
-        kind=Flag(),
         help="Leave it there after each iteration.",
         feeds="Iterations.keep_artifact",
     )
@@ -172,7 +155,6 @@ def _info() -> Any:
         "--iter-info",
         "--iteration-info",
         writes=True,
-        kind=Text("PATH"),
         help="A JSON file that tells the check the number of the iteration; removed after each.",
         feeds="Iterations.iter_info",
     )
@@ -224,17 +206,13 @@ class DebugReplayOptions(Options):
     load_debug_replay: str | None = option(
         "--load-debug-replay",
         reads="Debug replay",
-        kind=Text("PATH"),
         help="Do not check again what this file has the answer to.",
         feeds="Iterations.load_replay",
     )
     save_debug_replay: str = option(
         "--save-debug-replay",
         writes=True,
-        kind=Text("PATH"),
         default="polygraphy_debug_replay.json",
-        help=(
-            "Where answers are saved after each iteration. After a crash, the file with"
-            " _skip_current in its name takes the iteration that crashed for a failure."
-        ),
+        help="Where answers are saved after each iteration. After a crash, the file with"
+        " _skip_current in its name takes the iteration that crashed for a failure.",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.kinds import Flag, Text
+from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 from polygraphy.cli.shared.onnx import TextOrNothing
@@ -14,20 +14,15 @@ class CapabilityOptions(Options):
 
     with_partitioning: bool = option(
         "--with-partitioning",
-        kind=Flag(),
-        help=(
-            "Divide the model into parts that are supported and parts that are not, and save each"
-            " as a model."
-        ),
+        help="Divide the model into parts that are supported and parts that are not, and save each"
+        " as a model.",
         feeds="inspect_capability.with_partitioning",
     )
     output: str | None = option(
         "-o",
         "--output",
         kind=Text("DIR"),
-        help=(
-            "Folder for results.txt and the parts. Nothing is saved of a model that is supported."
-        ),
+        help="Folder for results.txt and the parts. Nothing is saved of a model that is supported.",
         otherwise="polygraphy_capability_dumps",
         feeds="inspect_capability.output",
     )
@@ -35,10 +30,8 @@ class CapabilityOptions(Options):
         "--save-external-data",
         "--external-data-path",
         kind=TextOrNothing("SUFFIX"),
-        help=(
-            "Save large weights of the parts in files beside them, which are called as they are"
-            " with this suffix; without one, _ext_data."
-        ),
+        help="Save large weights of the parts in files beside them, which are called as they are"
+        " with this suffix; without one, _ext_data.",
         feeds="inspect_capability.external_data_suffix",
     )
     external_data_size_threshold: int | None = option(
@@ -50,7 +43,6 @@ class CapabilityOptions(Options):
     )
     no_save_all_tensors_to_one_file: bool = option(
         "--no-save-all-tensors-to-one-file",
-        kind=Flag(),
         help="Save each of those weights in a file of its own.",
         as_=False,
         feeds="inspect_capability.all_tensors_to_one_file",

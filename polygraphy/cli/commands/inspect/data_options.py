@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.kinds import Flag, Integer, Text, Texts
+from polygraphy.cli.declare.kinds import Integer, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -12,12 +12,8 @@ class InspectedOptions(Options):
 
     paths: tuple[str, ...] = option(
         reads="File of saved data",
-        kind=Texts("PATH"),
-        default=(),
-        help=(
-            "Saved inputs, outputs or accuracy results: files, or folders with one file per"
-            " iteration."
-        ),
+        help="Saved inputs, outputs or accuracy results: files, or folders with one file per"
+        " iteration.",
     )
 
 
@@ -28,40 +24,27 @@ class DetailOptions(Options):
     all_iterations: bool = option(
         "-a",
         "--all",
-        kind=Flag(),
         help="Show all iterations, not just the first.",
         feeds="inspect_data.all_iterations",
     )
     statistics: bool = option(
         "--statistics",
-        kind=Flag(),
-        help=(
-            "Show how many elements are NaN, infinite or zero, and where the first is, and"
-            " percentiles. Mean, deviation, smallest and largest are always shown."
-        ),
+        help="Show how many elements are NaN, infinite or zero, and where the first is, and"
+        " percentiles. Mean, deviation, smallest and largest are always shown.",
         feeds="inspect_data.statistics",
     )
     show_values: bool = option(
-        "-s",
-        "--show-values",
-        kind=Flag(),
-        help="Show the elements.",
-        feeds="inspect_data.show_values",
+        "-s", "--show-values", help="Show the elements.", feeds="inspect_data.show_values"
     )
     histogram: bool = option(
-        "--histogram",
-        kind=Flag(),
-        help="Show how the elements are distributed.",
-        feeds="inspect_data.histogram",
+        "--histogram", help="Show how the elements are distributed.", feeds="inspect_data.histogram"
     )
     num_items: int | None = option(
         "-n",
         "--num-items",
         kind=Integer(minimum=-1),
-        help=(
-            "How many elements to show at each end of each dimension of an array of more than 1000;"
-            " -1 for all."
-        ),
+        help="How many elements to show at each end of each dimension of an array of more than"
+        " 1000; -1 for all.",
         feeds="inspect_data.num_items",
     )
     line_width: int | None = option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.cli.declare.kinds import Choice, Choices, Flag, Integer, Text, Texts
+from polygraphy.cli.declare.kinds import Choice, Choices, Integer, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.onnx import LOADERS, external_data_folder
 from polygraphy.domain.catalog.formats import FORMATS
@@ -31,7 +31,6 @@ class InspectedModelOptions(Options):
     paths: tuple[str, ...] = option(
         reads="Model",
         kind=_Models("MODEL"),
-        default=(),
         help="ONNX or TensorFlow models, TensorRT engines or network scripts.",
     )
     model_type: str | None = option(
@@ -64,7 +63,6 @@ class TensorOptions(Options):
     names: tuple[str, ...] = option(
         "--names",
         kind=Texts("NAME"),
-        default=(),
         help="Only these tensors; names may be patterns, such as 'conv*'.",
         otherwise="all",
         feeds="inspect_outputs.names",
@@ -78,47 +76,33 @@ class ModelDetailOptions(Options):
     show: tuple[str, ...] = option(
         "--show",
         kind=Choices("layers", "attrs", "weights"),
-        default=(),
-        help=(
-            "Show layers; their attributes and the graphs inside them (attrs, together with"
-            " layers); the elements of weights."
-        ),
+        help="Show layers; their attributes and the graphs inside them (attrs, together with"
+        " layers); the elements of weights.",
     )
     mode: str | None = option(
         "--mode",
         kind=Choice(*_MODES),
-        help=(
-            "The older way to say so: basic is --show layers, attrs is --show layers attrs, full is"
-            " --show layers attrs weights."
-        ),
+        help="The older way to say so: basic is --show layers, attrs is --show layers attrs, full"
+        " is --show layers attrs weights.",
     )
-    show_weights: bool = option(
-        "--show-weights", kind=Flag(), help="The older way to say --show weights."
-    )
+    show_weights: bool = option("--show-weights", help="The older way to say --show weights.")
     stats: bool = option(
         "--stats",
-        kind=Flag(),
-        help=(
-            "Show how large an ONNX model is, and what it costs to run: parameters,"
-            " multiply-accumulate operations, the memory that activations take, and how often each"
-            " operator occurs; of networks and engines of TensorRT, layers by type and data type,"
-            " and the sizes that they tell."
-        ),
+        help="Show how large an ONNX model is, and what it costs to run: parameters,"
+        " multiply-accumulate operations, the memory that activations take, and how often each"
+        " operator occurs; of networks and engines of TensorRT, layers by type and data type, and"
+        " the sizes that they tell.",
         feeds="inspect_model.stats",
     )
     list_unbounded_dds: bool = option(
         "--list-unbounded-dds",
-        kind=Flag(),
-        help=(
-            "Name the tensors of an ONNX model whose shape depends on data without any limit; the"
-            " model's constants should have been folded and its shapes be known."
-        ),
+        help="Name the tensors of an ONNX model whose shape depends on data without any limit; the"
+        " model's constants should have been folded and its shapes be known.",
         feeds="inspect_model.list_unbounded_dds",
     )
     combine_tensor_info: str | None = option(
         "--combine-tensor-info",
         reads="File of inference results",
-        kind=Text("PATH"),
         help="Show statistics of these saved outputs with the layers of an engine.",
         feeds="inspect_model.tensor_info",
     )
@@ -130,11 +114,8 @@ class PageOptions(Options):
 
     visual: bool = option(
         "--visual",
-        kind=Flag(),
-        help=(
-            "Show the model in a browser on this machine, until ctrl-C: its graph to move around"
-            " in, with a search, and what each node consists of."
-        ),
+        help="Show the model in a browser on this machine, until ctrl-C: its graph to move around"
+        " in, with a search, and what each node consists of.",
     )
     visual_port: int | None = option(
         "--visual-port",
@@ -145,7 +126,6 @@ class PageOptions(Options):
     save_visual: str | None = option(
         "--save-visual",
         writes=True,
-        kind=Text("PATH"),
         help="Save the page as one HTML file, which needs no network, instead of showing it.",
     )
     visual_errors: str | None = option(
@@ -165,7 +145,6 @@ class ExternalDataOptions(Options):
     external_data_dir: str | None = external_data_folder()
     ignore_external_data: bool = option(
         "--ignore-external-data",
-        kind=Flag(),
         help="Leave weights in other files alone, even where they would be looked at.",
         feeds=tuple(f"{name}.ignore_external_data" for name in LOADERS),
     )

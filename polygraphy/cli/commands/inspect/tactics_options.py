@@ -31,31 +31,26 @@ class ComparedReplaysOptions(Options):
     replays: tuple[str, ...] = option(
         reads="Tactic replay",
         kind=_AnyTexts("REPLAY"),
-        default=(),
         help="Two tactic replays: the layers are shown for which they hold different tactics.",
     )
     dir: str | None = option(
         "--dir",
         reads="Folder of tactic replays",
         kind=Text("DIR"),
-        help=(
-            "A folder with the folders good and bad, which hold replays of builds that passed and"
-            " failed."
-        ),
+        help="A folder with the folders good and bad, which hold replays of builds that passed and"
+        " failed.",
         otherwise="the current one",
         feeds="find_bad_tactics.dir",
     )
     good: str | None = option(
         "--good",
         reads="Tactic replay",
-        kind=Text("PATH"),
         help="A replay of a build that passed, or a folder of such, in place of DIR/good.",
         feeds="find_bad_tactics.good",
     )
     bad: str | None = option(
         "--bad",
         reads="Tactic replay",
-        kind=Text("PATH"),
         help="A replay of a build that failed, or a folder of such, in place of DIR/bad.",
         feeds="find_bad_tactics.bad",
     )

@@ -25,14 +25,12 @@ class PluginChoiceOptions(Options):
     include: tuple[str, ...] = option(
         "--include",
         kind=Texts("PLUGIN"),
-        default=(),
         help="Only these plugins, by the names of their folders.",
         feeds="match_plugins.include",
     )
     exclude: tuple[str, ...] = option(
         "--exclude",
         kind=Texts("PLUGIN"),
-        default=(),
         help="All plugins but these.",
         feeds="match_plugins.exclude",
     )
@@ -46,7 +44,6 @@ class MatchOutputOptions(Options):
         "-o",
         "--output",
         writes=True,
-        kind=Text("PATH"),
         help="The YAML file to write.",
         otherwise="config.yaml beside the model",
     )
@@ -59,7 +56,6 @@ class ReplaceOptions(Options):
     config: str | None = option(
         "--config",
         reads="File of plugins",
-        kind=Text("PATH"),
         help="The YAML file that plugin match wrote.",
         otherwise="config.yaml beside the model",
     )
@@ -67,7 +63,6 @@ class ReplaceOptions(Options):
         "-o",
         "--output",
         writes=True,
-        kind=Text("PATH"),
         help="Where to save the model.",
         otherwise="replaced.onnx beside the model",
     )

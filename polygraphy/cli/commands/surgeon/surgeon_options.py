@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polygraphy.cli.declare.kinds import Choice, Flag, Integer, PerName, Text, Texts
+from polygraphy.cli.declare.kinds import Choice, Integer, PerName, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
 from polygraphy.cli.declare.tensor_kinds import Attributes, NamedShapes, Tensors
@@ -38,7 +38,6 @@ class EditSaveOptions(Options):
         "-o",
         "--output",
         writes=True,
-        kind=Text("PATH"),
         help="Where to save it.",
         otherwise="named after the model, in the current folder",
     )
@@ -53,12 +52,9 @@ class VerifyOptions(Options):
 
     verify: bool = option(
         "--verify",
-        kind=Flag(),
-        help=(
-            "Run the model before and after on the same data, and only save it when all outputs"
-            " match; otherwise the exit code is 1. What lacks weights is compared with the weights"
-            " put back; what has random ones is only run, and looked through for NaN and infinity."
-        ),
+        help="Run the model before and after on the same data, and only save it when all outputs"
+        " match; otherwise the exit code is 1. What lacks weights is compared with the weights put"
+        " back; what has random ones is only run, and looked through for NaN and infinity.",
     )
 
 
@@ -79,11 +75,9 @@ class ExtractOptions(Options):
     inputs: Any = option(
         "--inputs",
         kind=Tensors(),
-        help=(
-            "Tensors that become the inputs, with shapes and data types, as in x:[1,3,N]:float32."
-            " What is left out, or auto, is taken from the model, inferred, or found out by running"
-            " it; without a name, there are none."
-        ),
+        help="Tensors that become the inputs, with shapes and data types, as in x:[1,3,N]:float32."
+        " What is left out, or auto, is taken from the model, inferred, or found out by running"
+        " it; without a name, there are none.",
         otherwise="the model's own inputs",
         feeds="extract.inputs",
     )
@@ -102,11 +96,8 @@ class FallbackOptions(Options):
 
     force_fallback_shape_inference: bool = option(
         "--force-fallback-shape-inference",
-        kind=Flag(),
-        help=(
-            "Find out the shapes of all tensors by running the model instead of inferring them."
-            " Every dimension becomes that of the data."
-        ),
+        help="Find out the shapes of all tensors by running the model instead of inferring them."
+        " Every dimension becomes that of the data.",
     )
 
 
@@ -115,7 +106,7 @@ class SanitizeShapeOptions(Options):
     """ONNX Shape Inference: data types and shapes that the model does not state."""
 
     no_shape_inference: bool = option(
-        "--no-shape-inference", kind=Flag(), help="Do not infer shapes when the model is loaded."
+        "--no-shape-inference", help="Do not infer shapes when the model is loaded."
     )
     no_onnxruntime_shape_inference: bool = onnx_alone_option(
         "infer_shapes.allow_onnxruntime", "fold_constants.allow_onnxruntime_shape_inference"
@@ -124,10 +115,8 @@ class SanitizeShapeOptions(Options):
         "--override-input-shapes",
         "--override-inputs",
         kind=NamedShapes(),
-        help=(
-            "Give inputs other shapes, as in image:[1,3,224,224]; the shapes of the other tensors"
-            " are inferred again."
-        ),
+        help="Give inputs other shapes, as in image:[1,3,224,224]; the shapes of the other tensors"
+        " are inferred again.",
         feeds="override_input_shapes.shapes",
     )
 
@@ -139,7 +128,6 @@ class SanitizeOutputOptions(Options):
     outputs: tuple[str, ...] = option(
         "--outputs",
         kind=Outputs("NAME"),
-        default=(),
         help="Tensors that become its outputs, in place of its own; names may be patterns; '*' is"
         " every tensor.",
         feeds="modify_outputs.outputs",
@@ -147,14 +135,12 @@ class SanitizeOutputOptions(Options):
     exclude_outputs: tuple[str, ...] = option(
         "--exclude-outputs",
         kind=Texts("NAME"),
-        default=(),
         help="Tensors that are no outputs; names may be patterns.",
         feeds="modify_outputs.exclude_outputs",
     )
     outputs_by_type: tuple[str, ...] = option(
         "--outputs-by-type",
         kind=Texts("OP"),
-        default=(),
         help="Types of operators, such as Conv: what they compute becomes outputs.",
         feeds="modify_outputs.mark_types",
     )
@@ -164,29 +150,20 @@ class SanitizeOutputOptions(Options):
 class SanitizeOptions(Options):
     """Tidying: what is done to the graph."""
 
-    cleanup: bool = option(
-        "--cleanup", kind=Flag(), help="Remove nodes and weights on which no output depends."
-    )
+    cleanup: bool = option("--cleanup", help="Remove nodes and weights on which no output depends.")
     simplify: bool = option(
         "--simplify",
-        kind=Flag(),
-        help=(
-            "Remove steps that cannot change a value, such as a Reshape to the shape that is there,"
-            " and computations that are there twice. Outputs stay the same to the bit."
-        ),
+        help="Remove steps that cannot change a value, such as a Reshape to the shape that is"
+        " there, and computations that are there twice. Outputs stay the same to the bit.",
     )
     toposort: bool = option(
-        "--toposort",
-        kind=Flag(),
-        help="Put the nodes in an order in which they can be computed.",
+        "--toposort", help="Put the nodes in an order in which they can be computed."
     )
     upper_bounds: Any = option(
         "--set-unbounded-dds-upper-bound",
         kind=PerName(Integer(minimum=1), "TENSOR"),
-        help=(
-            "Limit tensors whose size depends on data without limit, by Min nodes before the"
-            " operands that decide about it: for all of them, or by name, as in 10000 indices:500."
-        ),
+        help="Limit tensors whose size depends on data without limit, by Min nodes before the"
+        " operands that decide about it: for all of them, or by name, as in 10000 indices:500.",
         feeds="set_upper_bound.upper_bounds",
     )
 
@@ -196,7 +173,7 @@ class FoldOptions(Options):
     """Constant Folding: what depends on no input becomes a weight."""
 
     fold_constants: bool = option(
-        "--fold-constants", kind=Flag(), help="Replace what depends on no input by its value."
+        "--fold-constants", help="Replace what depends on no input by its value."
     )
     num_passes: int | None = option(
         "--num-passes",
@@ -209,22 +186,18 @@ class FoldOptions(Options):
     partitioning: str | None = option(
         "--partitioning",
         kind=Choice("basic", "recursive"),
-        help=(
-            "What to do when a constant cannot be computed: basic folds the others, recursive also"
-            " what it is computed from. Otherwise folding stops there."
-        ),
+        help="What to do when a constant cannot be computed: basic folds the others, recursive"
+        " also what it is computed from. Otherwise folding stops there.",
         feeds="fold_constants.partitioning",
     )
     no_fold_shapes: bool = option(
         "--no-fold-shapes",
-        kind=Flag(),
         help="Leave Shape and Size nodes alone, and with them what is computed from shapes.",
         as_=False,
         feeds="fold_constants.fold_shapes",
     )
     no_per_pass_shape_inference: bool = option(
         "--no-per-pass-shape-inference",
-        kind=Flag(),
         help="Do not infer shapes while folding.",
         as_=False,
         feeds="fold_constants.do_shape_inference",
@@ -244,29 +217,21 @@ class InsertOptions(Options):
     inputs: tuple[str, ...] = option(
         "--inputs",
         kind=Texts("NAME"),
-        default=(),
         help="The tensors that it takes, in order.",
         feeds="insert_node.inputs",
     )
     outputs: tuple[str, ...] = option(
         "--outputs",
         kind=Texts("NAME"),
-        default=(),
-        help="The tensors that it makes, in order; one that it takes as well is replaced by another"
-        " behind the node.",
+        help="The tensors that it makes, in order; one that it takes as well is replaced by"
+        " another behind the node.",
         feeds="insert_node.outputs",
     )
     op: str | None = option(
-        "--op",
-        kind=Text("OP"),
-        help="The type of its operator.",
-        feeds="insert_node.op",
+        "--op", kind=Text("OP"), help="The type of its operator.", feeds="insert_node.op"
     )
     name: str | None = option(
-        "--name",
-        kind=Text("NAME"),
-        help="Its name.",
-        feeds="insert_node.name",
+        "--name", kind=Text("NAME"), help="Its name.", feeds="insert_node.name"
     )
     attrs: Any = option(
         "--attrs",
@@ -283,11 +248,8 @@ class PruneOptions(Options):
     remove_node_types: tuple[str, ...] = option(
         "--remove-node-types",
         kind=Texts("OP"),
-        default=(),
-        help=(
-            "Take the nodes of these types out: what took their first result takes their first"
-            " operand. Otherwise two of every four weights that products sum over become zero."
-        ),
+        help="Take the nodes of these types out: what took their first result takes their first"
+        " operand. Otherwise two of every four weights that products sum over become zero.",
         feeds="remove_nodes.types",
     )
 
@@ -299,7 +261,6 @@ class StripOptions(Options):
     exclude_list: str | None = option(
         "--exclude-list",
         reads="List of names",
-        kind=Text("PATH"),
         help="A text file with the names of weights that stay, one per line.",
         feeds="strip_weights.exclude_list",
     )

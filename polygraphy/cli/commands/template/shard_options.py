@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Kind, Text
+from polygraphy.cli.declare.kinds import Choice, Integer, Kind
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -38,11 +38,7 @@ class HintOutputOptions(Options):
     """Output: where the hints go."""
 
     output: str | None = option(
-        "-o",
-        "--output",
-        writes=True,
-        kind=Text("PATH"),
-        help="The JSON file to write. It must be given.",
+        "-o", "--output", writes=True, help="The JSON file to write. It must be given."
     )
 
 
@@ -51,15 +47,9 @@ class HintSourceOptions(Options):
     """Source: where it is said how the model is split; one of these must be given."""
 
     hint: str | None = option(
-        "-s",
-        "--hint",
-        reads="File of hints",
-        kind=Text("PATH"),
-        help="A JSON file that template shard-hints wrote.",
+        "-s", "--hint", reads="File of hints", help="A JSON file that template shard-hints wrote."
     )
-    one_shot: bool = option(
-        "--one-shot", kind=Flag(), help="Find it out, as template shard-hints does."
-    )
+    one_shot: bool = option("--one-shot", help="Find it out, as template shard-hints does.")
 
 
 @option_group
@@ -93,7 +83,6 @@ class ShardHintOptions(Options):
     groups: tuple[int, ...] = option(
         "--groups",
         kind=Integers(),
-        default=(),
         help="The groups of devices that take part.",
         otherwise="all",
         feeds="find_shard_hints.groups",
@@ -101,15 +90,12 @@ class ShardHintOptions(Options):
     cp_type: str | None = option(
         "--cp-type",
         kind=Choice("native", "fused"),
-        help=(
-            "native gathers K and V of each attention layer; fused makes each one node, which"
-            " spreads over the devices by itself."
-        ),
+        help="native gathers K and V of each attention layer; fused makes each one node, which"
+        " spreads over the devices by itself.",
         feeds="find_shard_hints.cp_type",
     )
     no_suggest_io: bool = option(
         "--no-suggest-io",
-        kind=Flag(),
         help="Do not split inputs that attention depends on, nor join outputs that depend on it.",
         as_=False,
         feeds="find_shard_hints.suggest_io",
@@ -133,10 +119,7 @@ class ShardHintOptions(Options):
         feeds="find_shard_hints.k_idx",
     )
     v_idx: int | None = option(
-        "--v-idx",
-        kind=_AXIS,
-        help="Axis of the sequence in V.",
-        feeds="find_shard_hints.v_idx",
+        "--v-idx", kind=_AXIS, help="Axis of the sequence in V.", feeds="find_shard_hints.v_idx"
     )
     i_rank: int | None = option(
         "--i-rank",
@@ -165,10 +148,8 @@ class ShardHintOptions(Options):
     attention_pattern: int | None = option(
         "--attention-pattern",
         kind=Integer(minimum=0),
-        help=(
-            "0 finds attention whose scale and mask are weights or inputs, 1 also where they are"
-            " computed."
-        ),
+        help="0 finds attention whose scale and mask are weights or inputs, 1 also where they are"
+        " computed.",
         feeds="find_shard_hints.attention_pattern",
     )
     q_shuffle: tuple[int, ...] | None = option(
@@ -192,7 +173,6 @@ class ShardHintOptions(Options):
     )
     is_causal: bool = option(
         "--is-causal",
-        kind=Flag(),
         help="A position only attends to those before it, with --cp-type fused.",
         feeds="find_shard_hints.is_causal",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.kinds import Text
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -18,7 +17,6 @@ class TemplateOptions(Options):
         "--gen-script",
         "--gen",
         writes=True,
-        kind=Text("PATH"),
         help="The script to write; - is standard output. It must be given.",
     )
 

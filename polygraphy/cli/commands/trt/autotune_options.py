@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.cli.declare.kinds import Choice, Flag, Integer, Number, Text, Texts
+from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.tolerances import absolute_tolerance, relative_tolerance
 
@@ -26,17 +26,11 @@ class TuningPluginOptions(Options):
     """Plugin Code: what TensorRT runs."""
 
     plugin_libraries: tuple[str, ...] = option(
-        "--plugin-libraries",
-        reads="Library",
-        kind=Texts("PATH"),
-        default=(),
-        help="Shared libraries with the plugins.",
+        "--plugin-libraries", reads="Library", help="Shared libraries with the plugins."
     )
     python_plugins: tuple[str, ...] = option(
         "--python-plugins",
         reads="Script",
-        kind=Texts("PATH"),
-        default=(),
         help="Python files that register plugins with TensorRT when they are run.",
     )
 
@@ -54,12 +48,10 @@ class TuningConfigOptions(Options):
     load_config_yaml: str | None = option(
         "--load-config-yaml",
         reads="File of plugins",
-        kind=Text("PATH"),
         help="Take the parts from a YAML file that plugin match has written.",
     )
     skip_autotuning: bool = option(
         "--skip-autotuning",
-        kind=Flag(),
         help="Only find what matches and save it, to config.yaml unless --save-config-yaml says.",
     )
 
@@ -71,10 +63,8 @@ class TuningOptions(Options):
     autotune_mode: str | None = option(
         "--autotune-mode",
         kind=Choice("greedy", "exhaustive"),
-        help=(
-            "greedy adds one part after the other and keeps each that helps; exhaustive tries every"
-            " combination."
-        ),
+        help="greedy adds one part after the other and keeps each that helps; exhaustive tries"
+        " every combination.",
         feeds="autotune_plugins.mode",
     )
     max_combinations: int | None = option(
@@ -86,9 +76,7 @@ class TuningOptions(Options):
     threshold: float | None = option(
         "--threshold",
         kind=Number(minimum=0),
-        help=(
-            "By which share of its latency the model has to become quicker for exhaustive to end."
-        ),
+        help="By which share of its latency the model has to become quicker for exhaustive to end.",
         feeds="autotune_plugins.threshold",
     )
     rtol: float | None = relative_tolerance(
@@ -97,6 +85,5 @@ class TuningOptions(Options):
     atol: float | None = absolute_tolerance(Number(minimum=0), otherwise="1e-3")
     no_timing_cache: bool = option(
         "--no-timing-cache",
-        kind=Flag(),
         help="Let each build measure for itself, as it does unless --timing-cache is given.",
     )

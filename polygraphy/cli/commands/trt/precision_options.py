@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.cli.declare.kinds import Choice, Flag, NumberOrAuto, PerName, Text
+from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
@@ -14,22 +14,17 @@ class PrecisionSearchOptions(Options):
 
     onnxrt: bool = option(
         "--onnxrt",
-        kind=Flag(),
-        help=(
-            "Search in the ONNX model, without TensorRT: find the fewest nodes that have to stay in"
-            " fp32 when it is cast to fp16 (or with --bf16 to bf16), those first that lose most"
-            " alone. Without a check, the cast model is computed with rounding at every operator"
-            " and compared with itself in fp32; ONNX Runtime rounds less on a CPU."
-        ),
+        help="Search in the ONNX model, without TensorRT: find the fewest nodes that have to stay"
+        " in fp32 when it is cast to fp16 (or with --bf16 to bf16), those first that lose most"
+        " alone. Without a check, the cast model is computed with rounding at every operator and"
+        " compared with itself in fp32; ONNX Runtime rounds less on a CPU.",
     )
     mode: str | None = option(
         "--mode",
         feeds="find_layers_to_raise.mode",
         kind=Choice("bisect", "linear", "minimal"),
-        help=(
-            "How many layers from one end: bisect halves, linear adds one after the other. minimal"
-            " finds single layers, wherever they are, as few as possible."
-        ),
+        help="How many layers from one end: bisect halves, linear adds one after the other."
+        " minimal finds single layers, wherever they are, as few as possible.",
     )
     direction: str | None = option(
         "--dir",
@@ -54,11 +49,8 @@ class GoldenOptions(Options):
     golden_outputs: str | None = option(
         "--golden-outputs",
         reads="File of inference results",
-        kind=Text("PATH"),
-        help=(
-            "Check each engine by running it and comparing its outputs with these, which run"
-            " --save-outputs has saved; the options about data are those of that run."
-        ),
+        help="Check each engine by running it and comparing its outputs with these, which run"
+        " --save-outputs has saved; the options about data are those of that run.",
     )
     rtol: Any = option(
         "--rtol",
@@ -75,9 +67,6 @@ class GoldenOptions(Options):
     save_layer_outputs: str | None = option(
         "--save-layer-outputs",
         writes=True,
-        kind=Text("PATH"),
-        help=(
-            "Save all outputs of the last engine, and how far each is off. --mark-all makes every"
-            " tensor an output."
-        ),
+        help="Save all outputs of the last engine, and how far each is off. --mark-all makes every"
+        " tensor an output.",
     )
