@@ -29,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(words)
     except CommandLineError as error:
-        sys.stderr.write(f"{error.usage}: error: {error}\n{error.usage} -h shows the options.\n")
+        usage = error.usage or "polygraphy"
+        sys.stderr.write(f"{usage}: error: {error}\n{usage} -h shows the options.\n")
         if any(word.startswith(("--format", "--report")) for word in words):
             _report_error(error, words)
         return error.exit_code
@@ -112,14 +113,17 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
         rest = with_options(rest, leading, command)
         command = command.extended(rest)
         values = parse(command, rest)
+        words = ["polygraphy", *name.split(), *_without_script(rest)]
+        source = command.render(values, words)
+        warn_about_unused(values, source, lambda others: command.render(others, words))
+        path = command.destination(values)
     except HelpRequested:
         return _show_help(name, is_short="--help" not in rest)
-    words = ["polygraphy", *name.split(), *_without_script(rest)]
-    source = command.render(values, words)
-    warn_about_unused(values, source, lambda others: command.render(others, words))
+    except CommandLineError as error:
+        error.usage = error.usage or f"polygraphy {name}"
+        raise
     from polygraphy import program
 
-    path = command.destination(values)
     if path is not None:
         return program.exit_code(lambda: execute.save(source, path))
     program.before[:] = [lambda: check_read(values)]

@@ -28,7 +28,7 @@ class HelpRequested(Exception):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise CommandLineError(f"{message}.", self.prog)
+        raise CommandLineError(f"{message}.")
 
 
 class _Help(argparse.Action):
@@ -99,8 +99,8 @@ class _Ignored(argparse.Action):
 def parse(command: Command, words: Sequence[str]) -> Values:
     """Return the option groups that the words of a command line stand for; see `CommandParser`."""
     values = CommandParser(command)(words)
-    check_log_and_program(values, f"polygraphy {command.name}")
-    check_files(values, f"polygraphy {command.name}")
+    check_log_and_program(values)
+    check_files(values)
     return values
 
 
@@ -110,10 +110,8 @@ class CommandParser:
     def __init__(self, command: Command) -> None:
         """Take the declarations of a command."""
         self._command = command
-        self._prog = f"polygraphy {command.name}"
         self._declared = {group: command.declared(group) for group in command.groups}
         self._parser = _Parser(
-            prog=self._prog,
             add_help=False,
             usage=argparse.SUPPRESS,
             formatter_class=lambda prog: _FORMATTER,
@@ -146,14 +144,14 @@ class CommandParser:
         refused = [flag for word in known if (flag := word.partition("=")[0]) in self._refused]
         if refused:
             advice = " ".join(f"{flag} {self._refused[flag]}" for flag in refused)
-            raise CommandLineError(advice, self._prog)
+            raise CommandLineError(advice)
         namespace, unknown = self._parser.parse_known_args(_arguments_first(known, everything))
         if unknown:
             missing = self._command.missing()
-            raise CommandLineError(_unknown(unknown, everything, missing), self._prog)
+            raise CommandLineError(_unknown(unknown, everything, missing))
         return Values(
             {
-                group: group(**_values(namespace, group, options, self._prog, rest))
+                group: group(**_values(namespace, group, options, rest))
                 for group, options in declared.items()
             }
         )
@@ -212,7 +210,6 @@ def _values(
     namespace: Any,
     group: type[Options],
     options: Sequence[Option],
-    prog: str,
     rest: Mapping[str, list[str]],
 ) -> dict[str, Any]:
     values = {}
@@ -223,13 +220,11 @@ def _values(
         if words is None or (words == [] and option.is_positional):
             continue
         if option.is_positional and "" in words:
-            raise CommandLineError(
-                f"argument {option.kind.metavar}: an empty text is no name.", prog
-            )
+            raise CommandLineError(f"argument {option.kind.metavar}: an empty text is no name.")
         try:
             values[option.name] = option.kind.parse(words)
         except BadValue as error:
-            raise CommandLineError(f"argument {option.label}: {error}.", prog) from None
+            raise CommandLineError(f"argument {option.label}: {error}.") from None
     return values
 
 

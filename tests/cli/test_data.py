@@ -13,7 +13,7 @@ from polygraphy.codegen.call import Call, Metadata
 
 def test_generated_data_take_every_setting() -> None:
     options = DataOptions(seed=3, iterations=4, val_range={"x": (0, 2)})
-    assert data_of(options, {"x": ((1, 2),)}, "run") == Call(
+    assert data_of(options, {"x": ((1, 2),)}) == Call(
         "DataLoader",
         kwargs={
             "seed": 3,
@@ -22,16 +22,16 @@ def test_generated_data_take_every_setting() -> None:
             "input_metadata": Metadata([("x", [1, 2], None)]),
         },
     )
-    assert data_of(DataOptions(), None, "run") == USUAL
+    assert data_of(DataOptions(), None) == USUAL
     assert usual_or(USUAL) is None
 
 
 def test_a_function_may_be_named_apart_from_its_script() -> None:
     options = DataOptions(data_loader_script=("a.py", "load_data"), data_loader_func_name="mine")
     mine = Call("InvokeFromScript", ["a.py"], {"name": "mine"})
-    assert data_of(options, None, "run") == mine
+    assert data_of(options, None) == mine
     same = DataOptions(data_loader_script=("a.py", "mine"), data_loader_func_name="mine")
-    assert data_of(same, None, "run") == mine
+    assert data_of(same, None) == mine
 
 
 @pytest.mark.parametrize(
@@ -47,18 +47,18 @@ def test_a_function_may_be_named_apart_from_its_script() -> None:
 )
 def test_two_sources_are_refused(options: DataOptions, message: str) -> None:
     with pytest.raises(CommandLineError, match=message):
-        data_of(options, None, "run")
+        data_of(options, None)
 
 
 @pytest.mark.parametrize("source", [{"load_inputs": ("i",)}, {"data_loader_script": ("a.py", "f")}])
 def test_settings_of_generated_data_are_said_to_be_unused(
     source: dict[str, tuple[str, ...]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data_of(DataOptions(**source, seed=1), {"x": ((1,),)}, "run")  # type: ignore[arg-type]
+    data_of(DataOptions(**source, seed=1), {"x": ((1,),)})  # type: ignore[arg-type]
     assert capsys.readouterr().err == (
         "[W] --seed, --input-shapes: only used for generated data, but the data are given.\n"
     )
-    data_of(DataOptions(**source), None, "run")  # type: ignore[arg-type]
+    data_of(DataOptions(**source), None)  # type: ignore[arg-type]
     assert capsys.readouterr().err == ""
 
 
@@ -67,20 +67,20 @@ def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
 ) -> None:
     reason = "without effect, because the model is run on the first data only.\n"
     several = DataOptions(load_inputs=("a.json", "b.json", "c.json"))
-    assert data_of(several, None, "check lint", only_first=True) == Call(
+    assert data_of(several, None, only_first=True) == Call(
         "StreamingDataLoader", [["a.json"]]
     )
     assert capsys.readouterr().err == f"[W] --load-inputs b.json c.json: {reason}"
-    made = data_of(DataOptions(iterations=3), None, "check lint", only_first=True)
+    made = data_of(DataOptions(iterations=3), None, only_first=True)
     assert made == USUAL
     assert capsys.readouterr().err == f"[W] --iterations: {reason}"
-    made = data_of(DataOptions(), {"x": ((1,), (2,))}, "check lint", only_first=True)
+    made = data_of(DataOptions(), {"x": ((1,), (2,))}, only_first=True)
     assert made == Call("DataLoader", kwargs={"input_metadata": Metadata([("x", [1], None)])})
     assert capsys.readouterr().err == f"[W] All shapes of an input but the first: {reason}"
-    data_of(DataOptions(load_inputs=("a.json",)), {"x": ((1,),)}, "check lint", only_first=True)
-    data_of(DataOptions(), {"x": ((1,),)}, "check lint", only_first=True)
+    data_of(DataOptions(load_inputs=("a.json",)), {"x": ((1,),)}, only_first=True)
+    data_of(DataOptions(), {"x": ((1,),)}, only_first=True)
     assert "without effect" not in capsys.readouterr().err
-    assert data_of(several, None, "run").args == (list(several.load_inputs),)
+    assert data_of(several, None).args == (list(several.load_inputs),)
 
 
 shapes = st.lists(st.tuples(st.integers(1, 9)), min_size=1, max_size=4)

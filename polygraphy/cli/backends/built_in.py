@@ -96,15 +96,15 @@ class Conversion:
         targets: what there is to convert to, by the names that ``--convert-to`` takes.
         groups: the options about it.
         make: returns the statements before the last one and that one, which saves, from the
-            options, the ONNX model (None where the model is none), the data, the target, the path
-            of the output, and the command for messages.
+            options, the ONNX model (None where the model is none), the data, the target, and
+            the path of the output.
         warn: logs which of the options have no effect on a target.
     """
 
     targets: Mapping[str, Target]
     groups: tuple[type[Options], ...]
     make: Callable[
-        [Values, OnnxModel | None, Call, str, str, str], tuple[list[Step], Expression | Source]
+        [Values, OnnxModel | None, Call, str, str], tuple[list[Step], Expression | Source]
     ]
     warn: Callable[[Values, str], None]
 
@@ -131,14 +131,13 @@ class Inspection:
     Attributes:
         groups: the options about it.
         besides: those of them that make nothing of a model by themselves.
-        make: returns that, from the options, the model, whether it is to be converted, and the
-            command for messages.
+        make: returns that, from the options, the model, whether it is to be converted.
         warn: logs which of the options have no effect on models of some paths.
     """
 
     groups: tuple[type[Options], ...]
     besides: tuple[str, ...]
-    make: Callable[[Values, ModelOptions, bool, str], Inspected]
+    make: Callable[[Values, ModelOptions, bool], Inspected]
     warn: Callable[[Values, Sequence[str]], None]
 
 
@@ -171,7 +170,7 @@ class BuiltIn(Backend):
         conversion: what `convert` makes for it; None for nothing.
         inspection: what `inspect model` shows of it; None for nothing.
         choose: returns how a program uses it, where more than that call is to be known: from the
-            options, the type of the model, and the command for messages.
+            options and the type of the model.
     """
 
     name: str
@@ -189,7 +188,7 @@ class BuiltIn(Backend):
     warn: Callable[[Values, Collection[str], str], None] = _no_warning
     conversion: Conversion | None = None
     inspection: Inspection | None = None
-    choose: Callable[[Values, str, str], Chosen] | None = None
+    choose: Callable[[Values, str], Chosen] | None = None
 
     @property
     def own_groups(self) -> tuple[type[Options], ...]:
@@ -201,19 +200,18 @@ class BuiltIn(Backend):
         """Whether it says how a runner is made, in one way."""
         return (self.call is not _no_call) != (self.choose is not None)
 
-    def chosen(self, values: Values, kind: str, usage: str) -> Chosen:
+    def chosen(self, values: Values, kind: str) -> Chosen:
         """Return how a program uses the backend.
 
         Args:
             values: the options.
             kind: the type of the model.
-            usage: the command, for messages.
 
         Raises:
             CommandLineError: options do not fit together.
         """
         if self.choose is not None:
-            return self.choose(values, kind, usage)
+            return self.choose(values, kind)
         plain = Chosen(runner=partial(self.call, values))
         return evolve(
             plain,

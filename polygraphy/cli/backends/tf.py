@@ -78,7 +78,7 @@ class TfRunnerOptions(Options):
 
 
 def _runner(values: Values, model: RunnerModel) -> Call:
-    graph = [*graph_of(values, kind_of_graph(values), ""), *_in_session(values)]
+    graph = [*graph_of(values, kind_of_graph(values)), *_in_session(values)]
     config = call_of("CreateTfConfig", values)
     session = Call(
         "SessionFromGraph",
@@ -111,12 +111,12 @@ def _in_tensorrt(values: Values) -> Call:
     return call_of("UseTfTrt", values, **workspace)
 
 
-def _choose(values: Values, kind: str, usage: str) -> Chosen:
-    _check_tensorrt(values, usage)
+def _choose(values: Values, kind: str) -> Chosen:
+    _check_tensorrt(values)
     return Chosen(runner=partial(_runner, values))
 
 
-def _check_tensorrt(values: Values, usage: str) -> None:
+def _check_tensorrt(values: Values) -> None:
     """Refuse options about TensorRT in TensorFlow without it.
 
     Raises:
@@ -125,10 +125,10 @@ def _check_tensorrt(values: Values, usage: str) -> None:
     declared = {type(group) for group in values}  # `check compatibility` has no such options.
     given = flags_given(values, declared & {TfTrtOptions})
     if given and not values[TfTrtOptions].tftrt:
-        raise CommandLineError(f"{given[0]} needs --tftrt, which it is about.", usage)
+        raise CommandLineError(f"{given[0]} needs --tftrt, which it is about.")
     if given and not declared_in("trt.backend"):
         raise CommandLineError(
-            "--tftrt needs the backend of TensorRT, which is not there. Leave --tftrt out.", usage
+            "--tftrt needs the backend of TensorRT, which is not there. Leave --tftrt out."
         )
 
 

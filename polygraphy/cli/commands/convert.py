@@ -41,7 +41,6 @@ _BY_EXTENSION = {  # The first target of a format outranks others.
     end: to for to, made in reversed(TARGETS.items()) for end in extensions_of(made.format)
 }
 _WAYS = " or ".join(f"--convert-to {to}" for to in dict.fromkeys(_BY_EXTENSION.values()))
-_USAGE = "polygraphy convert"
 
 
 class ConvertCommand(Command):
@@ -73,27 +72,26 @@ class ConvertCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         model = values[ModelOptions].model_file
         if model is None:
-            raise CommandLineError("no model is given. Name its path.", _USAGE)
+            raise CommandLineError("no model is given. Name its path.")
         kind = kind_of_model(values)
         target = _target(values[ConvertOptions])
         _check_conversion(model, kind, target)
         output = values[ConvertOptions].output or _default_output(model, target)
-        check_files(values, _USAGE, written=[("--output", output)])
+        check_files(values, written=[("--output", output)])
         _warn_about_unused(values, target)
         if values[ConvertOptions].output is None:
             inform(f"Saving to {output}, because no --output is given.")
         parses = kind != "trt-network-script"
         onnx = onnx_of(
             _for_target(values, target, output),
-            _USAGE,
             is_loaded=parses,
             has_others=not parses,
-            graph=graph_of(values, kind, _USAGE) if kind in TF_TYPES else (),
+            graph=graph_of(values, kind) if kind in TF_TYPES else (),
             opset=values[TfOnnxOptions].opset,
         )
         if kind == target == "onnx":
             onnx = onnx.with_mapped_weights
-        data = data_of(values[DataOptions], values[ModelOptions].input_shapes, _USAGE)
+        data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         verifies = _verifies(values, kind, target)
         statements = _by(target, values, onnx if parses else None, data, output)
         if statements is None:
@@ -158,7 +156,7 @@ def _by(
     """
     for each in CONVERSIONS:
         if target in each.targets:
-            before, save = each.make(values, onnx, data, target, output, _USAGE)
+            before, save = each.make(values, onnx, data, target, output)
             return {"before": before, "check": None, "verify": None, "save": save}
     return None
 
@@ -177,8 +175,7 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
     if verifies and (kind != "onnx" or target != "onnx"):
         raise CommandLineError(
             "--verify compares an ONNX model with what it is converted to, another ONNX model. Use"
-            " polygraphy run to compare backends.",
-            _USAGE,
+            " polygraphy run to compare backends."
         )
     data = (ModelOptions, DataOptions)
     unused = flags_given(values, data, besides=("MODEL", "--model-type"))
@@ -201,15 +198,13 @@ def _target(options: ConvertOptions) -> str:
     if options.output is None:
         raise CommandLineError(
             f"what to convert to is not given. Add {_WAYS}, or an"
-            f" --output that ends in one of {', '.join(_BY_EXTENSION)}.",
-            _USAGE,
+            f" --output that ends in one of {', '.join(_BY_EXTENSION)}."
         )
     extension = PurePath(options.output).suffix.lower()
     if extension not in _BY_EXTENSION:
         raise CommandLineError(
             f"the extension of {options.output} does not tell what to convert to. Add --convert-to,"
-            f" or end it in one of {', '.join(_BY_EXTENSION)}.",
-            _USAGE,
+            f" or end it in one of {', '.join(_BY_EXTENSION)}."
         )
     return _BY_EXTENSION[extension]
 
@@ -224,8 +219,7 @@ def _check_extension(target: str, output: str | None) -> None:
     if said is not None and TARGETS[said].format != TARGETS[target].format:
         raise CommandLineError(
             f"--convert-to {target} contradicts the name of --output, {output}, which is that of"
-            f" {TARGETS[said].becomes}. Name another file, or leave --convert-to out.",
-            _USAGE,
+            f" {TARGETS[said].becomes}. Name another file, or leave --convert-to out."
         )
 
 
@@ -238,15 +232,13 @@ def _check_conversion(model: str, kind: str, target: str) -> None:
     if kind == "engine":
         raise CommandLineError(
             f"{model} is a TensorRT engine, which cannot be converted to anything. Give the model"
-            " that it was built from.",
-            _USAGE,
+            " that it was built from."
         )
-    check_model_type(model, kind, (), _USAGE)
+    check_model_type(model, kind, ())
     if target == "onnx" and kind not in formats_of("onnx", "tensorflow"):
         raise CommandLineError(
             f"{model} is a model of type {kind}, of which no ONNX model can be made."
-            " --model-type tells if the type is another.",
-            _USAGE,
+            " --model-type tells if the type is another."
         )
 
 
@@ -269,6 +261,6 @@ def _for_target(values: Values, target: str, output: str) -> Values:
 def _warn_about_unused(values: Values, target: str) -> None:
     """Log in one line each which options are about another target."""
     if target == "onnx" and values[OnnxSaveOptions].save_onnx is not None:
-        raise CommandLineError("--save-onnx: --output says where the model is saved.", _USAGE)
+        raise CommandLineError("--save-onnx: --output says where the model is saved.")
     for each in CONVERSIONS:
         each.warn(values, target)

@@ -27,9 +27,7 @@ class _JoinCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         options = values[JoinOptions]
         if options.output is None:
-            raise CommandLineError(
-                "it is not said where to write. Name a path with -o.", f"polygraphy {self.name}"
-            )
+            raise CommandLineError("it is not said where to write. Name a path with -o.")
         return render(
             "show.py.j2",
             self.summary.format(listed_paths(options.paths)),

@@ -53,27 +53,25 @@ class DiagnoseCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         path = values[DiagnosedOptions].path
         if not path:
-            raise CommandLineError("no model is given. Name its path.", usage)
+            raise CommandLineError("no model is given. Name its path.")
         compared = values[ComparedOptions]
         if compared.reference is not None and compared.golden:
             message = "--reference and --golden exclude each other. Choose one thing that is right."
-            raise CommandLineError(message, usage)
-        half = half_of(values, usage)
+            raise CommandLineError(message)
+        half = half_of(values)
         if half is not None:
-            return render_half(values, words, half, usage)
+            return render_half(values, words, half)
         parties = values[PartyOptions].parties
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
             raise CommandLineError(
                 f"no backend is given. Choose some of {flags}; or ask about half precision with"
-                " --fp-to-fp16 or --to-bf16.",
-                usage,
+                " --fp-to-fp16 or --to-bf16."
             )
         _warn_of_unused(values)
-        data = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes, usage)
+        data = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes)
         return render(
             "diagnose.py.j2",
             f"Find out why the outputs of {quoted(path)} are wrong.",

@@ -52,7 +52,7 @@ class HalfOptions(Options):
     )
 
 
-def half_of(values: Values, usage: str) -> str | None:
+def half_of(values: Values) -> str | None:
     """Return the type that is asked about; None for no question about half precision.
 
     Raises:
@@ -60,7 +60,7 @@ def half_of(values: Values, usage: str) -> str | None:
     """
     options = values[HalfOptions]
     if options.fp_to_fp16 and options.to_bf16:
-        raise CommandLineError("--fp-to-fp16 and --to-bf16 exclude each other. Choose one.", usage)
+        raise CommandLineError("--fp-to-fp16 and --to-bf16 exclude each other. Choose one.")
     if options.fp_to_fp16 or options.to_bf16:
         return "fp16" if options.fp_to_fp16 else "bf16"
     unused = flags_given(values, [HalfOptions])
@@ -69,7 +69,7 @@ def half_of(values: Values, usage: str) -> str | None:
     return None
 
 
-def render_half(values: Values, words: Sequence[str], dtype: str, usage: str) -> str:
+def render_half(values: Values, words: Sequence[str], dtype: str) -> str:
     """Return the program that tries half precision."""
     parties = [group for each in PARTIES.values() for group in groups_of(each)]
     reasons: list[tuple[Sequence[type[Options]], str]] = [
@@ -86,7 +86,7 @@ def render_half(values: Values, words: Sequence[str], dtype: str, usage: str) ->
         if unused:
             warn(f"{', '.join(unused)}: without effect, because {why}")
     diagnosed = values[DiagnosedOptions]
-    data = data_of(values[DataOptions], diagnosed.input_shapes, usage)
+    data = data_of(values[DataOptions], diagnosed.input_shapes)
     return render(
         "diagnose_half.py.j2",
         f"Find out whether {quoted(diagnosed.path)} would work in {dtype}.",

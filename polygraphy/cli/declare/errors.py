@@ -11,11 +11,13 @@ class BadValue(ValueError):
 
 
 class CommandLineError(Exception):
-    """A command line that cannot be meant: exit code 2. `usage` is the command that it is about."""
+    """A command line that cannot be meant: exit code 2. `usage` is the command that it is about;
+    by default the one that is run.
+    """
 
     exit_code = 2
 
-    def __init__(self, message: str, usage: str = "polygraphy") -> None:
+    def __init__(self, message: str, usage: str = "") -> None:
         super().__init__(message)
         self.usage = usage
 

@@ -265,7 +265,7 @@ def compare_func_of(functions: list[Call]) -> Any:
     return functions[0] if len(functions) == 1 else functions
 
 
-def check_average(values: Values, functions: list[Call], usage: str) -> None:
+def check_average(values: Values, functions: list[Call]) -> None:
     """Refuse averages of what has none.
 
     Raises:
@@ -276,24 +276,21 @@ def check_average(values: Values, functions: list[Call], usage: str) -> None:
     names = [call.name for call in functions]
     if values[JudgeOptions].fail_fast:
         raise CommandLineError(
-            "--check-average and --fail-fast exclude each other: an average is of all iterations.",
-            usage,
+            "--check-average and --fail-fast exclude each other: an average is of all iterations."
         )
     if "IndicesCompareFunc" in names:
         raise CommandLineError(
             "--check-average and --compare indices exclude each other: places in a list have no"
-            " average.",
-            usage,
+            " average."
         )
     if _SIMPLE in names and "elemwise" in _statistics(values[SimpleOptions], "elemwise"):
         raise CommandLineError(
             "--check-average cannot judge element by element. Choose --check-error-stat max, mean,"
-            " median or quantile.",
-            usage,
+            " median or quantile."
         )
 
 
-def check_saved_verdicts(values: Values, usage: str, runners: int) -> None:
+def check_saved_verdicts(values: Values, runners: int) -> None:
     """Refuse to save verdicts where there are none; `runners` is how many there are.
 
     Raises:
@@ -305,8 +302,7 @@ def check_saved_verdicts(values: Values, usage: str, runners: int) -> None:
     if runners and runners + len(options.load_outputs) < 2:
         raise CommandLineError(
             "--save-accuracy-results needs a comparison. Choose a second runner, or load outputs"
-            " with --load-outputs.",
-            usage,
+            " with --load-outputs."
         )
 
 

@@ -85,7 +85,6 @@ class DataOptions(Options):
 def data_of(
     options: DataOptions,
     shapes: Mapping[str, Sequence[Shape]] | None,
-    usage: str,
     *,
     only_first: bool = False,
 ) -> Call:
@@ -94,18 +93,17 @@ def data_of(
     Args:
         options: the options about data.
         shapes: the shapes given for each input.
-        usage: the command, for messages.
         only_first: whether the command runs the model on the first iteration alone.
 
     Raises:
         CommandLineError: the data have two sources, or a function two names.
     """
-    script = _script_of(options, usage)
+    script = _script_of(options)
     if options.load_inputs and script:
         message = (
             "--load-inputs and --data-loader-script exclude each other. Choose one source of data."
         )
-        raise CommandLineError(message, usage)
+        raise CommandLineError(message)
     if options.load_inputs or script:
         _warn_about_unused(options, shapes)
         if script:
@@ -145,18 +143,17 @@ def data_step(data: Call, *, calibrates: bool = False) -> list[Step]:
     ]
 
 
-def _script_of(options: DataOptions, usage: str) -> tuple[str, str] | None:
+def _script_of(options: DataOptions) -> tuple[str, str] | None:
     script, name = options.data_loader_script, options.data_loader_func_name
     if name is None:
         return script
     if script is None:
         message = "--data-loader-func-name needs --data-loader-script, the script that has it."
-        raise CommandLineError(message, usage)
+        raise CommandLineError(message)
     if script[1] not in (name, "load_data"):
         raise CommandLineError(
             f"the data loader is called {script[1]!r} by --data-loader-script and {name!r} by"
-            " --data-loader-func-name. Give one name.",
-            usage,
+            " --data-loader-func-name. Give one name."
         )
     return script[0], name
 

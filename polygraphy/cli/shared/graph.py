@@ -55,14 +55,13 @@ class TfOnnxOptions(Options):
     )
 
 
-def graph_of(values: Values, kind: str, usage: str) -> tuple[Call, ...]:
+def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
     """Return what loads a graph: calls of which the first one takes the path, and each other what
     the one before gives.
 
     Args:
         values: the options; those about outputs are as if left out where the command lacks them.
         kind: the type of the model, one of `TF_TYPES`.
-        usage: the command, for messages.
 
     Raises:
         CommandLineError: a checkpoint is named, and the model is none.
@@ -72,8 +71,7 @@ def graph_of(values: Values, kind: str, usage: str) -> tuple[Call, ...]:
     if load.ckpt is not None and kind != "ckpt":
         raise CommandLineError(
             f"--ckpt names a checkpoint, but the model is of type {kind}. Give the folder of the"
-            " checkpoint as MODEL.",
-            usage,
+            " checkpoint as MODEL."
         )
     outputs = call_of("ModifyGraphOutputs", values)
     if every.mark_all:

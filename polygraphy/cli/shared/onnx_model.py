@@ -105,7 +105,6 @@ def with_defaults(values: Values) -> Values:
 
 def onnx_of(
     values: Values,
-    usage: str,
     *,
     is_loaded: bool = True,
     has_others: bool = False,
@@ -116,7 +115,6 @@ def onnx_of(
 
     Args:
         values: the options; groups that the command lacks are as if they had been left out.
-        usage: the command, for messages.
         is_loaded: whether a runner loads the model at all.
         has_others: whether there is another model that the options for all backends are about.
         graph: the loaders of the TensorFlow graph that it is converted from; none for an ONNX file.
@@ -134,15 +132,14 @@ def onnx_of(
         *(converts if is_loaded else ()),
         *inference_of(values),
         *_outputs_of(load, every, values),
-        *cast_of(values[OnnxCastOptions], usage),
+        *cast_of(values[OnnxCastOptions]),
         *([call_of("save_onnx", values)] if save.save_onnx else ()),
     )
     made = OnnxModel(steps)
     if not is_loaded and not made.is_as_saved:
         raise CommandLineError(
             "no selected runner loads the ONNX model, so it can neither be changed nor saved."
-            " Choose one that does, such as --onnxrt or --onnx.",
-            usage,
+            " Choose one that does, such as --onnxrt or --onnx."
         )
     if every.mark_all and load.onnx_outputs not in ((), EVERY_TENSOR):
         warn("--onnx-outputs: has no effect, because --mark-all makes every tensor an output.")
@@ -163,14 +160,14 @@ def inference_of(values: Values) -> list[Call]:
     return []
 
 
-def cast_of(options: OnnxCastOptions, usage: str) -> list[Call]:
+def cast_of(options: OnnxCastOptions) -> list[Call]:
     """Return the call that converts the model to another data type, if any.
 
     Raises:
         CommandLineError: two of them are asked for.
     """
     if options.fp_to_fp16 and options.to_bf16:
-        raise CommandLineError("--fp-to-fp16 and --to-bf16 exclude each other. Choose one.", usage)
+        raise CommandLineError("--fp-to-fp16 and --to-bf16 exclude each other. Choose one.")
     if options.fp_to_fp16 or options.to_bf16:
         chosen = "convert_to_fp16" if options.fp_to_fp16 else "convert_to_bf16"
         return [call_of(chosen, (options,))]

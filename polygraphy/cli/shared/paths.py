@@ -27,13 +27,12 @@ _DEFINE_MORE = frozenset({"exec", "eval", "globals", "vars", "setattr"})
 Named = Iterable[tuple[str, str | None]]
 
 
-def check_paths(read: Named, written: Named, usage: str) -> None:
+def check_paths(read: Named, written: Named) -> None:
     """Refuse to write what is read, and to write two things to one place.
 
     Args:
         read: what is read: a flag, or what else to call it, and its path.
         written: what is written, in the same form.
-        usage: the command, for messages.
 
     Raises:
         CommandLineError: two of them name the same path, be it through a link.
@@ -45,24 +44,23 @@ def check_paths(read: Named, written: Named, usage: str) -> None:
         other = taken.setdefault(_place(path), flag)
         if other != flag:
             raise CommandLineError(
-                f"{other} and {flag} name the same path, {path}. Save to another one.", usage
+                f"{other} and {flag} name the same path, {path}. Save to another one."
             )
 
 
-def check_files(values: Values, usage: str, *, written: Named = ()) -> None:
+def check_files(values: Values, *, written: Named = ()) -> None:
     """Refuse to write what is read, and to write two things to one place, as far as rows say what
     options name.
 
     Args:
         values: the options of any command.
-        usage: the command, for messages.
         written: what else is written; see `check_paths`.
 
     Raises:
         CommandLineError: two of them name the same path.
     """
     written = [*_named_by(values, lambda row: row.writes), *written]
-    check_paths(read_in(values), written, usage)
+    check_paths(read_in(values), written)
 
 
 def _named_by(values: Values, is_one: Callable[[Option], object]) -> Iterator[tuple[str, str]]:
@@ -78,12 +76,11 @@ def _named_by(values: Values, is_one: Callable[[Option], object]) -> Iterator[tu
             yield from zip(row.kind.flags_of(value) or [row.spelling] * len(paths), paths)
 
 
-def check_log_and_program(values: Values, usage: str) -> None:
+def check_log_and_program(values: Values) -> None:
     """Refuse to write the log, the program or a report over a file named elsewhere.
 
     Args:
         values: the options of any command.
-        usage: the command, for messages.
 
     Raises:
         CommandLineError: something else names it, too; of the log and the program, a file that
@@ -114,8 +111,7 @@ def check_log_and_program(values: Values, usage: str) -> None:
         if is_taken:
             raise CommandLineError(
                 f"{flag} would overwrite {path}, which the command line names elsewhere, too. Name"
-                " another file.",
-                usage,
+                " another file."
             )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ENGINE, _SCRIPT = "engine", "trt-network-script"
 
 
-def _choose(values: Values, kind: str, usage: str) -> Chosen:
+def _choose(values: Values, kind: str) -> Chosen:
     # Few programs use TensorRT, and what turns its options into calls is large.
     from polygraphy.cli.backends.trt.context import build_of, loaded_of, running_of
 
@@ -34,7 +34,7 @@ def _choose(values: Values, kind: str, usage: str) -> Chosen:
     if kind == _ENGINE:
         loaded = loaded_of(values)
         return Chosen(runner=lambda model: runs.of(loaded.saved(model.path)))
-    engine = build_of(values, usage, is_script=kind == _SCRIPT)
+    engine = build_of(values, is_script=kind == _SCRIPT)
     engine = evolve(engine, save=_saved(values))
     marks = engine.network.changes_outputs
     chosen = _built(engine, runs)
@@ -85,7 +85,7 @@ def _built(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> Chosen
     return Chosen(runner=runner, steps=steps, calibrates=engine.calibrates, builds=True)
 
 
-def _choose_saved(values: Values, kind: str, usage: str) -> Chosen:
+def _choose_saved(values: Values, kind: str) -> Chosen:
     from polygraphy.cli.backends.trt.context import loaded_of, running_of
 
     runs, loaded = running_of(values), loaded_of(values)

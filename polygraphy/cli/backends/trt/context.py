@@ -51,34 +51,30 @@ def with_build_defaults(values: Values) -> Values:
     return Values(groups)
 
 
-def build_of(
-    values: Values, usage: str, *, is_script: bool, builder: str = "EngineFromNetwork"
-) -> TrtModel:
+def build_of(values: Values, *, is_script: bool, builder: str = "EngineFromNetwork") -> TrtModel:
     """Return how an engine is built.
 
     Args:
         values: the options of all groups about builds.
-        usage: the command, for messages.
         is_script: whether the model is a script that makes the network.
         builder: what builds it.
 
     Raises:
         CommandLineError: options do not fit together.
     """
-    config = config_of(values, usage)
+    config = config_of(values)
     return TrtModel(
-        network=network_of(values, usage, is_script=is_script, config=config),
+        network=network_of(values, is_script=is_script, config=config),
         config=config,
         build=call_of(builder, values),
     )
 
 
-def config_of(values: Values, usage: str) -> TrtConfig:
+def config_of(values: Values) -> TrtConfig:
     """Return how an engine is configured.
 
     Args:
         values: the options of all groups about builds.
-        usage: the command, for messages.
 
     Raises:
         CommandLineError: options do not fit together.
@@ -88,25 +84,24 @@ def config_of(values: Values, usage: str) -> TrtConfig:
         scripts.trt_config_script,
         scripts.trt_config_func_name,
         ("--trt-config-script", "--trt-config-func-name"),
-        usage,
     )
     warn_about_unused(values)
     postprocess = call_of("PostprocessConfig", values)
     if script is not None:
         make, calibration = Call("InvokeFromScript", script[:1], {"name": script[1]}), None
     else:
-        make, calibration = _config(values, usage), _calibration(values)
+        make, calibration = _config(values), _calibration(values)
     return TrtConfig(make, postprocess if postprocess.kwargs else None, calibration)
 
 
-def _config(values: Values, usage: str) -> Call:
+def _config(values: Values) -> Call:
     plan, precision = values[TrtPlanOptions], values[TrtPrecisionOptions]
     if plan.exclude_lean_runtime and not plan.version_compatible:
         raise CommandLineError(
-            "--exclude-lean-runtime needs --version-compatible: no other engine holds one.", usage
+            "--exclude-lean-runtime needs --version-compatible: no other engine holds one."
         )
     shapes = values[ModelOptions].input_shapes
-    profiles = [_profile(each) for each in profiles_of(values[TrtProfileOptions], shapes, usage)]
+    profiles = [_profile(each) for each in profiles_of(values[TrtProfileOptions], shapes)]
     rtx = call_of("CreateConfigRTX", values).kwargs
     layers = _precisions_of_layers(precision)
     allowed = call_of("CreateConfig", (precision,), **layers).kwargs
@@ -115,7 +110,7 @@ def _config(values: Values, usage: str) -> Call:
         "CreateConfig",
         values,
         profiles=profiles or None,
-        algorithm_selector=_tactics(values[TrtTacticOptions], usage),
+        algorithm_selector=_tactics(values[TrtTacticOptions]),
         precision_constraints=_constraints(precision),
         memory_pool_limits=_pools(values[TrtConfigOptions]),
         calibrator=Source("calibrator") if quantizes else None,
@@ -158,13 +153,11 @@ def _calibration(values: Values) -> Call | None:
     return call_of("Calibrator", values, Source("data_loader"))
 
 
-def _tactics(options: TrtTacticOptions, usage: str) -> Call | None:
+def _tactics(options: TrtTacticOptions) -> Call | None:
     """Return what records, chooses or avoids tactics; None for nothing."""
     save, load, exclude = options.save_tactics, options.load_tactics, options.exclude_tactics
     if save is not None and load is not None:
-        raise CommandLineError(
-            "--save-tactics and --load-tactics exclude each other. Choose one.", usage
-        )
+        raise CommandLineError("--save-tactics and --load-tactics exclude each other. Choose one.")
     if save is not None:
         return Call("TacticRecorder", (save,), {"exclude": exclude})
     if load is None and exclude is None:
@@ -174,7 +167,6 @@ def _tactics(options: TrtTacticOptions, usage: str) -> Call | None:
 
 def network_of(
     values: Values,
-    usage: str,
     *,
     is_script: bool = False,
     is_empty: bool = False,
@@ -184,7 +176,6 @@ def network_of(
 
     Args:
         values: the options of all groups about networks.
-        usage: the command, for messages.
         is_script: whether the model is a script that makes the network.
         is_empty: whether there is no model.
         config: how an engine of it is configured; None for no engine.
@@ -217,7 +208,7 @@ def network_of(
     ]
     return TrtNetwork(
         source=(
-            Call("InvokeFromScript", kwargs={"name": _network_function(values, usage)})
+            Call("InvokeFromScript", kwargs={"name": _network_function(values)})
             if is_script
             else call_of("CreateNetwork", values) if is_empty else _parsing(values)
         ),
@@ -245,15 +236,14 @@ def _outputs(values: Values, *, is_script: bool) -> Call:
     return made.of(outputs=Name("polygraphy.constants", "MARK_ALL")) if marks_all else made
 
 
-def _network_function(values: Values, usage: str) -> str:
+def _network_function(values: Values) -> str:
     model = values[ModelOptions].model_file or ""
     symbol = split_symbol(model)[1]
     named = values[TrtNetworkOptions].trt_network_func_name
     if symbol and named and symbol != named:
         raise CommandLineError(
             f"the network function is called {symbol!r} by {model} and {named!r} by"
-            " --trt-network-func-name. Give one name.",
-            usage,
+            " --trt-network-func-name. Give one name."
         )
     return symbol or named or "load_network"
 
@@ -305,11 +295,11 @@ def loaded_of(values: Values) -> TrtModel:
 
 
 def _named(
-    script: tuple[str, str] | None, name: str | None, flags: tuple[str, str], usage: str
+    script: tuple[str, str] | None, name: str | None, flags: tuple[str, str]
 ) -> tuple[str, str] | None:
     """Return a script and the function in it that another option may name."""
     if name is None:
         return script
     if script is None:
-        raise CommandLineError(f"{flags[1]} needs {flags[0]}, the script that has it.", usage)
+        raise CommandLineError(f"{flags[1]} needs {flags[0]}, the script that has it.")
     return script[0], name

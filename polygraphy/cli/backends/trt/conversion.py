@@ -25,12 +25,12 @@ _OF_ENGINES = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOption
 
 
 def _make(
-    values: Values, onnx: OnnxModel | None, data: Call, target: str, output: str, usage: str
+    values: Values, onnx: OnnxModel | None, data: Call, target: str, output: str
 ) -> tuple[list[Step], Call | Source]:
     """Return the statements that build an engine, or make a picture of its network."""
     from polygraphy.cli.backends.trt.model import saved_engine  # See `_trt`.
 
-    trt = _trt(values, target, usage, is_script=onnx is None)
+    trt = _trt(values, target, is_script=onnx is None)
     is_path, path = onnx is None or onnx.is_as_saved, RunnerModel.path
     model = path if is_path else Source("load_model")
     before = [
@@ -45,19 +45,19 @@ def _make(
     return [*before, network], Call("save_onnx", [Source("model")], {"path": output})
 
 
-def _trt(values: Values, target: str, usage: str, *, is_script: bool) -> TrtModel:
+def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
     # Few models become engines, and what turns the options into calls is large.
     from polygraphy.cli.backends.trt.context import build_of, network_of
     from polygraphy.cli.backends.trt.model import TrtModel
 
     if target != _ENGINE:
-        return TrtModel(network=network_of(values, usage, is_script=is_script))
+        return TrtModel(network=network_of(values, is_script=is_script))
     rtx = values[TrtRtxOptions]
     if rtx.use_gpu and rtx.compute_capabilities:
         raise CommandLineError(
-            "--use-gpu and --compute-capabilities exclude each other. Choose one.", usage
+            "--use-gpu and --compute-capabilities exclude each other. Choose one."
         )
-    return build_of(values, usage, is_script=is_script, builder="EngineBytesFromNetwork")
+    return build_of(values, is_script=is_script, builder="EngineBytesFromNetwork")
 
 
 def _warn(values: Values, target: str) -> None:

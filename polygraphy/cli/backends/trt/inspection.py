@@ -24,7 +24,7 @@ _GROUPS: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS, TrtLoadO
 _NAME_OF_FUNCTION = "--trt-network-func-name"
 
 
-def _make(values: Values, model: ModelOptions, is_converted: bool, usage: str) -> Inspected:
+def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     """Return how a network or an engine is made of the model.
 
     Raises:
@@ -42,8 +42,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool, usage: str) -
         flags = ", ".join(flags_given(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))
         raise CommandLineError(
             f"{flags}: {path} is shown as it is in its file. Add --convert-to trt to see"
-            " the network that TensorRT makes of it.",
-            usage,
+            " the network that TensorRT makes of it."
         )
     _warn_about(values, [TrtLoadOptions], "no engine is loaded")
     typing = values[TrtTypingOptions]
@@ -53,7 +52,7 @@ def _make(values: Values, model: ModelOptions, is_converted: bool, usage: str) -
     groups: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS)
     whole: dict[type[Options], Options] = {group: values[group] for group in groups}
     whole.update({TrtPrecisionOptions: precision, ModelOptions: model})
-    network = network_of(with_build_defaults(Values(whole)), usage, is_script=is_script)
+    network = network_of(with_build_defaults(Values(whole)), is_script=is_script)
     return Inspected(
         split_symbol(path)[0], network.steps_from(RunnerModel.path), Source("load_network")
     )

@@ -15,16 +15,13 @@ Profile = dict[str, dict[str, list[int]]]
 _FLAGS = {"min": "--trt-min-shapes", "opt": "--trt-opt-shapes", "max": "--trt-max-shapes"}
 
 
-def profiles_of(
-    options: TrtProfileOptions, inputs: InputShapes | None, usage: str
-) -> tuple[Profile, ...]:
+def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple[Profile, ...]:
     """Return the profiles: for each input its shapes by ``min``, ``opt`` and ``max``. Where
     nothing tells ``min``, it is missing: the model tells.
 
     Args:
         options: the options about profiles; the n-th time that one is given is for profile n.
         inputs: the shapes of the data, by input; they are the profile where no other is given.
-        usage: the command, for messages.
 
     Raises:
         CommandLineError: the options do not fit together.
@@ -36,16 +33,14 @@ def profiles_of(
     }
     given = {end: listed for end, listed in given.items() if listed}
     if not given:
-        return (_around(inputs, usage),) if inputs else ()
+        return (_around(inputs),) if inputs else ()
     if len({len(listed) for listed in given.values()}) > 1:
         counts = ", ".join(f"{_FLAGS[end]} {len(listed)} times" for end, listed in given.items())
-        raise CommandLineError(
-            f"each option is given once per profile, but there is {counts}.", usage
-        )
+        raise CommandLineError(f"each option is given once per profile, but there is {counts}.")
     made = []
     for number, shapes in enumerate(zip_longest(*given.values())):
-        by_end = {end: _single(listed, _FLAGS[end], usage) for end, listed in zip(given, shapes)}
-        _check_names(by_end, number, usage)
+        by_end = {end: _single(listed, _FLAGS[end]) for end, listed in zip(given, shapes)}
+        _check_names(by_end, number)
         names = next(iter(by_end.values()))
         made.append(
             {
@@ -57,31 +52,29 @@ def profiles_of(
             }
         )
         for name, range_of_shapes in made[-1].items():
-            _check_order(name, range_of_shapes, number, usage)
+            _check_order(name, range_of_shapes, number)
     return tuple(made)
 
 
-def _single(shapes: InputShapes, flag: str, usage: str) -> dict[str, Shape]:
+def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
     """Return the only shape of each input."""
     for name, listed in shapes.items():
         if len(listed) > 1:
             raise CommandLineError(
                 f"argument {flag}: {name!r} is given {len(listed)} shapes for one profile. Repeat"
-                f" {flag} for each profile.",
-                usage,
+                f" {flag} for each profile."
             )
     return {name: listed[0] for name, listed in shapes.items()}
 
 
-def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int, usage: str) -> None:
+def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None:
     """Refuse profiles whose ends are about different inputs: one name may be misspelt."""
     first, *others = by_end
     for other in others:
         if set(by_end[first]) != set(by_end[other]):
             raise CommandLineError(
                 f"profile {number}: {_FLAGS[first]} is about {', '.join(by_end[first])}, and"
-                f" {_FLAGS[other]} about {', '.join(by_end[other])}. Name the same inputs.",
-                usage,
+                f" {_FLAGS[other]} about {', '.join(by_end[other])}. Name the same inputs."
             )
 
 
@@ -97,14 +90,13 @@ def _completed(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, l
     return {end: list(shape) for end, shape in ends.items() if shape is not None}
 
 
-def _check_order(name: str, shapes: Mapping[str, Sequence[int]], number: int, usage: str) -> None:
+def _check_order(name: str, shapes: Mapping[str, Sequence[int]], number: int) -> None:
     ends = list(shapes)
     for low, high in pairwise(ends):
         if not _is_within(shapes[low], shapes[high]):
             raise CommandLineError(
                 f"profile {number}: {low} of {name!r} is {shapes[low]}, which is not within {high},"
-                f" {shapes[high]}. No dimension may shrink from min over opt to max.",
-                usage,
+                f" {shapes[high]}. No dimension may shrink from min over opt to max."
             )
 
 
@@ -112,14 +104,13 @@ def _is_within(low: Sequence[int], high: Sequence[int]) -> bool:
     return len(low) == len(high) and all(a <= b for a, b in zip(low, high))
 
 
-def _around(inputs: InputShapes, usage: str) -> Profile:
+def _around(inputs: InputShapes) -> Profile:
     """Return the profile that holds the data: the first shape of each input is the usual one."""
     for name, shapes in inputs.items():
         if len({len(shape) for shape in shapes}) > 1:
             raise CommandLineError(
                 f"argument --input-shapes: no TensorRT profile holds shapes of {name!r} that differ"
-                " in the number of their dimensions. Run them one by one.",
-                usage,
+                " in the number of their dimensions. Run them one by one."
             )
     return {
         name: {

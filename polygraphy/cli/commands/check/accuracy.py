@@ -39,8 +39,7 @@ class CheckAccuracyCommand(Command):
         if "indices" in thresholds:
             raise CommandLineError(
                 "argument --index-tolerance: lists of indices cannot be judged again: they are not"
-                " saved with the verdicts. Save the outputs, and compare them with --load-outputs.",
-                f"polygraphy {self.name}",
+                " saved with the verdicts. Save the outputs, and compare them with --load-outputs."
             )
         return render(
             "check.py.j2",

@@ -62,9 +62,8 @@ class CheckLintCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         path = values[CheckedModelOptions].path
-        loader = _data(values, CheckedModelOptions, usage)
+        loader = _data(values, CheckedModelOptions)
         return render(
             "check.py.j2",
             f"Find out what is wrong with {quoted(path)}.",
@@ -95,24 +94,23 @@ class CheckCompatibilityCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         path = values[ModelOptions].model_file
         if path is None:
-            raise CommandLineError("no model is given. Name its path.", usage)
+            raise CommandLineError("no model is given. Name its path.")
         backends = tuple(dict.fromkeys(values[BackendOptions].backends))
         kind = kind_of_model(values, unknown="frozen" if backends == ("tf",) else "onnx")
-        _check_type(path, kind, backends, usage)
+        _check_type(path, kind, backends)
         is_tensorflow = kind in TF_TYPES
-        backends = backends or _installed(usage, is_tensorflow=is_tensorflow)
+        backends = backends or _installed(is_tensorflow=is_tensorflow)
         if "onnxrt" not in backends and flags_given(values, _SESSIONS):
             warn("--providers, --graph-optimization-level: only used by --onnxrt.")
         unused = [] if is_tensorflow else flags_given(values, [TfLoadOptions])
         if unused:
             warn(f"{', '.join(unused)}: without effect, because the model is none of TensorFlow.")
-        loader = _data(values, ModelOptions, usage)
+        loader = _data(values, ModelOptions)
         onnx = OnnxModel()
         if is_tensorflow:
-            onnx = onnx_of(values, usage, graph=graph_of(values, kind, usage))
+            onnx = onnx_of(values, graph=graph_of(values, kind))
         converts = is_tensorflow and backends != ("tf",)
         ran = RunnerModel(Source("load_model") if converts else RunnerModel.path, not converts)
         model = changed(values[ModelOptions], input_shapes=None)  # They are about the data alone.
@@ -124,8 +122,7 @@ class CheckCompatibilityCommand(Command):
             path=path,
             before=[Step("load_model", onnx.loader(RunnerModel.path))] if converts else [],
             runners={
-                name: built_in()[name].chosen(as_it_is, kind, usage).runner(ran)
-                for name in backends
+                name: built_in()[name].chosen(as_it_is, kind).runner(ran) for name in backends
             },
             check=call_of("check_compatibility", values, data_loader=loader),
             log=log_of(values),
@@ -137,7 +134,7 @@ def _listed(backends: Sequence[str]) -> str:
     return enumerated([titles[backend].title for backend in backends])
 
 
-def _check_type(path: str, kind: str, backends: Sequence[str], usage: str) -> None:
+def _check_type(path: str, kind: str, backends: Sequence[str]) -> None:
     """Refuse a model that a backend takes in no form.
 
     Raises:
@@ -146,13 +143,12 @@ def _check_type(path: str, kind: str, backends: Sequence[str], usage: str) -> No
     if kind in _UNCHECKED:
         raise CommandLineError(
             f"{path} is a model of type {kind}, which belongs to TensorRT alone. Run it there:"
-            f" polygraphy run {path} --trt. --model-type tells if the type is another.",
-            usage,
+            f" polygraphy run {path} --trt. --model-type tells if the type is another."
         )
-    check_model_type(path, kind, set(backends), usage, offered=(*_PACKAGES, "tf"))
+    check_model_type(path, kind, set(backends), offered=(*_PACKAGES, "tf"))
 
 
-def _installed(usage: str, *, is_tensorflow: bool) -> tuple[str, ...]:
+def _installed(*, is_tensorflow: bool) -> tuple[str, ...]:
     """Return the backends that are installed, and run the model; TensorFlow, for a model of its
     own, wherever it may be.
 
@@ -167,14 +163,10 @@ def _installed(usage: str, *, is_tensorflow: bool) -> tuple[str, ...]:
     if is_tensorflow:
         return ("tf", *takers) if find_spec("tf2onnx") is not None else ("tf",)
     if not takers:
-        raise CommandLineError("no backend is installed. Install onnxruntime.", usage)
+        raise CommandLineError("no backend is installed. Install onnxruntime.")
     return takers
 
 
-def _data(
-    values: Values, model: type[CheckedModelOptions] | type[ModelOptions], usage: str
-) -> Call | None:
+def _data(values: Values, model: type[CheckedModelOptions] | type[ModelOptions]) -> Call | None:
     """Return what makes the data of one iteration; None where the usual ones do."""
-    return usual_or(
-        data_of(values[DataOptions], values[model].input_shapes, usage, only_first=True)
-    )
+    return usual_or(data_of(values[DataOptions], values[model].input_shapes, only_first=True))

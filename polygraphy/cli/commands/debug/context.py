@@ -27,12 +27,11 @@ IterationGroup = Union[
 ]
 
 
-def check_of(values: Values, usage: str, *, implied: Sequence[str] = (), asks: bool = True) -> Call:
+def check_of(values: Values, *, implied: Sequence[str] = (), asks: bool = True) -> Call:
     """Return the call that makes what decides whether an iteration has passed.
 
     Args:
         values: the options.
-        usage: the command, for messages.
         implied: the words of a command that does where none is given.
         asks: whether it only does where no user can be asked.
 
@@ -45,7 +44,7 @@ def check_of(values: Values, usage: str, *, implied: Sequence[str] = (), asks: b
         (options.show_output, options.hide_fail_output, "--show-output and --hide-fail-output"),
     ):
         if one and other:
-            raise CommandLineError(f"{flags} exclude each other. Choose one.", usage)
+            raise CommandLineError(f"{flags} exclude each other. Choose one.")
     if options.check:
         return call_of("CheckCommand", values, Words(options.check))
     if implied:
@@ -90,30 +89,28 @@ def iterations_of(
     )
 
 
-def until_of(options: UntilOptions, usage: str) -> str | int:
+def until_of(options: UntilOptions) -> str | int:
     """Return how long it goes on.
 
     Raises:
         CommandLineError: nothing tells, or two options do.
     """
     if options.until is not None and options.num_iterations is not None:
-        raise CommandLineError(
-            "--until and --num-iterations exclude each other. Choose one.", usage
-        )
+        raise CommandLineError("--until and --num-iterations exclude each other. Choose one.")
     until = options.num_iterations if options.until is None else options.until
     if until is None:
-        raise CommandLineError("--until is missing: good, bad, or the number of iterations.", usage)
+        raise CommandLineError("--until is missing: good, bad, or the number of iterations.")
     return until
 
 
-def check_artifacts(values: Values, usage: str) -> None:
+def check_artifacts(values: Values) -> None:
     """Refuse to move away what is read.
 
     Raises:
         CommandLineError: a file would be.
     """
     artifacts = values[ArtifactOptions].artifacts
-    check_paths(read_in(values), [("--artifacts", path) for path in artifacts], usage)
+    check_paths(read_in(values), [("--artifacts", path) for path in artifacts])
 
 
 def _replay_of(values: Values) -> DebugReplayOptions | None:

@@ -68,8 +68,7 @@ class DebugReduceCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
-        self._check(values, usage)
+        self._check(values)
         model, save = values[EditedModelOptions], values[EditSaveOptions]
         results, shapes = values[ReducedModelOptions], values[ReducedShapeOptions]
         path = model.model_file or ""
@@ -78,13 +77,10 @@ class DebugReduceCommand(Command):
         if output is None and results.min_good is None:
             output = f"{PurePath(path).stem}_reduced.onnx"
             inform(f"Saving to {output}, because no --output is given.")
-        check_files(values, usage, written=[("--output", output)])
-        check_artifacts(values, usage)
+        check_files(values, written=[("--output", output)])
+        check_artifacts(values)
         data = data_of(
-            values[DataOptions],
-            shapes.model_input_shapes,
-            usage,
-            only_first=results.save_inputs is None,
+            values[DataOptions], shapes.model_input_shapes, only_first=results.save_inputs is None
         )
         loader = data_loader_of(data)
         return render(
@@ -94,7 +90,7 @@ class DebugReduceCommand(Command):
             model=path,
             iterations=iterations_of(
                 values,
-                check_of(values, usage),
+                check_of(values),
                 ModelIterationOptions,
                 results=(output, results.min_good),
             ),
@@ -103,7 +99,7 @@ class DebugReduceCommand(Command):
             min_good=results.min_good,
             steps=[
                 *self._steps(values, loader),
-                *cast_of(values[OnnxCastOptions], usage),
+                *cast_of(values[OnnxCastOptions]),
             ],
             load=load_of(values),
             save=call_of("save_onnx", values),
@@ -113,7 +109,7 @@ class DebugReduceCommand(Command):
             log=log_of(values),
         )
 
-    def _check(self, values: Values, usage: str) -> None:
+    def _check(self, values: Values) -> None:
         """Refuse options that exclude each other."""
         chosen, shapes = values[ReduceOptions], values[ReducedShapeOptions]
         observes = values[FallbackOptions].force_fallback_shape_inference
@@ -133,7 +129,7 @@ class DebugReduceCommand(Command):
             ),
         ):
             if one and other:
-                raise CommandLineError(f"{flags} exclude each other. Choose one.", usage)
+                raise CommandLineError(f"{flags} exclude each other. Choose one.")
         if shapes.no_onnxruntime_shape_inference and (shapes.no_shape_inference or observes):
             warn("--no-onnxruntime-shape-inference: without effect, because nothing is inferred.")
 

@@ -45,13 +45,12 @@ class DebugRepeatCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
-        check_artifacts(values, usage)
+        check_artifacts(values)
         return render(
             "debug_repeat.py.j2",
             "Check the same again and again.",
             words,
-            iterations=iterations_of(values, check_of(values, usage), IterationInfoOptions),
-            until=until_of(values[UntilOptions], usage),
+            iterations=iterations_of(values, check_of(values), IterationInfoOptions),
+            until=until_of(values[UntilOptions]),
             log=log_of(values),
         )

@@ -49,7 +49,7 @@ class InspectCapabilityCommand(Command):
             words,
             model=model,
             call=call_of("inspect_capability", values, **without),
-            onnx=onnx_of(values, f"polygraphy {self.name}"),
+            onnx=onnx_of(values),
             log=log_of(values),
         )
 

@@ -30,8 +30,7 @@ class InspectDataCommand(Command):
         if values[DetailOptions].num_items == 0:
             raise CommandLineError(
                 "argument -n/--num-items: 0 would show nothing. Leave out -s/--show-values"
-                " instead.",
-                f"polygraphy {self.name}",
+                " instead."
             )
         paths = values[InspectedOptions].paths
         return render(

@@ -44,7 +44,7 @@ class InspectDiffCommand(Command):
 
     def render(self, values: Values, words: Sequence[str]) -> str:
         files = values[ReferenceOptions]
-        if _are_models(files, f"polygraphy {self.name}"):
+        if _are_models(files):
             unused = flags_given(values, _COMPARISON)
             if unused:
                 warn(f"{', '.join(unused)}: without effect, because models are the same, or not.")
@@ -66,11 +66,11 @@ class InspectDiffCommand(Command):
         )
 
 
-def _are_models(files: ReferenceOptions, usage: str) -> bool:
+def _are_models(files: ReferenceOptions) -> bool:
     """Return whether the files are ONNX models, by their names."""
     models = [path for path in (files.reference, files.candidate) if format_named(path) == "onnx"]
     if len(models) == 1:
         raise CommandLineError(
-            f"{models[0]} is a model, and the other file is not. Compare files of one kind.", usage
+            f"{models[0]} is a model, and the other file is not. Compare files of one kind."
         )
     return bool(models)

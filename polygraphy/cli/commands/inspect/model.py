@@ -66,7 +66,7 @@ class InspectModelCommand(Command):
         }
         if not values[OnnxShapeOptions].shape_inference:
             decided["allow_onnxruntime"] = None
-        page = page_of(values, decided, f"polygraphy {self.name}")
+        page = page_of(values, decided)
         if page is not None:
             return render(
                 "show.py.j2",
@@ -95,8 +95,7 @@ class InspectModelCommand(Command):
         """Refuse what cannot be meant, and tell about what has no effect."""
         if values[ModelDetailOptions].combine_tensor_info is not None and "layers" not in show:
             raise CommandLineError(
-                "argument --combine-tensor-info: layers are not shown. Add --show layers.",
-                f"polygraphy {self.name}",
+                "argument --combine-tensor-info: layers are not shown. Add --show layers."
             )
         for each in _INSPECTIONS:
             each.warn(values, values[InspectedModelOptions].paths)
@@ -107,11 +106,7 @@ class InspectModelCommand(Command):
         Raises:
             CommandLineError: there are several models, or nothing can be made of it.
         """
-        models, page, usage = (
-            values[InspectedModelOptions],
-            values[PageOptions],
-            f"polygraphy {self.name}",
-        )
+        models, page = values[InspectedModelOptions], values[PageOptions]
         for each in _INSPECTIONS:
             flags = ", ".join(flags_given(values, each.groups, besides=each.besides))
             if not flags:
@@ -119,17 +114,15 @@ class InspectModelCommand(Command):
             if len(models.paths) != 1:
                 raise CommandLineError(
                     f"{flags}: there are {len(models.paths)} models, and this is about one of them."
-                    " Show them one at a time.",
-                    usage,
+                    " Show them one at a time."
                 )
             if page.visual or page.save_visual is not None:
                 raise CommandLineError(
                     f"{flags}: pages show models as they are in their files. Leave --visual and"
-                    " --save-visual out.",
-                    usage,
+                    " --save-visual out."
                 )
             model = ModelOptions(model_file=models.paths[0], model_type=models.model_type)
-            return each.make(values, model, models.display_as is not None, usage)
+            return each.make(values, model, models.display_as is not None)
         return None
 
 

@@ -18,13 +18,12 @@ from polygraphy.cli.declare.given import flags_given
 from polygraphy.codegen.call import Call
 
 
-def page_of(values: Values, decided: Mapping[str, Any], usage: str) -> Call | None:
+def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
     """Return the call; None where no page is asked for.
 
     Args:
         values: the options of `inspect model`.
         decided: arguments of loading the model that no option feeds.
-        usage: the command, for messages.
 
     Raises:
         CommandLineError: there are several models, or the page would replace the model.
@@ -39,7 +38,7 @@ def page_of(values: Values, decided: Mapping[str, Any], usage: str) -> Call | No
         return None
     if len(paths) > 1:
         raise CommandLineError(
-            f"a page shows one model, and there are {len(paths)}. Make a page for each.", usage
+            f"a page shows one model, and there are {len(paths)}. Make a page for each."
         )
     unused = flags_given(
         values, [ModelDetailOptions], besides=("--show", "--mode", "--show-weights")

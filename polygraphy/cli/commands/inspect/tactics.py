@@ -63,23 +63,20 @@ class InspectDiffTacticsCommand(Command):
 
     def _check(self, options: ComparedReplaysOptions) -> None:
         """Refuse what cannot be meant together."""
-        usage = f"polygraphy {self.name}"
         apart = {"--dir": options.dir, "--good": options.good, "--bad": options.bad}
         given = [flag for flag, value in apart.items() if value is not None]
         if options.replays and given:
             raise CommandLineError(
-                f"{', '.join(given)}: two replays are compared with each other alone.", usage
+                f"{', '.join(given)}: two replays are compared with each other alone."
             )
         if len(options.replays) not in (0, 2):
             raise CommandLineError(
                 f"two replays can be compared, not {len(options.replays)}. Replays of builds that"
-                " passed and failed are given with --good and --bad, or with --dir.",
-                usage,
+                " passed and failed are given with --good and --bad, or with --dir."
             )
         if len(given) == len(apart):
             raise CommandLineError(
-                "--dir: nothing would be read from there, because --good and --bad are both given.",
-                usage,
+                "--dir: nothing would be read from there, because --good and --bad are both given."
             )
 
 

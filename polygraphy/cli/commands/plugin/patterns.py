@@ -65,7 +65,7 @@ class PluginMatchCommand(Command):
     def render(self, values: Values, words: Sequence[str]) -> str:
         path = values[OneModelOptions].path
         output = values[MatchOutputOptions].output or _beside(path, _CONFIG)
-        check_files(values, f"polygraphy {self.name}", written=[("--output", output)])
+        check_files(values, written=[("--output", output)])
         return _matching(self, values, words, output)
 
 
@@ -80,19 +80,18 @@ class PluginReplaceCommand(Command):
     groups = (OneModelOptions, PluginFolderOptions, ReplaceOptions, *_LOADING, *_ENDING)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         path, options = values[OneModelOptions].path, values[ReplaceOptions]
         config = options.config or _beside(path, _CONFIG)
         output = options.output or _beside(path, "replaced.onnx")
-        check_paths([("--config", config)], [("--output", output)], usage)
-        check_files(values, usage, written=[("--output", output)])
+        check_paths([("--config", config)], [("--output", output)])
+        check_files(values, written=[("--output", output)])
         return render(
             "plugin_replace.py.j2",
             f"Put plugins into {quoted(path)}.",
             words,
             model=path,
-            onnx=_onnx(values, usage),
-            plugin_dir=plugin_folder(values, usage),
+            onnx=_onnx(values),
+            plugin_dir=plugin_folder(values),
             config=config,
             save=Call("save_onnx", kwargs={"path": output}),
             log=log_of(values),
@@ -100,19 +99,13 @@ class PluginReplaceCommand(Command):
 
 
 def _matching(command: Command, values: Values, words: Sequence[str], output: str | None) -> str:
-    usage = f"polygraphy {command.name}"
-    check_choice(values, usage)
-    onnx = _onnx(values, usage)
-    return matching(values, words, values[OneModelOptions].path, onnx, output, usage)
+    check_choice(values)
+    onnx = _onnx(values)
+    return matching(values, words, values[OneModelOptions].path, onnx, output)
 
 
 def matching(
-    values: Values,
-    words: Sequence[str],
-    model: str,
-    onnx: OnnxModel,
-    output: str | None,
-    usage: str,
+    values: Values, words: Sequence[str], model: str, onnx: OnnxModel, output: str | None
 ) -> str:
     """Return the program that finds what plugins match, and saves it where an output is named."""
     return render(
@@ -121,13 +114,13 @@ def matching(
         words,
         model=model,
         onnx=onnx,
-        match=call_of("match_plugins", values, plugin_folder(values, usage)),
+        match=call_of("match_plugins", values, plugin_folder(values)),
         output=output,
         log=log_of(values),
     )
 
 
-def check_choice(values: Values, usage: str) -> None:
+def check_choice(values: Values) -> None:
     """Refuse to choose plugins in two ways.
 
     Raises:
@@ -135,14 +128,14 @@ def check_choice(values: Values, usage: str) -> None:
     """
     choice = values[PluginChoiceOptions]
     if choice.include and choice.exclude:
-        raise CommandLineError("--include and --exclude exclude each other. Choose one.", usage)
+        raise CommandLineError("--include and --exclude exclude each other. Choose one.")
 
 
-def _onnx(values: Values, usage: str) -> OnnxModel:
-    return onnx_of(values, usage).with_mapped_weights
+def _onnx(values: Values) -> OnnxModel:
+    return onnx_of(values).with_mapped_weights
 
 
-def plugin_folder(values: Values, usage: str) -> str:
+def plugin_folder(values: Values) -> str:
     """Return the folder of the plugins.
 
     Raises:
@@ -150,9 +143,7 @@ def plugin_folder(values: Values, usage: str) -> str:
     """
     folder = values[PluginFolderOptions].plugin_dir
     if folder is None:
-        raise CommandLineError(
-            "--plugin-dir is missing: the folder with a folder per plugin.", usage
-        )
+        raise CommandLineError("--plugin-dir is missing: the folder with a folder per plugin.")
     return folder
 
 

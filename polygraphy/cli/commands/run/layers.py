@@ -21,9 +21,7 @@ from polygraphy.codegen.source import Source
 from polygraphy.domain.tensors.naming import enumerated
 
 
-def chosen_for_parts(
-    values: Values, backends: Backends, usage: str
-) -> list[tuple[Chosen, str]] | None:
+def chosen_for_parts(values: Values, backends: Backends) -> list[tuple[Chosen, str]] | None:
     """Return the runners where the model is run layer by layer, each as it runs a part; None where
     it is run as a whole.
 
@@ -34,7 +32,7 @@ def chosen_for_parts(
     obstacle = _obstacle(values, backends)
     if obstacle is not None:
         if budget is not None:
-            raise CommandLineError(f"--memory-budget: {obstacle}", usage)
+            raise CommandLineError(f"--memory-budget: {obstacle}")
         return None
     if budget is None and any(each.builds for each in backends.chosen.values()):
         return None
@@ -113,7 +111,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
     return None
 
 
-def check_worst(values: Values, usage: str, *, compares: bool) -> None:
+def check_worst(values: Values, *, compares: bool) -> None:
     """Refuse to save something about a comparison where there is none.
 
     Raises:
@@ -128,6 +126,5 @@ def check_worst(values: Values, usage: str, *, compares: bool) -> None:
     if unusable and not compares:
         raise CommandLineError(
             f"{' and '.join(unusable)}: there is no comparison. Choose a second runner, or load"
-            " outputs with --load-outputs.",
-            usage,
+            " outputs with --load-outputs."
         )

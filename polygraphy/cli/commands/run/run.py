@@ -128,14 +128,13 @@ class RunCommand(Command):
         return {"-h", "--help", *(flag for option in own for flag in option.flags)}
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
-        check_run(values, usage)
-        backends = backends_of(values, usage, self.plugins)
+        check_run(values)
+        backends = backends_of(values, self.plugins)
         compares = compares_runs(values)
-        check_worst(values, usage, compares=compares)
-        data = data_of(values[DataOptions], values[ModelOptions].input_shapes, usage)
-        checks, verdicts = _checks(values, usage, compares=compares)
-        parts = chosen_for_parts(values, backends, usage)
+        check_worst(values, compares=compares)
+        data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
+        checks, verdicts = _checks(values, compares=compares)
+        parts = chosen_for_parts(values, backends)
         if parts is not None:
             run = by_layers(values, backends, parts, data)
         elif backends.runners:
@@ -177,11 +176,11 @@ def _is_looked_at(values: Values, compares: bool) -> bool:
     return compares or saves or values[CompareOptions].validate
 
 
-def _checks(values: Values, usage: str, *, compares: bool) -> tuple[list[Step], Call]:
+def _checks(values: Values, *, compares: bool) -> tuple[list[Step], Call]:
     """Return what is done with the results before they are compared, and what compares them."""
     options, worst = values[CompareOptions], values[LayerwiseOptions].save_worst
     functions = functions_of(values)
-    check_average(values, functions, usage)
+    check_average(values, functions)
     results = Source("runs" if options.load_outputs else "results")
     validate = call_of("Comparator.validate", values, results, check_inf=True)
     postprocess = postprocess_of(values)

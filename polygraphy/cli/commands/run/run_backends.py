@@ -51,12 +51,11 @@ class Backends:
         return list(dict.fromkeys(names))
 
 
-def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = ()) -> Backends:
+def backends_of(values: Values, plugins: Sequence[PluggedBackend] = ()) -> Backends:
     """Return how the model is loaded, built and run in the backends that are chosen.
 
     Args:
         values: the options.
-        usage: the command, for messages.
         plugins: the backends of other packages that are chosen.
 
     Raises:
@@ -70,8 +69,8 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
     is_graph = bool(takes_graphs) and all(takes_graphs)
     kind = kind_of_model(values, unknown="frozen" if is_graph else "onnx")
     if any(not each.text for each in chosen.values()):
-        check_model_type(options.model_file or "", kind, names, usage)
-    check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins, usage)
+        check_model_type(options.model_file or "", kind, names)
+    check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins)
     takers = {
         *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
         *(name for name, each in chosen.items() if "onnx" in each.model_types),
@@ -80,15 +79,14 @@ def backends_of(values: Values, usage: str, plugins: Sequence[PluggedBackend] = 
     for each in built_in().values():
         each.warn(values, names, kind)
     _warn_about_graphs(values, kind)
-    used = {name: each.chosen(values, kind, usage) for name, each in chosen.items()}
+    used = {name: each.chosen(values, kind) for name, each in chosen.items()}
     is_tensorflow = kind in TF_TYPES
     onnx = onnx_of(
         values,
-        usage,
         is_loaded=is_loaded,
         has_others=any(each.marks_outputs for each in chosen.values())
         or (any(each.builds for each in used.values()) and not is_loaded),
-        graph=graph_of(values, kind, usage) if is_tensorflow else (),
+        graph=graph_of(values, kind) if is_tensorflow else (),
         opset=values[TfOnnxOptions].opset if is_tensorflow else None,
     )
     return Backends(
@@ -108,7 +106,7 @@ def kind_of_model(values: Values, *, unknown: str = "onnx") -> str:
 
 
 def check_model_type(
-    path: str, kind: str, names: Iterable[str], usage: str, offered: Iterable[str] | None = None
+    path: str, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
 ) -> None:
     """Refuse a model that a backend cannot run; `offered` are the backends of the command, by
     default all that run the model of the command line.
@@ -119,8 +117,7 @@ def check_model_type(
     if kind in _REMOVED:
         raise CommandLineError(
             f"{path} is a model of type {kind}, which no TensorRT of today reads. Convert it to"
-            " ONNX with the tools of its framework, and give that.",
-            usage,
+            " ONNX with the tools of its framework, and give that."
         )
     unable = [
         each.flag
@@ -135,8 +132,7 @@ def check_model_type(
         ]
         raise CommandLineError(
             f"{path} is a model of type {kind}, which {' and '.join(unable)}"
-            f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another.",
-            usage,
+            f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another."
         )
 
 

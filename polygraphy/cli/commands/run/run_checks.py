@@ -31,20 +31,19 @@ Groups = tuple[type[Options], ...]
 _CHOOSE = f"Choose at least one of {', '.join(able_in_parts().values())}."
 
 
-def check_run(values: Values, usage: str) -> None:
+def check_run(values: Values) -> None:
     """Refuse what cannot be meant together, and name what has no effect.
 
     Args:
         values: the options.
-        usage: the command, for messages.
 
     Raises:
         CommandLineError: something cannot be meant.
     """
     for refusal in _REFUSALS:
         if refusal.applies(values):
-            raise CommandLineError(refusal.message, usage)
-    check_saved_verdicts(values, usage, len(_runners(values)))
+            raise CommandLineError(refusal.message)
+    check_saved_verdicts(values, len(_runners(values)))
     for idle in (*_idle_backends(_runners(values)), *_IDLE):
         given = flags_given(values, idle.groups, besides=idle.besides)
         if given and idle.applies(values):

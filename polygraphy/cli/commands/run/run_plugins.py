@@ -33,14 +33,13 @@ def titles_of(plugins: Sequence[PluggedBackend]) -> dict[str, str]:
     return {**own, **{plugin.name: plugin.declared.title for plugin in plugins}}
 
 
-def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend], usage: str) -> None:
+def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend]) -> None:
     """Refuse a model that a backend cannot run.
 
     Args:
         path: the model.
         kind: its type; those of TensorFlow count as ``onnx``, which they are converted to.
         plugins: the backends that are to run it.
-        usage: the command, for messages.
 
     Raises:
         CommandLineError: one of them cannot.
@@ -50,8 +49,7 @@ def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend], usage: 
         if types and kind not in types:
             raise CommandLineError(
                 f"{path} is a model of type {kind}, which {plugin.flag} cannot run: it runs"
-                f" {' and '.join(types)}. --model-type tells if the type is another.",
-                usage,
+                f" {' and '.join(types)}. --model-type tells if the type is another."
             )
 
 

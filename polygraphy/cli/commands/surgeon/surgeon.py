@@ -59,25 +59,23 @@ class SurgeonExtractCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         chosen = values[ExtractOptions]
         if chosen.outputs == ():
             raise CommandLineError(
-                "--outputs names no tensor, and a model without outputs computes nothing.", usage
+                "--outputs names no tensor, and a model without outputs computes nothing."
             )
-        forced = check_fallback(values, usage)
-        data = data_of(values[DataOptions], values[TrialShapeOptions].model_input_shapes, usage)
+        forced = check_fallback(values)
+        data = data_of(values[DataOptions], values[TrialShapeOptions].model_input_shapes)
         loader = data_loader_of(data)
         steps = [
             *inference_of(values),
             *([call_of("observe_shapes", values, data_loader=loader)] if forced else []),
             call_of("extract", values, data_loader=loader),
-            *cast_of(values[OnnxCastOptions], usage),
+            *cast_of(values[OnnxCastOptions]),
         ]
         return edit_of(
             values,
             words,
-            usage,
             summary="Cut a part out of {}.",
             ending="_extracted.onnx",
             steps=steps,
@@ -107,10 +105,9 @@ class SurgeonSanitizeCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         runs = values[FallbackOptions].force_fallback_shape_inference
         verifies = values[VerifyOptions].verify
-        self._check(values, usage, needs_data=runs or verifies)
+        self._check(values, needs_data=runs or verifies)
         tidying, shapes = values[SanitizeOptions], values[SanitizeShapeOptions]
         infers = not shapes.no_shape_inference and not runs
         # Folding infers what it needs itself, and leaves a smaller model to infer the shapes of.
@@ -121,11 +118,11 @@ class SurgeonSanitizeCommand(Command):
         overrides = shapes.override_input_shapes
         needs_data = runs or verifies
         given = values[TrialShapeOptions].model_input_shapes
-        data = data_of(values[DataOptions], given, usage) if needs_data else USUAL
+        data = data_of(values[DataOptions], given) if needs_data else USUAL
         steps = [
             *([] if overrides else early),
             *_output_steps(values),
-            *cast_of(values[OnnxCastOptions], usage),
+            *cast_of(values[OnnxCastOptions]),
         ]
         if overrides:
             steps += [call_of("override_input_shapes", values), *early]
@@ -141,7 +138,6 @@ class SurgeonSanitizeCommand(Command):
         return edit_of(
             values,
             words,
-            usage,
             summary="Simplify {}.",
             ending="_sanitized.onnx",
             steps=steps,
@@ -149,14 +145,13 @@ class SurgeonSanitizeCommand(Command):
             data=data,
         )
 
-    def _check(self, values: Values, usage: str, *, needs_data: bool) -> None:
+    def _check(self, values: Values, *, needs_data: bool) -> None:
         """Refuse options that exclude each other, and tell which have no effect."""
         shapes = values[SanitizeShapeOptions]
         if shapes.no_shape_inference and values[FallbackOptions].force_fallback_shape_inference:
             raise CommandLineError(
                 "--no-shape-inference and --force-fallback-shape-inference exclude each other."
-                " Choose one.",
-                usage,
+                " Choose one."
             )
         unused = [] if needs_data else flags_given(values, [DataOptions, TrialShapeOptions])
         if unused:
@@ -195,24 +190,22 @@ class SurgeonInsertCommand(Command):
     groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         node = values[InsertOptions]
         for flag, given in (("--inputs", node.inputs), ("--outputs", node.outputs)):
             if not given:
-                raise CommandLineError(f"{flag} is missing: which tensors the node has.", usage)
+                raise CommandLineError(f"{flag} is missing: which tensors the node has.")
         if node.op is None:
-            raise CommandLineError("--op is missing: the type of the node's operator.", usage)
-        verifies, data = trial_of(values, usage)
+            raise CommandLineError("--op is missing: the type of the node's operator.")
+        verifies, data = trial_of(values)
         return edit_of(
             values,
             words,
-            usage,
             summary="Put a node into {}.",
             ending="_inserted.onnx",
             steps=[
                 *inference_of(values),
                 call_of("insert_node", values),
-                *cast_of(values[OnnxCastOptions], usage),
+                *cast_of(values[OnnxCastOptions]),
             ],
             verifies=verifies,
             data=data,
@@ -230,17 +223,15 @@ class SurgeonPruneCommand(Command):
     groups = (*LOADED, PruneOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         types = values[PruneOptions].remove_node_types
         step = call_of("remove_nodes", values) if types else Call("prune_weights")
-        verifies, data = trial_of(values, usage)
+        verifies, data = trial_of(values)
         return edit_of(
             values,
             words,
-            usage,
             summary="Take nodes out of {}." if types else "Make the weights of {} 2:4 sparse.",
             ending="_pruned.onnx",
-            steps=[*cast_of(values[OnnxCastOptions], usage), step],
+            steps=[*cast_of(values[OnnxCastOptions]), step],
             verifies=verifies,
             data=data,
         )
@@ -254,15 +245,13 @@ class _WeightsCommand(Command):
     groups: tuple[type[Options], ...] = (*LOADED, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
-        verifies, data = trial_of(values, usage)
+        verifies, data = trial_of(values)
         return edit_of(
             values,
             words,
-            usage,
             summary=self.summary,
             ending=self.ending,
-            steps=[*cast_of(values[OnnxCastOptions], usage), self._step(values)],
+            steps=[*cast_of(values[OnnxCastOptions]), self._step(values)],
             verifies=verifies,
             data=data,
         )

@@ -34,7 +34,6 @@ LOADED = (EditedModelOptions,)
 def edit_of(
     values: Values,
     words: Sequence[str],
-    usage: str,
     *,
     summary: str,
     ending: str,
@@ -47,7 +46,6 @@ def edit_of(
     Args:
         values: the options.
         words: the command line.
-        usage: the command, for messages.
         summary: what the program does, where ``{}`` stands for the model's name.
         ending: what the output is called after the model's name, unless it has a name.
         steps: what is done to the model: calls that lack it.
@@ -62,7 +60,7 @@ def edit_of(
     output = save.output or PurePath(path).stem + ending
     if save.output is None:
         inform(f"Saving to {output}, because no --output is given.")
-    check_files(values, usage, written=[("--output", output)])
+    check_files(values, written=[("--output", output)])
     warn_about_saving(values)
     load = load_of(values)
     verify = _verification(load, steps, data) if verifies else None
@@ -108,7 +106,7 @@ def data_loader_of(data: Call) -> Source | None:
     return None if data == USUAL else Source("data_loader")
 
 
-def trial_of(values: Values, usage: str) -> tuple[bool, Call]:
+def trial_of(values: Values) -> tuple[bool, Call]:
     """Return whether the model is run to verify the edit, and with which data.
 
     Raises:
@@ -116,13 +114,13 @@ def trial_of(values: Values, usage: str) -> tuple[bool, Call]:
     """
     if values[VerifyOptions].verify:
         shapes = values[TrialShapeOptions].model_input_shapes
-        return True, data_of(values[DataOptions], shapes, usage)
+        return True, data_of(values[DataOptions], shapes)
     if unused := flags_given(values, [DataOptions, TrialShapeOptions]):
         warn(f"{', '.join(unused)}: without effect, because the model is not run: see --verify.")
     return False, USUAL
 
 
-def check_fallback(values: Values, usage: str) -> bool:
+def check_fallback(values: Values) -> bool:
     """Return whether shapes are found out by running the model.
 
     Raises:
@@ -132,7 +130,6 @@ def check_fallback(values: Values, usage: str) -> bool:
     if forced and values[OnnxShapeOptions].shape_inference:
         raise CommandLineError(
             "--shape-inference and --force-fallback-shape-inference exclude each other."
-            " Choose one.",
-            usage,
+            " Choose one."
         )
     return forced

@@ -37,7 +37,6 @@ class TemplateOnnxGsCommand(TemplateCommand):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         model = PurePath(values[OneModelOptions].path)
         path = values[OneModelOptions].path
         output = str(model.parent / f"{model.stem}_updated.onnx")
@@ -46,7 +45,7 @@ class TemplateOnnxGsCommand(TemplateCommand):
             f"Edit {quoted(path)} with onnx-graphsurgeon.",
             words,
             model=path,
-            onnx=onnx_of(values, usage),
+            onnx=onnx_of(values),
             save=Call("save_onnx", kwargs={"path": output}),
             log=log_of(values),
         )

@@ -45,18 +45,17 @@ class TemplateShardHintsCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         model, output = values[EditedModelOptions], values[HintOutputOptions].output
         if output is None:
-            raise CommandLineError("where to write the hints is not given. Add -o PATH.", usage)
+            raise CommandLineError("where to write the hints is not given. Add -o PATH.")
         path = model.model_file or ""
         return render(
             "shard_hints.py.j2",
             f"Find out how {quoted(path)} can be split over devices.",
             words,
             model=path,
-            onnx=onnx_of(values, f"polygraphy {self.name}").with_mapped_weights,
-            find=_found(values, usage),
+            onnx=onnx_of(values).with_mapped_weights,
+            find=_found(values),
             output=output,
             log=log_of(values),
         )
@@ -82,37 +81,34 @@ class MultiDeviceShardCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         source, save = values[HintSourceOptions], values[EditSaveOptions]
         if (source.hint is None) != source.one_shot:
-            raise CommandLineError(
-                "give either --hint PATH or --one-shot: how is the model split?", usage
-            )
+            raise CommandLineError("give either --hint PATH or --one-shot: how is the model split?")
         unused = [] if source.one_shot else flags_given(values, [ShardHintOptions])
         if unused:
             warn(f"{', '.join(unused)}: without effect, because --hint says how.")
         if save.output is None:
-            raise CommandLineError("where to save the model is not given. Add -o PATH.", usage)
+            raise CommandLineError("where to save the model is not given. Add -o PATH.")
         path = values[EditedModelOptions].model_file or ""
         return render(
             "shard.py.j2",
             f"Split {quoted(path)} over several devices.",
             words,
             model=path,
-            onnx=onnx_of(values, f"polygraphy {self.name}").with_mapped_weights,
+            onnx=onnx_of(values).with_mapped_weights,
             hints=source.hint,
-            find=None if source.hint else _found(values, usage),
+            find=None if source.hint else _found(values),
             save=call_of("save_shards", values, path=save.output),
             log=log_of(values),
         )
 
 
-def _found(values: Values, usage: str) -> Call:
+def _found(values: Values) -> Call:
     """Return the call that finds the hints."""
     options = values[ShardHintOptions]
     if options.attention_pattern not in (None, *_PATTERNS):
         raise CommandLineError(
-            f"argument --attention-pattern: {options.attention_pattern} is none of 0, 1.", usage
+            f"argument --attention-pattern: {options.attention_pattern} is none of 0, 1."
         )
     if options.cp_type != "fused":
         flags = ("--q-shuffle", "--k-shuffle", "--v-shuffle", "--is-causal")
@@ -122,7 +118,6 @@ def _found(values: Values, usage: str) -> Call:
     if options.parallelism == "TP" and (options.nb_rank or 1) < 2:
         raise CommandLineError(
             "--parallelism TP splits weights over several devices. Add --nb-rank with their"
-            " number.",
-            usage,
+            " number."
         )
     return call_of("find_shard_hints", values)

@@ -33,7 +33,6 @@ class TemplateCommand(Command):
         output = values[TemplateOptions].output
         if output is None:
             raise CommandLineError(
-                "where to write the script is not given. Add -o PATH, or -o - for standard output.",
-                f"polygraphy {self.name}",
+                "where to write the script is not given. Add -o PATH, or -o - for standard output."
             )
         return output

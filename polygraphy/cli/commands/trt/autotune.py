@@ -86,18 +86,17 @@ class PluginAutotuneCommand(Command):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
-        folder = plugin_folder(values, usage)
-        check_choice(values, usage)
+        folder = plugin_folder(values)
+        check_choice(values)
         output = values[EditSaveOptions].output or f"{PurePath(path).stem}_tuned.onnx"
-        self._check(values, output, usage)
+        self._check(values, output)
         if config.skip_autotuning:
             onnx = OnnxModel().with_mapped_weights
-            return matching(values, words, path, onnx, config.save_config_yaml or _CONFIG, usage)
-        trt = build_of(_whole(values), usage, is_script=False)
+            return matching(values, words, path, onnx, config.save_config_yaml or _CONFIG)
+        trt = build_of(_whole(values), is_script=False)
         shapes = values[CheckedModelOptions].input_shapes
-        data = data_of(values[DataOptions], shapes, usage, only_first=not trt.calibrates)
+        data = data_of(values[DataOptions], shapes, only_first=not trt.calibrates)
         load = Call("OnnxFromPath", [Source("MODEL")])
         replaced = Call("ReplacePlugins", [load, Source("PLUGINS"), Source("chosen")])
         return render(
@@ -124,7 +123,7 @@ class PluginAutotuneCommand(Command):
             log=log_of(values),
         )
 
-    def _check(self, values: Values, output: str, usage: str) -> None:
+    def _check(self, values: Values, output: str) -> None:
         """Refuse what cannot be meant, and tell about what has no effect."""
         config, options = values[TuningConfigOptions], values[TuningOptions]
         if values[EditSaveOptions].output is None and not config.skip_autotuning:
@@ -137,17 +136,16 @@ class PluginAutotuneCommand(Command):
         ):
             if path is not None and options.no_timing_cache:
                 raise CommandLineError(
-                    f"{flag} and --no-timing-cache exclude each other. Choose one.", usage
+                    f"{flag} and --no-timing-cache exclude each other. Choose one."
                 )
         if config.skip_autotuning and config.load_config_yaml is not None:
             raise CommandLineError(
                 "--skip-autotuning only finds what matches, and --load-config-yaml says that it is"
-                " known. Leave one of them out.",
-                usage,
+                " known. Leave one of them out."
             )
         _warn_about_unused(values)
         if not config.skip_autotuning:
-            check_files(values, usage, written=[("--output", output)])
+            check_files(values, written=[("--output", output)])
 
 
 def _whole(values: Values) -> Values:

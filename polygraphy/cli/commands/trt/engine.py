@@ -96,19 +96,16 @@ class _EngineCommand(Command):
             network: what the program calls the network before anything is changed in it, if it has
                 a name for that.
         """
-        usage = f"polygraphy {self.name}"
-        model = _model(values, usage)
+        model = _model(values)
         is_script = kind_of_model(values) == _SCRIPT
         unmarked = Values({type(g): g for g in values if not _is_about_all(g)})
-        onnx = onnx_of(unmarked, usage, is_loaded=not is_script, has_others=is_script)
+        onnx = onnx_of(unmarked, is_loaded=not is_script, has_others=is_script)
         onnx = OnnxModel() if is_script else onnx
-        check = check_of(values, usage, implied=check_words, asks=asks)
+        check = check_of(values, implied=check_words, asks=asks)
         replay, artifacts = values[TrtTacticOptions].save_tactics, values[ArtifactOptions].artifacts
         numbered = [replay] if replay is not None and replay not in artifacts else []
-        trt = build_of(
-            with_defaults(values), usage, is_script=is_script, builder="EngineBytesFromNetwork"
-        )
-        data = data_of(values[DataOptions], values[ModelOptions].input_shapes, usage)
+        trt = build_of(with_defaults(values), is_script=is_script, builder="EngineBytesFromNetwork")
+        data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         calibration, path = trt.config.calibration, RunnerModel.path
         shares = calibration is not None and "cache" not in calibration.kwargs
         cache = Source("CALIBRATION_CACHE") if shares else None
@@ -152,9 +149,8 @@ class DebugBuildCommand(_EngineCommand):
     groups = (*_MODEL, UntilOptions, *_CHECKED, *_BUILT)
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
-        until = until_of(values[UntilOptions], usage)
-        check_artifacts(values, usage)
+        until = until_of(values[UntilOptions])
+        check_artifacts(values)
         check = [*_run_command(values), "--validate"]
         return render(
             "debug_build.py.j2",
@@ -188,11 +184,10 @@ class DebugPrecisionCommand(_EngineCommand):
     def render(self, values: Values, words: Sequence[str]) -> str:
         if values[PrecisionSearchOptions].onnxrt:
             return render_onnx_precision(values, words)
-        usage = f"polygraphy {self.name}"
         golden, search = values[GoldenOptions], values[PrecisionSearchOptions]
-        _check_golden(values, usage)
-        values = _with_precision(values, usage)
-        check_artifacts(values, usage)
+        _check_golden(values)
+        values = _with_precision(values)
+        check_artifacts(values)
         check = _golden_check(values) if golden.golden_outputs is not None else []
         results, network = [golden.save_layer_outputs], Source("LOAD_NETWORK")
         return render(
@@ -216,7 +211,7 @@ def _is_about_all(group: Options) -> bool:
     return isinstance(group, OutputOptions)
 
 
-def _model(values: Values, usage: str) -> str:
+def _model(values: Values) -> str:
     """Return the path of the model.
 
     Raises:
@@ -224,13 +219,12 @@ def _model(values: Values, usage: str) -> str:
     """
     model = values[ModelOptions].model_file
     if model is None:
-        raise CommandLineError("no model is given. Name its path.", usage)
+        raise CommandLineError("no model is given. Name its path.")
     kind = kind_of_model(values)
     if kind not in ("onnx", _SCRIPT):
         raise CommandLineError(
             f"{model} is of type {kind}. Engines are built here of ONNX models and of scripts that"
-            " make networks.",
-            usage,
+            " make networks."
         )
     return model
 
@@ -264,23 +258,22 @@ def _golden_check(values: Values) -> list[str]:
     return command + argv_of(GoldenOptions(rtol=golden.rtol, atol=golden.atol))
 
 
-def _check_golden(values: Values, usage: str) -> None:
+def _check_golden(values: Values) -> None:
     """Refuse what cannot be meant together."""
     golden = values[GoldenOptions]
     if golden.golden_outputs is not None and values[CheckOptions].check:
         raise CommandLineError(
-            "--golden-outputs takes the place of a check command, so --check cannot be given, too.",
-            usage,
+            "--golden-outputs takes the place of a check command, so --check cannot be given, too."
         )
     if golden.golden_outputs is None and golden.save_layer_outputs is not None:
         raise CommandLineError(
-            "--save-layer-outputs needs --golden-outputs, what outputs are compared with.", usage
+            "--save-layer-outputs needs --golden-outputs, what outputs are compared with."
         )
     if golden.golden_outputs is None and (unused := flags_given(values, [GoldenOptions])):
         warn(f"{', '.join(unused)}: without effect without --golden-outputs.")
 
 
-def _with_precision(values: Values, usage: str) -> Values:
+def _with_precision(values: Values) -> Values:
     """Return the options, in which a lower precision is allowed, and layers keep theirs.
 
     Raises:
@@ -289,7 +282,7 @@ def _with_precision(values: Values, usage: str) -> Values:
     options = values[TrtPrecisionOptions]
     if values[PrecisionSearchOptions].precision == "float16":
         if not options.fp16:
-            raise CommandLineError("--precision float16 needs --fp16.", usage)
+            raise CommandLineError("--precision float16 needs --fp16.")
         if not options.int8:
             warn("--precision float16: without --int8, no layer computes in less.")
     if not any(getattr(options, name) for name in PRECISIONS):

@@ -31,8 +31,6 @@ from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 
-_USAGE = "polygraphy debug precision"
-
 _TOLERANCE = {"fp16": 0.01, "bf16": 0.1}
 """How far outputs may be off where nothing is given, as where they are computed without a check."""
 
@@ -45,19 +43,19 @@ def render_onnx_precision(values: Values, words: Sequence[str]) -> str:
     """
     path = values[ModelOptions].model_file
     if path is None:
-        raise CommandLineError("no model is given. Name its path.", _USAGE)
+        raise CommandLineError("no model is given. Name its path.")
     if kind_of_model(values) != "onnx":
-        raise CommandLineError(f"--onnxrt needs an ONNX model, unlike {path}.", _USAGE)
+        raise CommandLineError(f"--onnxrt needs an ONNX model, unlike {path}.")
     _warn_about_unused(values)
     values = _with_model_artifact(values)
     golden, data = values[GoldenOptions], values[DataOptions]
-    check_artifacts(values, _USAGE)
+    check_artifacts(values)
     others = (OutputOptions, OnnxCastOptions)  # The search itself casts.
     model = onnx_of(
-        Values({type(group): group for group in values if not isinstance(group, others)}), _USAGE
+        Values({type(group): group for group in values if not isinstance(group, others)})
     )
     iterations = _iterations(values)
-    load = data_step(data_of(data, values[ModelOptions].input_shapes, _USAGE))
+    load = data_step(data_of(data, values[ModelOptions].input_shapes))
     return render(
         "debug_precision_onnx.py.j2",
         f"Find the nodes of {quoted(path)} that have to stay in fp32.",
@@ -105,7 +103,7 @@ def _iterations(values: Values) -> Call | None:
         words += argv_of(GoldenOptions(rtol=rtol, atol=atol))
     elif not values[CheckOptions].check:
         return None
-    check = check_of(values, _USAGE, implied=words, asks=False)
+    check = check_of(values, implied=words, asks=False)
     return iterations_of(values, check, EngineIterationOptions, results=[golden.save_layer_outputs])
 
 
@@ -129,7 +127,7 @@ def _dtype(values: Values) -> str | None:
     cast, precision = values[OnnxCastOptions], values[TrtPrecisionOptions]
     is_bf16 = cast.to_bf16 or precision.bf16
     if is_bf16 and (cast.fp_to_fp16 or precision.fp16):
-        raise CommandLineError("--fp16 and --bf16 exclude each other with --onnxrt.", _USAGE)
+        raise CommandLineError("--fp16 and --bf16 exclude each other with --onnxrt.")
     return "bf16" if is_bf16 else None
 
 
@@ -143,8 +141,7 @@ def _number(value: Any, flag: str) -> float | None:
         return value
     raise CommandLineError(
         f"{flag} is one number with --onnxrt, for all outputs; or compare with saved outputs:"
-        " --golden-outputs.",
-        _USAGE,
+        " --golden-outputs."
     )
 
 
@@ -167,6 +164,5 @@ def _warn_about_unused(values: Values) -> None:
         warn(f"{', '.join(unused)}: without effect with --onnxrt.")
     if values[CheckOptions].check and values[GoldenOptions].golden_outputs is not None:
         raise CommandLineError(
-            "--golden-outputs takes the place of a check command, so --check cannot be given, too.",
-            _USAGE,
+            "--golden-outputs takes the place of a check command, so --check cannot be given, too."
         )

@@ -43,8 +43,7 @@ class _TemplateCommand(TemplateCommand):
         if options.model_file is not None and kind not in ("onnx", "trt-network-script"):
             raise CommandLineError(
                 f"{options.model_file}: a network cannot start from a model of type {kind}. Give an"
-                " ONNX model, or a script that makes a network.",
-                f"polygraphy {self.name}",
+                " ONNX model, or a script that makes a network."
             )
         return options.model_file
 
@@ -71,7 +70,6 @@ class TemplateNetworkCommand(_TemplateCommand):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         parses = model is not None and not is_script
@@ -82,8 +80,8 @@ class TemplateNetworkCommand(_TemplateCommand):
         if given:
             warn(f"{', '.join(given)}: without effect, because the configuration decides it.")
         whole = with_build_defaults(values)
-        onnx = onnx_of(whole, usage) if parses else OnnxModel()
-        made = network_of(whole, usage, is_script=is_script, is_empty=model is None)
+        onnx = onnx_of(whole) if parses else OnnxModel()
+        made = network_of(whole, is_script=is_script, is_empty=model is None)
         path = None if model is None else split_symbol(model)[0]
         is_brief = onnx.is_as_saved and not made.steps
         return render(
@@ -125,7 +123,6 @@ class TemplateConfigCommand(_TemplateCommand):
     )
 
     def render(self, values: Values, words: Sequence[str]) -> str:
-        usage = f"polygraphy {self.name}"
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]
@@ -135,9 +132,9 @@ class TemplateConfigCommand(_TemplateCommand):
                 f"{', '.join(unused)}: without effect, because that belongs to the network, or to"
                 " the build."
             )
-        config = config_of(with_build_defaults(values), usage)
+        config = config_of(with_build_defaults(values))
         path = None if model is None or is_script else split_symbol(model)[0]
-        data = data_of(values[DataOptions], values[ModelOptions].input_shapes, usage)
+        data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         calibration = config.own_calibration
         return render(
             "template_trt_config.py.j2",
