@@ -6,7 +6,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from polygraphy.cli.declare.command import Command
+    from polygraphy.cli.commands.command import Command
 
     Entry = tuple[str, str]
     Group = tuple[str, str, tuple[Entry, ...]]

@@ -110,7 +110,7 @@ def _run(name: str, rest: list[str], leading: list[str]) -> int:
     forget_what_was_said()
     try:
         command = load(name)
-        rest = with_options(rest, leading, command)
+        rest = with_options(rest, leading, command.options)
         command = command.extended(rest)
         values = parse(command, rest)
         words = ["polygraphy", *name.split(), *_without_script(rest)]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from io import StringIO
 
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn, was_named
 from polygraphy.cli.declare.option import Option, Options, changed, options_of
+from polygraphy.cli.declare.values import Values
 
 
 def warn_about_unused(values: Values, source: str, render: Callable[[Values], str]) -> None:

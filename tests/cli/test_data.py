@@ -67,9 +67,7 @@ def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
 ) -> None:
     reason = "without effect, because the model is run on the first data only.\n"
     several = DataOptions(load_inputs=("a.json", "b.json", "c.json"))
-    assert data_of(several, None, only_first=True) == Call(
-        "StreamingDataLoader", [["a.json"]]
-    )
+    assert data_of(several, None, only_first=True) == Call("StreamingDataLoader", [["a.json"]])
     assert capsys.readouterr().err == f"[W] --load-inputs b.json c.json: {reason}"
     made = data_of(DataOptions(iterations=3), None, only_first=True)
     assert made == USUAL

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from polygraphy.cli.commands.listing import COMMANDS, load
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Flag, Ordered
 from polygraphy.cli.declare.option import Option, Options
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import CommandParser
 from tests.cli.flags.words import (

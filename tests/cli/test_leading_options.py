@@ -16,9 +16,9 @@ from polygraphy.cli.commands.listing import (
     split_leading,
     top_level,
 )
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.rest import with_options
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.log import LogOptions
@@ -41,7 +41,7 @@ LOGGING = (
 
 def parsed(name: str, leading: list[str], words: list[str]) -> Values:
     command = load(name)
-    return parse(command, with_options(words, leading, command))
+    return parse(command, with_options(words, leading, command.options))
 
 
 @given(st.sampled_from(sorted(COMMANDS)), st.lists(st.sampled_from(LOGGING), max_size=3))

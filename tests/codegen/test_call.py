@@ -10,7 +10,7 @@ from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.commands.inspect.data_options import DetailOptions
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call, Expression, Metadata, Name
 from polygraphy.codegen.source import Source
 

@@ -24,6 +24,7 @@ from polygraphy.cli.commands.check.model_options import (
     CheckedModelOptions,
     LintOptions,
 )
+from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.data import DataConcatCommand, DataMergeCommand
 from polygraphy.cli.commands.inspect.data import InspectDataCommand
 from polygraphy.cli.commands.inspect.data_options import (
@@ -79,9 +80,9 @@ from polygraphy.cli.commands.template.shard import (
 )
 from polygraphy.cli.commands.template.shard_options import HintOutputOptions, HintSourceOptions
 from polygraphy.cli.commands.template.template_options import TemplateOptions
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.declare.tensor_kinds import TensorSpec
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,

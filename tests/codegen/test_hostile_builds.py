@@ -14,6 +14,7 @@ from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPl
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
 from polygraphy.cli.commands.check.model_options import CheckedModelOptions
+from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.inspect.capability import InspectCapabilityCommand
 from polygraphy.cli.commands.inspect.capability_options import CapabilityOptions
 from polygraphy.cli.commands.inspect.model import InspectModelCommand
@@ -32,9 +33,9 @@ from polygraphy.cli.commands.trt.autotune_options import (
     TuningConfigOptions,
     TuningPluginOptions,
 )
-from polygraphy.cli.commands.trt.template import TemplateConfigCommand, TemplateNetworkCommand
-from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.commands.trt.template import TemplateTrtConfigCommand, TemplateTrtNetworkCommand
 from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
@@ -78,7 +79,7 @@ def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
             {first, second, third},
         ),
         (
-            TemplateNetworkCommand(),
+            TemplateTrtNetworkCommand(),
             {
                 ModelOptions: model,
                 TemplateOptions: TemplateOptions(output="-"),
@@ -89,7 +90,7 @@ def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
             {first, second, third},
         ),
         (
-            TemplateConfigCommand(),
+            TemplateTrtConfigCommand(),
             {
                 ModelOptions: model,
                 TemplateOptions: TemplateOptions(output="-"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from polygraphy.cli.commands.convert import ConvertCommand
 from polygraphy.cli.commands.convert_options import ConvertOptions
-from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions

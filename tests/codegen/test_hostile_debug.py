@@ -8,6 +8,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
     CheckOptions,
@@ -23,7 +24,7 @@ from polygraphy.cli.commands.debug.repeat import DebugRepeatCommand
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
 from polygraphy.cli.commands.trt.engine import DebugBuildCommand, DebugPrecisionCommand
 from polygraphy.cli.commands.trt.precision_options import GoldenOptions
-from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.report import ReportOptions

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.run.run import RunCommand
-from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
 from polygraphy.cli.shared.model import ModelOptions

@@ -16,7 +16,6 @@ ALLOWED = {
     "wiring.py": "binds ports to adapters",
     "adapters/processes/warm.py": "starts the module of the other process",
     "adapters/console/models/reports.py": "reads a renderer of its own room when a model of its kind is shown",
-    "cli/commands/listing.py": "names the commands",
     "__init__.py": "registers the wiring",
     "logger/errors.py": "names the errors that it notes, which stand above it",
     "mod/installing.py": "names the error that a missing package is",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from attrs import evolve, field, frozen
 
 from polygraphy.cli.declare.backend import Backend, flag_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.option import Options
+from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call, Expression, Step
 from polygraphy.codegen.source import Source
 

@@ -15,9 +15,9 @@ from attrs import frozen
 
 from polygraphy.cli.backends.built_in import Chosen, RunnerModel
 from polygraphy.cli.declare.backend import Backend, flag_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.option import Options, options_of
+from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Expression, ForeignCall, Partial
 from polygraphy.mod.plugins import BACKENDS, Plugin, installed
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from polygraphy.cli.backends.built_in import BuiltIn, RunnerModel
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Integer, Provider, Providers, Text, Texts
 from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call
 from polygraphy.domain.catalog.formats import formats_of
 

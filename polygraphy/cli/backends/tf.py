@@ -7,11 +7,11 @@ from functools import partial
 from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
 from polygraphy.cli.backends.registry import declared_in
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Integer, Number, Text
 from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_graph
 from polygraphy.codegen.call import Call, in_turn
 from polygraphy.domain.catalog.formats import formats_of

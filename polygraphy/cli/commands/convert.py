@@ -8,18 +8,16 @@ from pathlib import PurePath
 from typing import Any
 
 from polygraphy.cli.backends.built_in import RunnerModel
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.convert_options import CONVERSIONS, TARGETS, ConvertOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import argv_of, changed
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
@@ -30,10 +28,8 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of, tolerance_of
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
@@ -44,13 +40,11 @@ _WAYS = " or ".join(f"--convert-to {to}" for to in dict.fromkeys(_BY_EXTENSION.v
 
 
 class ConvertCommand(Command):
-    """Turns a model into an ONNX model or a TensorRT engine."""
+    """Convert a model, of ONNX or TensorFlow, or a script that makes a TensorRT network, into an
+    ONNX model or a TensorRT engine.
+    """
 
     name = "convert"
-    description = (
-        "Convert a model, of ONNX or TensorFlow, or a script that makes a TensorRT network, into an"
-        " ONNX model or a TensorRT engine."
-    )
     groups = (
         ModelOptions,
         ConvertOptions,
@@ -64,12 +58,9 @@ class ConvertCommand(Command):
         TfLoadOptions,
         TfOnnxOptions,
         DataOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         model = values[ModelOptions].model_file
         if model is None:
             raise CommandLineError("no model is given. Name its path.")
@@ -96,12 +87,10 @@ class ConvertCommand(Command):
         statements = _by(target, values, onnx if parses else None, data, output)
         if statements is None:
             statements = _to_onnx(onnx, data if verifies else None, _advice(values, model))
-        return render(
+        return Program(
             "convert.py.j2",
             f"Convert {_quoted(model)} to {TARGETS[target].becomes}.",
-            words,
             model=split_symbol(model)[0],
-            log=log_of(values),
             **statements,
         )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.diagnose_half import HalfOptions, half_of, render_half
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
@@ -16,28 +15,21 @@ from polygraphy.cli.commands.diagnose_options import (
     party_of,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 
 
 class DiagnoseCommand(Command):
-    """Finds out why outputs are wrong."""
+    """Find out why the outputs of an ONNX model are wrong: which node, whose fault it is, why, and
+    what helps, which is tried on the whole model. Exits with 0 when all agree, with 1 when
+    something is wrong, and with 4 when that could not be found out. With --fp-to-fp16 or --to-bf16:
+    would it work in half precision, and what has to stay in fp32?
+    """
 
     name = "diagnose"
-    description = (
-        "Find out why the outputs of an ONNX model are wrong: which node, whose fault it is, why,"
-        " and what helps, which is tried on the whole model. Exits with 0 when all agree, with 1"
-        " when something is wrong, and with 4 when that could not be found out. With --fp-to-fp16"
-        " or --to-bf16: would it work in half precision, and what has to stay in fp32?"
-    )
     groups = (
         PartyOptions,
         ComparedOptions,
@@ -47,12 +39,9 @@ class DiagnoseCommand(Command):
         HalfOptions,
         *(group for each in PARTIES.values() for group in groups_of(each)),
         DataOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         path = values[DiagnosedOptions].path
         if not path:
             raise CommandLineError("no model is given. Name its path.")
@@ -62,7 +51,7 @@ class DiagnoseCommand(Command):
             raise CommandLineError(message)
         half = half_of(values)
         if half is not None:
-            return render_half(values, words, half)
+            return render_half(values, half)
         parties = values[PartyOptions].parties
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
@@ -72,14 +61,12 @@ class DiagnoseCommand(Command):
             )
         _warn_of_unused(values)
         data = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes)
-        return render(
+        return Program(
             "diagnose.py.j2",
             f"Find out why the outputs of {quoted(path)} are wrong.",
-            words,
             model=path,
             parties=[party_of(name, values) for name in parties],
             diagnose=call_of("diagnose", values, data_loader=usual_or(data)),
-            log=log_of(values),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
     DiagnosedOptions,
@@ -13,15 +14,13 @@ from polygraphy.cli.commands.diagnose_options import (
     groups_of,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Number
 from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 
 
 @option_group
@@ -69,7 +68,7 @@ def half_of(values: Values) -> str | None:
     return None
 
 
-def render_half(values: Values, words: Sequence[str], dtype: str) -> str:
+def render_half(values: Values, dtype: str) -> Program:
     """Return the program that tries half precision."""
     parties = [group for each in PARTIES.values() for group in groups_of(each)]
     reasons: list[tuple[Sequence[type[Options]], str]] = [
@@ -87,10 +86,9 @@ def render_half(values: Values, words: Sequence[str], dtype: str) -> str:
             warn(f"{', '.join(unused)}: without effect, because {why}")
     diagnosed = values[DiagnosedOptions]
     data = data_of(values[DataOptions], diagnosed.input_shapes)
-    return render(
+    return Program(
         "diagnose_half.py.j2",
         f"Find out whether {quoted(diagnosed.path)} would work in {dtype}.",
-        words,
         model=diagnosed.path,
         diagnose=call_of(
             "diagnose_half",
@@ -98,5 +96,4 @@ def render_half(values: Values, words: Sequence[str], dtype: str) -> str:
             dtype=None if dtype == "fp16" else dtype,
             data_loader=usual_or(data),
         ),
-        log=log_of(values),
     )

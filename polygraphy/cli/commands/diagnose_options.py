@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.backends.registry import built_in
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.size import ByteSize
+from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call
 
 PARTIES = {name: each for name, each in built_in().items() if each.party is not None}

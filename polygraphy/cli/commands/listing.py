@@ -12,173 +12,95 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from polygraphy.cli.declare.command import Command
+    from polygraphy.cli.commands.command import Command
 
 _ALL = {
-    "run": (
-        "polygraphy.cli.commands.run.run:RunCommand",
-        "Run a model in several backends and compare the outputs.",
-    ),
-    "convert": (
-        "polygraphy.cli.commands.convert:ConvertCommand",
-        "Convert a model to ONNX, or to a TensorRT engine.",
-    ),
-    "inspect data": (
-        "polygraphy.cli.commands.inspect.data:InspectDataCommand",
-        "Show what saved inputs, outputs or accuracy results hold.",
-    ),
+    "run": ("run.run", "Run a model in several backends and compare the outputs."),
+    "convert": ("convert", "Convert a model to ONNX, or to a TensorRT engine."),
+    "inspect data": ("inspect.data", "Show what saved inputs, outputs or accuracy results hold."),
     "inspect diff": (
-        "polygraphy.cli.commands.inspect.diff:InspectDiffCommand",
+        "inspect.diff",
         "Compare two files of saved outputs or inputs, or two ONNX models.",
     ),
-    "inspect model": (
-        "polygraphy.cli.commands.inspect.model:InspectModelCommand",
-        "Show what models consist of.",
-    ),
-    "inspect outputs": (
-        "polygraphy.cli.commands.inspect.parts:InspectOutputsCommand",
-        "List the tensors of an ONNX model.",
-    ),
-    "inspect sparsity": (
-        "polygraphy.cli.commands.inspect.parts:InspectSparsityCommand",
-        "Tell which weights of an ONNX model are 2:4 sparse.",
-    ),
+    "inspect model": ("inspect.model", "Show what models consist of."),
+    "inspect outputs": ("inspect.parts", "List the tensors of an ONNX model."),
+    "inspect sparsity": ("inspect.parts", "Tell which weights of an ONNX model are 2:4 sparse."),
     "inspect capability": (
-        "polygraphy.cli.commands.inspect.capability:InspectCapabilityCommand",
+        "inspect.capability",
         "Tell which parts of an ONNX model TensorRT supports.",
     ),
     "inspect tactics": (
-        "polygraphy.cli.commands.inspect.tactics:InspectTacticsCommand",
+        "inspect.tactics",
         "Show which tactic a TensorRT build chose for each layer.",
     ),
     "inspect diff-tactics": (
-        "polygraphy.cli.commands.inspect.tactics:InspectDiffTacticsCommand",
+        "inspect.tactics",
         "Find TensorRT tactics that may be bad, or compare two replays.",
     ),
-    "debug build": (
-        "polygraphy.cli.commands.trt.engine:DebugBuildCommand",
-        "Build a TensorRT engine again and again, and check each.",
-    ),
-    "debug precision": (
-        "polygraphy.cli.commands.trt.engine:DebugPrecisionCommand",
-        "Find the layers that need a higher precision in TensorRT.",
-    ),
-    "debug reduce": (
-        "polygraphy.cli.commands.debug.reduce:DebugReduceCommand",
-        "Reduce an ONNX model to a part that still fails.",
-    ),
-    "debug repeat": (
-        "polygraphy.cli.commands.debug.repeat:DebugRepeatCommand",
-        "Run a check again and again, and sort files by its answer.",
-    ),
-    "debug diff-tactics": (
-        "polygraphy.cli.commands.inspect.tactics:DebugDiffTacticsCommand",
-        "The old name of inspect diff-tactics.",
-    ),
-    "template trt-network": (
-        "polygraphy.cli.commands.trt.template:TemplateNetworkCommand",
-        "Write a script that makes a TensorRT network.",
-    ),
+    "debug build": ("trt.engine", "Build a TensorRT engine again and again, and check each."),
+    "debug precision": ("trt.engine", "Find the layers that need a higher precision in TensorRT."),
+    "debug reduce": ("debug.reduce", "Reduce an ONNX model to a part that still fails."),
+    "debug repeat": ("debug.repeat", "Run a check again and again, and sort files by its answer."),
+    "debug diff-tactics": ("inspect.tactics", "The old name of inspect diff-tactics."),
+    "template trt-network": ("trt.template", "Write a script that makes a TensorRT network."),
     "template trt-config": (
-        "polygraphy.cli.commands.trt.template:TemplateConfigCommand",
+        "trt.template",
         "Write a script that makes a TensorRT builder configuration.",
     ),
     "template onnx-gs": (
-        "polygraphy.cli.commands.template.onnx:TemplateOnnxGsCommand",
+        "template.onnx",
         "Write a script to edit an ONNX model with onnx-graphsurgeon.",
     ),
     "plugin autotune": (
-        "polygraphy.cli.commands.trt.autotune:PluginAutotuneCommand",
+        "trt.autotune",
         "Find the plugins that make an ONNX model quicker in TensorRT.",
     ),
     "template shard-hints": (
-        "polygraphy.cli.commands.template.shard:TemplateShardHintsCommand",
+        "template.shard",
         "Write down how an ONNX model can be split over several devices.",
     ),
-    "multi-device shard": (
-        "polygraphy.cli.commands.template.shard:MultiDeviceShardCommand",
-        "Split an ONNX model over several devices.",
-    ),
-    "plugin list": (
-        "polygraphy.cli.commands.plugin.patterns:PluginListCommand",
-        "Say which plugins could compute parts of an ONNX model.",
-    ),
+    "multi-device shard": ("template.shard", "Split an ONNX model over several devices."),
+    "plugin list": ("plugin.patterns", "Say which plugins could compute parts of an ONNX model."),
     "plugin match": (
-        "polygraphy.cli.commands.plugin.patterns:PluginMatchCommand",
+        "plugin.patterns",
         "Find the parts of an ONNX model that plugins could compute.",
     ),
-    "plugin replace": (
-        "polygraphy.cli.commands.plugin.patterns:PluginReplaceCommand",
-        "Put plugins in place of parts of an ONNX model.",
-    ),
+    "plugin replace": ("plugin.patterns", "Put plugins in place of parts of an ONNX model."),
     "check accuracy": (
-        "polygraphy.cli.commands.check.accuracy:CheckAccuracyCommand",
+        "check.accuracy",
         "Judge saved accuracy results again, under other tolerances.",
     ),
-    "check compatibility": (
-        "polygraphy.cli.commands.check.model:CheckCompatibilityCommand",
-        "Tell which backends can run a model.",
-    ),
-    "check lint": (
-        "polygraphy.cli.commands.check.model:CheckLintCommand",
-        "Find out what is wrong with an ONNX model.",
-    ),
-    "data concat": (
-        "polygraphy.cli.commands.data:DataConcatCommand",
-        "Put the iterations of several files behind each other.",
-    ),
-    "data merge": (
-        "polygraphy.cli.commands.data:DataMergeCommand",
-        "Put the tensors of several files beside each other, as input data.",
-    ),
-    "data to-input": (
-        "polygraphy.cli.commands.data:DataToInputCommand",
-        "The old name of merge.",
-    ),
-    "data convert": (
-        "polygraphy.cli.commands.data:DataConvertCommand",
-        "Write a file, or a folder, in another format.",
-    ),
-    "surgeon extract": (
-        "polygraphy.cli.commands.surgeon.surgeon:SurgeonExtractCommand",
-        "Cut a part out of an ONNX model.",
-    ),
-    "surgeon insert": (
-        "polygraphy.cli.commands.surgeon.surgeon:SurgeonInsertCommand",
-        "Put a node into an ONNX model.",
-    ),
+    "check compatibility": ("check.model", "Tell which backends can run a model."),
+    "check lint": ("check.model", "Find out what is wrong with an ONNX model."),
+    "data concat": ("data", "Put the iterations of several files behind each other."),
+    "data merge": ("data", "Put the tensors of several files beside each other, as input data."),
+    "data to-input": ("data", "The old name of merge."),
+    "data convert": ("data", "Write a file, or a folder, in another format."),
+    "surgeon extract": ("surgeon.surgeon", "Cut a part out of an ONNX model."),
+    "surgeon insert": ("surgeon.surgeon", "Put a node into an ONNX model."),
     "surgeon prune": (
-        "polygraphy.cli.commands.surgeon.surgeon:SurgeonPruneCommand",
+        "surgeon.surgeon",
         "Make weights 2:4 sparse, or take nodes of some types out.",
     ),
     "surgeon sanitize": (
-        "polygraphy.cli.commands.surgeon.surgeon:SurgeonSanitizeCommand",
+        "surgeon.surgeon",
         "Simplify an ONNX model: fold constants, infer shapes, tidy up.",
     ),
     "surgeon weight-reconstruct": (
-        "polygraphy.cli.commands.surgeon.surgeon:SurgeonWeightReconstructCommand",
+        "surgeon.surgeon",
         "Put random weights into an ONNX model without weights.",
     ),
-    "surgeon weight-strip": (
-        "polygraphy.cli.commands.surgeon.surgeon:SurgeonWeightStripCommand",
-        "Take the weights out of an ONNX model.",
-    ),
-    "diagnose": (
-        "polygraphy.cli.commands.diagnose:DiagnoseCommand",
-        "Find out why the outputs of a model are wrong.",
-    ),
-    "doctor": (
-        "polygraphy.cli.commands.doctor:DoctorCommand",
-        "Show which backends, devices and settings there are.",
-    ),
+    "surgeon weight-strip": ("surgeon.surgeon", "Take the weights out of an ONNX model."),
+    "diagnose": ("diagnose", "Find out why the outputs of a model are wrong."),
+    "doctor": ("doctor", "Show which backends, devices and settings there are."),
 }
 
 # pathlib costs more than the look.
 _ROOMS = {"trt": isdir(join(dirname(__file__), "trt"))}  # noqa: PTH112, PTH118, PTH120
 """Which rooms of commands of one backend alone are there."""
 
-COMMANDS = {name: row for name, row in _ALL.items() if _ROOMS.get(row[0].split(".")[3], True)}
-"""All commands: what makes each, and what it does."""
+COMMANDS = {name: row for name, row in _ALL.items() if _ROOMS.get(row[0].partition(".")[0], True)}
+"""All commands: the module beside this one that has a class named after it, and what it does."""
 
 GROUPS = {
     "check": "Check models and saved results.",
@@ -262,9 +184,10 @@ def split_leading(words: list[str], commands: Collection[str]) -> tuple[list[str
 
 
 def load(name: str) -> Command:
-    """Return a command."""
+    """Return a command: ``inspect data`` is an `InspectDataCommand`."""
     from importlib import import_module
 
-    module, _, attribute = COMMANDS[name][0].partition(":")
-    command: Command = getattr(import_module(module), attribute)()
+    module = import_module(f"{__package__}.{COMMANDS[name][0]}")
+    words = name.replace("-", " ").split()
+    command: Command = getattr(module, "".join(map(str.capitalize, [*words, "command"])))()
     return command

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.cli.declare.values import Values
 
 
 def flags_given(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.cli.declare.command import Command
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Kind
 from polygraphy.cli.declare.option import Option
@@ -45,13 +44,12 @@ def split_rest(
     return list(words), {}
 
 
-def with_options(words: Sequence[str], more: Sequence[str], command: Command) -> list[str]:
+def with_options(words: Sequence[str], more: Sequence[str], options: Sequence[Option]) -> list[str]:
     """Return a command line with more options at its end, where none takes the words of another;
     but before what takes all words that follow.
     """
     if not more:
         return list(words)
-    options = [option for group in command.groups for option in command.declared(group)]
     end = len(split_rest(words, options)[0])
     if "--" in words[:end]:
         end = words.index("--")

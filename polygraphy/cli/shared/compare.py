@@ -7,7 +7,6 @@ from typing import Any
 import attr
 
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding_others
 from polygraphy.cli.declare.kinds import (
@@ -22,6 +21,7 @@ from polygraphy.cli.declare.kinds import (
 )
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.top_k import TopK
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.tolerances import (
     absolute_tolerance,
     checked_statistic,

@@ -9,8 +9,8 @@ from typing import Any
 from attrs import Factory, frozen
 
 import polygraphy
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import warn
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions, logged, of_file_and_console, severities
 from polygraphy.cli.shared.paths import read_in
 from polygraphy.cli.shared.report import ReportOptions

@@ -8,10 +8,10 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding
 from polygraphy.cli.declare.option import Options, argv_of
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import (
     CASTS,
     EVERY_TENSOR,

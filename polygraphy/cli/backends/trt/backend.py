@@ -15,7 +15,7 @@ from polygraphy.cli.backends.trt.inspection import INSPECTION
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.party_options import TrtPartyOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.source import Source, literal
 from polygraphy.domain.catalog.formats import formats_of

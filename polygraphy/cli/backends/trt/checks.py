@@ -27,10 +27,10 @@ from polygraphy.cli.backends.trt.precision_options import (
 )
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import warn
 from polygraphy.cli.declare.given import flags_feeding, flags_given
 from polygraphy.cli.declare.option import Options
+from polygraphy.cli.declare.values import Values
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
 CONFIG_GROUPS: tuple[type[Options], ...] = (

@@ -27,8 +27,8 @@ from polygraphy.cli.backends.trt.profiles import Profile, profiles_of
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions
 from polygraphy.codegen.call import Call, Name

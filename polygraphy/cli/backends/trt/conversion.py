@@ -9,9 +9,9 @@ from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import data_step
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.source import Source

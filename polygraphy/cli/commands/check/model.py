@@ -12,24 +12,20 @@ from polygraphy.cli.commands.check.model_options import (
     CheckedModelOptions,
     LintOptions,
 )
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import changed
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 from polygraphy.domain.tensors.naming import enumerated
 
@@ -42,58 +38,46 @@ _UNCHECKED = ("engine", "trt-network-script")
 
 
 class CheckLintCommand(Command):
-    """Finds out what is wrong with a model."""
+    """Find out what is wrong with an ONNX model: each node is checked against the definition of its
+    operator and tried in ONNX Runtime, and what has no effect is named. Exits with 0 when there are
+    at most warnings, and with 1 when the model is not valid.
+    """
 
     name = "check lint"
-    description = (
-        "Find out what is wrong with an ONNX model: each node is checked against the definition of"
-        " its operator and tried in ONNX Runtime, and what has no effect is named. Exits with 0"
-        " when there are at most warnings, and with 1 when the model is not valid."
-    )
     groups = (
         CheckedModelOptions,
         LintOptions,
         ExternalDataOptions,
         DataOptions,
         *_SESSIONS,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         path = values[CheckedModelOptions].path
         loader = _data(values, CheckedModelOptions)
-        return render(
+        return Program(
             "check.py.j2",
             f"Find out what is wrong with {quoted(path)}.",
-            words,
             call=call_of("check_lint", values, path, data_loader=loader),
-            log=log_of(values),
         )
 
 
 class CheckCompatibilityCommand(Command):
-    """Tells which backends can run a model."""
+    """Load a model, of ONNX or TensorFlow, in one or more backends, run it once on synthetic data,
+    and name the operators that a backend lacks. Exits with 0 when every backend can run the model,
+    and with 1 when one cannot.
+    """
 
     name = "check compatibility"
-    description = (
-        "Load a model, of ONNX or TensorFlow, in one or more backends, run it once on synthetic"
-        " data, and name the operators that a backend lacks. Exits with 0 when every backend can"
-        " run the model, and with 1 when one cannot."
-    )
     groups = (
         BackendOptions,
         ModelOptions,
         TfLoadOptions,
         DataOptions,
         *_SESSIONS,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         path = values[ModelOptions].model_file
         if path is None:
             raise CommandLineError("no model is given. Name its path.")
@@ -115,17 +99,15 @@ class CheckCompatibilityCommand(Command):
         ran = RunnerModel(Source("load_model") if converts else RunnerModel.path, not converts)
         model = changed(values[ModelOptions], input_shapes=None)  # They are about the data alone.
         as_it_is = Values({**{type(group): group for group in values}, ModelOptions: model})
-        return render(
+        return Program(
             "check_compatibility.py.j2",
             f"Check whether {quoted(path)} runs in {_listed(backends)}.",
-            words,
             path=path,
             before=[Step("load_model", onnx.loader(RunnerModel.path))] if converts else [],
             runners={
                 name: built_in()[name].chosen(as_it_is, kind).runner(ran) for name in backends
             },
             check=call_of("check_compatibility", values, data_loader=loader),
-            log=log_of(values),
         )
 
 

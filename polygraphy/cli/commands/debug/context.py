@@ -15,9 +15,9 @@ from polygraphy.cli.commands.debug.options import (
     UntilOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.paths import check_paths, read_in
 from polygraphy.codegen.call import Call, Words
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePath
 
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.debug.context import check_artifacts, check_of, iterations_of
 from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
@@ -24,31 +24,24 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     FallbackOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions
 from polygraphy.cli.shared.onnx_model import cast_of
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 
 
 class DebugReduceCommand(Command):
-    """Reduces a model to a part that still fails."""
+    """Reduce an ONNX model that fails a check to a small part that still fails. What is cut off in
+    front becomes an input; what other branches contribute becomes a constant, with the value that
+    it has when the whole model is run.
+    """
 
     name = "debug reduce"
-    description = (
-        "Reduce an ONNX model that fails a check to a small part that still fails. What is cut off"
-        " in front becomes an input; what other branches contribute becomes a constant, with the"
-        " value that it has when the whole model is run."
-    )
     groups = (
         EditedModelOptions,
         ReduceOptions,
@@ -62,12 +55,9 @@ class DebugReduceCommand(Command):
         FallbackOptions,
         OnnxCastOptions,
         DataOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         self._check(values)
         model, save = values[EditedModelOptions], values[EditSaveOptions]
         results, shapes = values[ReducedModelOptions], values[ReducedShapeOptions]
@@ -83,10 +73,9 @@ class DebugReduceCommand(Command):
             values[DataOptions], shapes.model_input_shapes, only_first=results.save_inputs is None
         )
         loader = data_loader_of(data)
-        return render(
+        return Program(
             "debug_reduce.py.j2",
             f"Reduce {quoted(name)} to a part that still fails.",
-            words,
             model=path,
             iterations=iterations_of(
                 values,
@@ -106,7 +95,6 @@ class DebugReduceCommand(Command):
             reduce=call_of("reduce_model", values),
             before=data_step(data),
             loader=loader,
-            log=log_of(values),
         )
 
     def _check(self, values: Values) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.debug.context import (
     check_artifacts,
     check_of,
@@ -17,40 +16,28 @@ from polygraphy.cli.commands.debug.options import (
     IterationInfoOptions,
     UntilOptions,
 )
-from polygraphy.cli.declare.command import Command, Values
-from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
-from polygraphy.cli.shared.report import ReportOptions
-from polygraphy.codegen.render import render
+from polygraphy.cli.declare.values import Values
 
 
 class DebugRepeatCommand(Command):
-    """Checks the same again and again."""
+    """Run a command again and again, for what fails now and then, and sort files by whether it
+    passed.
+    """
 
     name = "debug repeat"
-    description = (
-        "Run a command again and again, for what fails now and then, and sort files by whether it"
-        " passed."
-    )
     groups = (
         UntilOptions,
         CheckOptions,
         ArtifactOptions,
         IterationInfoOptions,
         DebugReplayOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         check_artifacts(values)
-        return render(
+        return Program(
             "debug_repeat.py.j2",
             "Check the same again and again.",
-            words,
             iterations=iterations_of(values, check_of(values), IterationInfoOptions),
             until=until_of(values[UntilOptions]),
-            log=log_of(values),
         )

@@ -2,55 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.capability_options import CapabilityOptions
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, OneModelOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import warn
-from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import onnx_of
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 
 
 class InspectCapabilityCommand(Command):
-    """Tells which parts of a model TensorRT supports."""
+    """Tell which nodes of an ONNX model the parser of TensorRT does not support, and why. Exits
+    with 0 when it supports all of them and with 1 when it does not.
+    """
 
     name = "inspect capability"
-    description = (
-        "Tell which nodes of an ONNX model the parser of TensorRT does not support, and why. Exits"
-        " with 0 when it supports all of them and with 1 when it does not."
-    )
     groups = (
         OneModelOptions,
         CapabilityOptions,
         OnnxShapeOptions,
         ExternalDataOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         options = values[CapabilityOptions]
         _warn_about_unused(options)
         model = values[OneModelOptions].path
         saves = options.save_external_data is not None
         without = {} if saves else {"size_threshold": None, "all_tensors_to_one_file": None}
-        return render(
+        return Program(
             "inspect_capability.py.j2",
             f"Tell which nodes of {quoted(model)} TensorRT does not support.",
-            words,
             model=model,
             call=call_of("inspect_capability", values, **without),
             onnx=onnx_of(values),
-            log=log_of(values),
         )
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.data_options import ReferenceOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
     FunctionOptions,
     JudgeOptions,
@@ -19,11 +17,7 @@ from polygraphy.cli.shared.compare import (
     compare_func_of,
     functions_of,
 )
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.domain.catalog.formats import format_named
 
 _COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
@@ -31,38 +25,34 @@ _COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOp
 
 
 class InspectDiffCommand(Command):
-    """Compares two files of saved data, or two models."""
+    """Compare saved outputs, or saved inputs, with a reference of the same kind; or one ONNX model
+    with another: inputs, outputs, nodes, attributes and initializers. Relative differences are of
+    the reference's values. Exits with 0 when everything matched and with 1 when something did not.
+    """
 
     name = "inspect diff"
-    description = (
-        "Compare saved outputs, or saved inputs, with a reference of the same kind; or one ONNX"
-        " model with another: inputs, outputs, nodes, attributes and initializers. Relative"
-        " differences are of the reference's values. Exits with 0 when everything matched and with"
-        " 1 when something did not."
+    groups = (
+        ReferenceOptions,
+        *_COMPARISON,
     )
-    groups = (ReferenceOptions, *_COMPARISON, ScriptOptions, ReportOptions, LogOptions)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         files = values[ReferenceOptions]
         if _are_models(files):
             unused = flags_given(values, _COMPARISON)
             if unused:
                 warn(f"{', '.join(unused)}: without effect, because models are the same, or not.")
-            return render(
+            return Program(
                 "check.py.j2",
                 f"Compare {quoted(files.candidate)} with the model {quoted(files.reference)}.",
-                words,
                 call=call_of("compare_models", values),
-                log=log_of(values),
             )
-        return render(
+        return Program(
             "inspect_diff.py.j2",
             f"Compare {quoted(files.candidate)} with the reference {quoted(files.reference)}.",
-            words,
             call=call_of(
                 "compare_saved", values, compare_func=compare_func_of(functions_of(values))
             ),
-            log=log_of(values),
         )
 
 

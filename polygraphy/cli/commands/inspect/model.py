@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from polygraphy.cli.backends.built_in import Inspected
 from polygraphy.cli.backends.registry import declared_in
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
     InspectedModelOptions,
@@ -15,31 +16,24 @@ from polygraphy.cli.commands.inspect.model_options import (
 )
 from polygraphy.cli.commands.inspect.model_page import page_of
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.graph import TfLoadOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.docstring import listed_paths, quoted
-from polygraphy.codegen.render import render
 
 _INSPECTIONS = [each.inspection for each in declared_in("trt.backend") if each.inspection]
 """What backends make of models to show it, where these backends are there."""
 
 
 class InspectModelCommand(Command):
-    """Shows what models consist of."""
+    """Show what models consist of: inputs, outputs and the numbers of weights and nodes; with
+    --show, nodes, their attributes and weights; with --visual, as a drawing in a browser.
+    """
 
     name = "inspect model"
-    description = (
-        "Show what models consist of: inputs, outputs and the numbers of weights and nodes; with"
-        " --show, nodes, their attributes and weights; with --visual, as a drawing in a browser."
-    )
     groups = (
         InspectedModelOptions,
         ModelDetailOptions,
@@ -48,12 +42,9 @@ class InspectModelCommand(Command):
         ExternalDataOptions,
         TfLoadOptions,
         *(group for each in _INSPECTIONS for group in each.groups),
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
         show, graph = shown(detail), values[TfLoadOptions]
         self._check(values, show)
@@ -68,27 +59,19 @@ class InspectModelCommand(Command):
             decided["allow_onnxruntime"] = None
         page = page_of(values, decided)
         if page is not None:
-            return render(
-                "show.py.j2",
-                f"Draw {quoted(models.paths[0])}.",
-                words,
-                call=page,
-                log=log_of(values),
-            )
+            return Program("show.py.j2", f"Draw {quoted(models.paths[0])}.", call=page)
         if made is None:
             call = call_of("inspect_model", values, *models.paths, show=show or None, **decided)
         else:
             details = Values({ModelDetailOptions: detail})
             call = call_of("inspect_model", details, made.shown, show=show or None)
         verb = "consists" if len(models.paths) == 1 else "consist"
-        return render(
+        return Program(
             "inspect_model.py.j2",
             f"Show what {listed_paths(models.paths)} {verb} of.",
-            words,
             call=call,
             model=None if made is None else made.model,
             before=() if made is None else made.steps,
-            log=log_of(values),
         )
 
     def _check(self, values: Values, show: list[str]) -> None:

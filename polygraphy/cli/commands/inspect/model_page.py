@@ -12,9 +12,9 @@ from polygraphy.cli.commands.inspect.model_options import (
     shown,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call
 
 

@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.tactics_options import ComparedReplaysOptions, ReplayOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
-from polygraphy.cli.shared.report import ReportOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 
 
 class InspectTacticsCommand(Command):
-    """Shows a tactic replay."""
+    """Show which tactic a TensorRT build chose for each layer."""
 
     name = "inspect tactics"
-    description = "Show which tactic a TensorRT build chose for each layer."
-    groups = (ReplayOptions, ScriptOptions, ReportOptions, LogOptions)
+    groups = (ReplayOptions,)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         path = values[ReplayOptions].tactic_replay
-        return render(
+        return Program(
             "show.py.j2",
             f"Show the tactics in {quoted(path)}.",
-            words,
             call=call_of("inspect_tactics", values, path),
-            log=log_of(values),
         )
 
 
 class InspectDiffTacticsCommand(Command):
-    """Finds tactics that may be bad."""
+    """Find the tactics that only TensorRT builds that failed chose, out of tactic replays of builds
+    that passed and of builds that failed. With two replays, show in which layers they differ.
+    """
 
     name = "inspect diff-tactics"
-    description = (
-        "Find the tactics that only TensorRT builds that failed chose, out of tactic replays of"
-        " builds that passed and of builds that failed. With two replays, show in which layers they"
-        " differ."
-    )
-    groups = (ComparedReplaysOptions, ScriptOptions, ReportOptions, LogOptions)
+    groups = (ComparedReplaysOptions,)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         options = values[ComparedReplaysOptions]
         self._check(options)
         summary = "Find tactics that only builds that failed chose."
@@ -53,13 +41,7 @@ class InspectDiffTacticsCommand(Command):
         if options.replays:
             summary = "Show in which layers the tactics of {} and {} differ."
             call = call_of("compare_tactics", values, *options.replays)
-        return render(
-            "show.py.j2",
-            summary.format(*map(quoted, options.replays)),
-            words,
-            call=call,
-            log=log_of(values),
-        )
+        return Program("show.py.j2", summary.format(*map(quoted, options.replays)), call=call)
 
     def _check(self, options: ComparedReplaysOptions) -> None:
         """Refuse what cannot be meant together."""
@@ -81,6 +63,8 @@ class InspectDiffTacticsCommand(Command):
 
 
 class DebugDiffTacticsCommand(InspectDiffTacticsCommand):
-    """The same under the name that it had in the past."""
+    """Find the tactics that only TensorRT builds that failed chose, or in which layers two replays
+    differ: the old name of inspect diff-tactics.
+    """
 
     name = "debug diff-tactics"

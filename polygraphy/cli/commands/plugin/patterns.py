@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePath
 
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import OneModelOptions
 from polygraphy.cli.commands.plugin.patterns_options import (
     MatchOutputOptions,
@@ -13,46 +13,37 @@ from polygraphy.cli.commands.plugin.patterns_options import (
     ReplaceOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.cli.shared.paths import check_files, check_paths
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 
 _LOADING = (OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
-_ENDING = (ScriptOptions, ReportOptions, LogOptions)
+_ENDING = ()
 _CONFIG = "config.yaml"
 
 
 class PluginListCommand(Command):
-    """Says which plugins match."""
+    """Say which plugins of a folder could take the place of parts of an ONNX model, and how often
+    each.
+    """
 
     name = "plugin list"
-    description = (
-        "Say which plugins of a folder could take the place of parts of an ONNX model, and how"
-        " often each."
-    )
     groups = (OneModelOptions, PluginFolderOptions, PluginChoiceOptions, *_LOADING, *_ENDING)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
-        return _matching(self, values, words, None)
+    def program(self, values: Values) -> Program:
+        return _matching(self, values, None)
 
 
 class PluginMatchCommand(Command):
-    """Writes down what plugins match."""
+    """Find the parts of an ONNX model that the plugins of a folder could take the place of, and
+    write them to a YAML file, from which plugin replace puts the plugins in.
+    """
 
     name = "plugin match"
-    description = (
-        "Find the parts of an ONNX model that the plugins of a folder could take the place of, and"
-        " write them to a YAML file, from which plugin replace puts the plugins in."
-    )
     groups = (
         OneModelOptions,
         PluginFolderOptions,
@@ -62,61 +53,53 @@ class PluginMatchCommand(Command):
         *_ENDING,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         path = values[OneModelOptions].path
         output = values[MatchOutputOptions].output or _beside(path, _CONFIG)
         check_files(values, written=[("--output", output)])
-        return _matching(self, values, words, output)
+        return _matching(self, values, output)
 
 
 class PluginReplaceCommand(Command):
-    """Puts plugins into a model."""
+    """Put plugins in place of parts of an ONNX model, as a YAML file says that plugin match has
+    written.
+    """
 
     name = "plugin replace"
-    description = (
-        "Put plugins in place of parts of an ONNX model, as a YAML file says that plugin match"
-        " has written."
-    )
     groups = (OneModelOptions, PluginFolderOptions, ReplaceOptions, *_LOADING, *_ENDING)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         path, options = values[OneModelOptions].path, values[ReplaceOptions]
         config = options.config or _beside(path, _CONFIG)
         output = options.output or _beside(path, "replaced.onnx")
         check_paths([("--config", config)], [("--output", output)])
         check_files(values, written=[("--output", output)])
-        return render(
+        return Program(
             "plugin_replace.py.j2",
             f"Put plugins into {quoted(path)}.",
-            words,
             model=path,
             onnx=_onnx(values),
             plugin_dir=plugin_folder(values),
             config=config,
             save=Call("save_onnx", kwargs={"path": output}),
-            log=log_of(values),
         )
 
 
-def _matching(command: Command, values: Values, words: Sequence[str], output: str | None) -> str:
+def _matching(command: Command, values: Values, output: str | None) -> Program:
     check_choice(values)
     onnx = _onnx(values)
-    return matching(values, words, values[OneModelOptions].path, onnx, output)
+    return matching(values, values[OneModelOptions].path, onnx, output)
 
 
-def matching(
-    values: Values, words: Sequence[str], model: str, onnx: OnnxModel, output: str | None
-) -> str:
+def matching(values: Values, model: str, onnx: OnnxModel, output: str | None) -> Program:
     """Return the program that finds what plugins match, and saves it where an output is named."""
-    return render(
+    return Program(
         "plugin_match.py.j2",
         f"Find the parts of {quoted(model)} that plugins could compute.",
-        words,
         model=model,
         onnx=onnx,
         match=call_of("match_plugins", values, plugin_folder(values)),
         output=output,
-        log=log_of(values),
     )
 
 

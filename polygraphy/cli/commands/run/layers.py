@@ -9,8 +9,8 @@ from polygraphy.cli.backends.registry import able_in_parts
 from polygraphy.cli.commands.run.run_backends import Backends
 from polygraphy.cli.commands.run.whole import Run, one_after_the_other
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import CompareOptions
 from polygraphy.cli.shared.data import USUAL, data_step
 from polygraphy.cli.shared.layerwise import LayerwiseOptions

@@ -10,6 +10,7 @@ from attrs import evolve
 from polygraphy.cli.backends.foreign import PluggedBackend, all_backends, backends_in
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.backends.runners import RunnerOptions
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.run.layers import (
     by_layers,
     check_worst,
@@ -17,13 +18,12 @@ from polygraphy.cli.commands.run.layers import (
 )
 from polygraphy.cli.commands.run.run_backends import backends_of
 from polygraphy.cli.commands.run.run_checks import check_run, compares_runs
-from polygraphy.cli.commands.run.run_plugins import rendered, titles_of, with_flags
+from polygraphy.cli.commands.run.run_plugins import checked, titles_of, with_flags
 from polygraphy.cli.commands.run.summary import summary_of
 from polygraphy.cli.commands.run.whole import Run, as_a_whole, one_after_the_other
 from polygraphy.cli.declare.call import call_of, constants_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.option import Option, Options, options_of
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,
@@ -39,8 +39,7 @@ from polygraphy.cli.shared.compare import (
 from polygraphy.cli.shared.data import DataOptions, data_of
 from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions
 from polygraphy.cli.shared.layerwise import LayerwiseOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.shared.log_context import Log
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
@@ -49,22 +48,18 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.codegen.call import Call, Step
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 
 
 class RunCommand(Command):
-    """Runs a model in several backends and compares the outputs."""
+    """Run a model in one or more backends on the same input data, and compare the outputs of each
+    runner with those of the next. Exits with 0 when everything matched and with 1 when something
+    did not.
+    """
 
     name = "run"
-    description = (
-        "Run a model in one or more backends on the same input data, and compare the outputs of"
-        " each runner with those of the next. Exits with 0 when everything matched and with 1 when"
-        " something did not."
-    )
     groups = (
         RunnerOptions,
         ModelOptions,
@@ -90,9 +85,6 @@ class RunCommand(Command):
         TopKOptions,
         LayerwiseOptions,
         PlotOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
     plugins: Sequence[PluggedBackend] = ()
     """The backends of other packages that take part."""
@@ -127,7 +119,7 @@ class RunCommand(Command):
         own = (option for group in RunCommand.groups for option in options_of(group))
         return {"-h", "--help", *(flag for option in own for flag in option.flags)}
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         check_run(values)
         backends = backends_of(values, self.plugins)
         compares = compares_runs(values)
@@ -149,25 +141,24 @@ class RunCommand(Command):
                 0, Step("MODEL", split_symbol(values[ModelOptions].model_file or "")[0])
             )
         saved = values[CompareOptions].save_accuracy_results
-        return rendered(
-            partial(
-                render,
-                "run.py.j2",
-                summary_of(values, titles_of(self.plugins), compares=compares),
-                words,
-                constants=constants,
-                run=evolve(run, call=call),
-                loaded=[
-                    Call("RunResults.load_streaming", [path])
-                    for path in values[CompareOptions].load_outputs
-                ],
-                checks=checks,
-                verdicts=next(iter(compared), None),
-                saved=None if values[CompareOptions].validate else saved,
-                log=log_of(values),
-            ),
-            self.plugins,
+        return Program(
+            "run.py.j2",
+            summary_of(values, titles_of(self.plugins), compares=compares),
+            constants=constants,
+            run=evolve(run, call=call),
+            loaded=[
+                Call("RunResults.load_streaming", [path])
+                for path in values[CompareOptions].load_outputs
+            ],
+            checks=checks,
+            verdicts=next(iter(compared), None),
+            saved=None if values[CompareOptions].validate else saved,
+            partials={each.template: each.partial for each in self.plugins},
         )
+
+    def written(self, made: Program, words: Sequence[str], log: Log) -> str:
+        """Return the source; partials of other packages may have made it anything."""
+        return checked(partial(super().written, made, words, log), self.plugins)
 
 
 def _is_looked_at(values: Values, compares: bool) -> bool:

@@ -8,10 +8,10 @@ from attrs import frozen
 
 from polygraphy.cli.backends.registry import able_in_parts, built_in, named_in
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
     CompareOptions,
     FunctionOptions,

@@ -53,7 +53,7 @@ def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend]) -> None
             )
 
 
-def rendered(program: Callable[..., str], plugins: Sequence[PluggedBackend]) -> str:
+def checked(render: Callable[[], str], plugins: Sequence[PluggedBackend]) -> str:
     """Return the program that a function renders with the partials of some backends, and see to it
     that it is one: partials are anybody's.
 
@@ -61,9 +61,9 @@ def rendered(program: Callable[..., str], plugins: Sequence[PluggedBackend]) -> 
         BrokenPlugin: it is not.
     """
     if not plugins:
-        return program()
+        return render()
     try:
-        source = program(partials={each.template: each.partial for each in plugins})
+        source = render()
         compile(source, "<program>", "exec")
     except Exception as error:
         packages = " or ".join(dict.fromkeys(plugin.package for plugin in plugins))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.backends.runners import RunnerOptions
-from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import CompareOptions
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.codegen.docstring import quoted

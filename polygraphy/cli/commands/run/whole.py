@@ -9,7 +9,7 @@ from attrs import frozen
 from polygraphy.cli.backends.built_in import Chosen, RunnerModel
 from polygraphy.cli.commands.run.run_backends import Backends
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import CompareOptions
 from polygraphy.cli.shared.data import USUAL, data_step
 from polygraphy.cli.shared.onnx_model import OnnxModel

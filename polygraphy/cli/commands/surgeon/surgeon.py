@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_context import (
     LOADED,
     check_fallback,
@@ -27,27 +27,23 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     VerifyOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of
-from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import cast_of, inference_of
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 
-_SAVED = (EditSaveOptions, ScriptOptions, ReportOptions, LogOptions)
+_SAVED = (EditSaveOptions,)
 _TRIAL = (VerifyOptions, TrialShapeOptions, DataOptions)
 
 
 class SurgeonExtractCommand(Command):
-    """Cuts a part out of a model."""
+    """Cut the part of an ONNX model that lies between some tensors out of it."""
 
     name = "surgeon extract"
-    description = "Cut the part of an ONNX model that lies between some tensors out of it."
     groups = (
         *LOADED,
         ExtractOptions,
@@ -58,7 +54,7 @@ class SurgeonExtractCommand(Command):
         *_SAVED,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         chosen = values[ExtractOptions]
         if chosen.outputs == ():
             raise CommandLineError(
@@ -75,7 +71,6 @@ class SurgeonExtractCommand(Command):
         ]
         return edit_of(
             values,
-            words,
             summary="Cut a part out of {}.",
             ending="_extracted.onnx",
             steps=steps,
@@ -85,13 +80,11 @@ class SurgeonExtractCommand(Command):
 
 
 class SurgeonSanitizeCommand(Command):
-    """Simplifies a model."""
+    """Simplify an ONNX model: fold constants, infer or override shapes, remove what nothing depends
+    on.
+    """
 
     name = "surgeon sanitize"
-    description = (
-        "Simplify an ONNX model: fold constants, infer or override shapes, remove what nothing"
-        " depends on."
-    )
     groups = (
         *LOADED,
         FoldOptions,
@@ -104,7 +97,7 @@ class SurgeonSanitizeCommand(Command):
         *_SAVED,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         runs = values[FallbackOptions].force_fallback_shape_inference
         verifies = values[VerifyOptions].verify
         self._check(values, needs_data=runs or verifies)
@@ -137,7 +130,6 @@ class SurgeonSanitizeCommand(Command):
             steps.append(call_of("set_upper_bound", values))
         return edit_of(
             values,
-            words,
             summary="Simplify {}.",
             ending="_sanitized.onnx",
             steps=steps,
@@ -181,15 +173,12 @@ def _output_steps(values: Values) -> list[Call]:
 
 
 class SurgeonInsertCommand(Command):
-    """Puts a node into a model."""
+    """Put a node into an ONNX model, in place of what is between its operands and results."""
 
     name = "surgeon insert"
-    description = (
-        "Put a node into an ONNX model, in place of what is between its operands and results."
-    )
     groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         node = values[InsertOptions]
         for flag, given in (("--inputs", node.inputs), ("--outputs", node.outputs)):
             if not given:
@@ -199,7 +188,6 @@ class SurgeonInsertCommand(Command):
         verifies, data = trial_of(values)
         return edit_of(
             values,
-            words,
             summary="Put a node into {}.",
             ending="_inserted.onnx",
             steps=[
@@ -213,22 +201,19 @@ class SurgeonInsertCommand(Command):
 
 
 class SurgeonPruneCommand(Command):
-    """Takes weights or nodes out of a model."""
+    """Set two of every four weights that products sum over to zero, which tensor cores compute with
+    faster; or take nodes of some types out of an ONNX model.
+    """
 
     name = "surgeon prune"
-    description = (
-        "Set two of every four weights that products sum over to zero, which tensor cores compute"
-        " with faster; or take nodes of some types out of an ONNX model."
-    )
     groups = (*LOADED, PruneOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         types = values[PruneOptions].remove_node_types
         step = call_of("remove_nodes", values) if types else Call("prune_weights")
         verifies, data = trial_of(values)
         return edit_of(
             values,
-            words,
             summary="Take nodes out of {}." if types else "Make the weights of {} 2:4 sparse.",
             ending="_pruned.onnx",
             steps=[*cast_of(values[OnnxCastOptions]), step],
@@ -240,17 +225,16 @@ class SurgeonPruneCommand(Command):
 class _WeightsCommand(Command):
     """Takes weights out, or puts others in."""
 
-    ending: ClassVar[str]
+    suffix: ClassVar[str]
     summary: ClassVar[str]
     groups: tuple[type[Options], ...] = (*LOADED, OnnxCastOptions, *_TRIAL, *_SAVED)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         verifies, data = trial_of(values)
         return edit_of(
             values,
-            words,
             summary=self.summary,
-            ending=self.ending,
+            ending=self.suffix,
             steps=[*cast_of(values[OnnxCastOptions]), self._step(values)],
             verifies=verifies,
             data=data,
@@ -261,15 +245,13 @@ class _WeightsCommand(Command):
 
 
 class SurgeonWeightStripCommand(_WeightsCommand):
-    """Takes the weights out of a model."""
+    """Take the weights out of an ONNX model: what is left is enough to build a TensorRT engine that
+    is given its weights later.
+    """
 
     name = "surgeon weight-strip"
-    description = (
-        "Take the weights out of an ONNX model: what is left is enough to build a TensorRT engine"
-        " that is given its weights later."
-    )
     summary = "Take the weights out of {}."
-    ending = "_stripped.onnx"
+    suffix = "_stripped.onnx"
     groups = (*LOADED, StripOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
     def _step(self, values: Values) -> Call:
@@ -277,9 +259,8 @@ class SurgeonWeightStripCommand(_WeightsCommand):
 
 
 class SurgeonWeightReconstructCommand(_WeightsCommand):
-    """Puts random weights into a model that has none."""
+    """Put random numbers in place of weights that weight-strip took out."""
 
     name = "surgeon weight-reconstruct"
-    description = "Put random numbers in place of weights that weight-strip took out."
     summary = "Put random weights into {}."
-    ending = "_reconstructed.onnx"
+    suffix = "_reconstructed.onnx"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
+from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.surgeon.surgeon_options import (
     EditedModelOptions,
     EditSaveOptions,
@@ -14,17 +15,15 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
     VerifyOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import tolerance_of, warn_about_saving
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 
 LOADED = (EditedModelOptions,)
@@ -33,19 +32,17 @@ LOADED = (EditedModelOptions,)
 
 def edit_of(
     values: Values,
-    words: Sequence[str],
     *,
     summary: str,
     ending: str,
     steps: Sequence[Call],
     verifies: bool = False,
     data: Call = USUAL,
-) -> str:
+) -> Program:
     """Return the program.
 
     Args:
         values: the options.
-        words: the command line.
         summary: what the program does, where ``{}`` stands for the model's name.
         ending: what the output is called after the model's name, unless it has a name.
         steps: what is done to the model: calls that lack it.
@@ -65,17 +62,15 @@ def edit_of(
     load = load_of(values)
     verify = _verification(load, steps, data) if verifies else None
     takes_data = verifies or any(step.kwargs.get("data_loader") is not None for step in steps)
-    return render(
+    return Program(
         "surgeon.py.j2",
         summary.replace("{}", quoted(path.replace("\\", "/").rpartition("/")[2])),
-        words,
         model=path,
         data=usual_or(data) if takes_data else None,
         load=load,
         steps=steps,
         verify=verify,
         save=call_of("save_onnx", values, path=output),
-        log=log_of(values),
     )
 
 

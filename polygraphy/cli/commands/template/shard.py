@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
 from polygraphy.cli.commands.template.shard_options import (
     HintOutputOptions,
@@ -11,76 +10,59 @@ from polygraphy.cli.commands.template.shard_options import (
     ShardHintOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.script import ScriptOptions
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import onnx_of
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 
 _PATTERNS = (0, 1)
 
 
 class TemplateShardHintsCommand(Command):
-    """Writes down how a model can be split."""
+    """Find out how an ONNX model can be split over several devices, and write it to a JSON file for
+    multi-device shard.
+    """
 
     name = "template shard-hints"
-    description = (
-        "Find out how an ONNX model can be split over several devices, and write it to a JSON file"
-        " for multi-device shard."
-    )
     groups = (
         EditedModelOptions,
         HintOutputOptions,
         ShardHintOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         model, output = values[EditedModelOptions], values[HintOutputOptions].output
         if output is None:
             raise CommandLineError("where to write the hints is not given. Add -o PATH.")
         path = model.model_file or ""
-        return render(
+        return Program(
             "shard_hints.py.j2",
             f"Find out how {quoted(path)} can be split over devices.",
-            words,
             model=path,
             onnx=onnx_of(values).with_mapped_weights,
             find=_found(values),
             output=output,
-            log=log_of(values),
         )
 
 
 class MultiDeviceShardCommand(Command):
-    """Splits a model."""
+    """Split an ONNX model over several devices: along the sequence, which makes one model for all
+    devices, or by its weights, which makes one for each, named after its number.
+    """
 
     name = "multi-device shard"
-    description = (
-        "Split an ONNX model over several devices: along the sequence, which makes one model for"
-        " all devices, or by its weights, which makes one for each, named after its number."
-    )
     groups = (
         EditedModelOptions,
         HintSourceOptions,
         ShardHintOptions,
         OnnxShapeOptions,
         EditSaveOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         source, save = values[HintSourceOptions], values[EditSaveOptions]
         if (source.hint is None) != source.one_shot:
             raise CommandLineError("give either --hint PATH or --one-shot: how is the model split?")
@@ -90,16 +72,14 @@ class MultiDeviceShardCommand(Command):
         if save.output is None:
             raise CommandLineError("where to save the model is not given. Add -o PATH.")
         path = values[EditedModelOptions].model_file or ""
-        return render(
+        return Program(
             "shard.py.j2",
             f"Split {quoted(path)} over several devices.",
-            words,
             model=path,
             onnx=onnx_of(values).with_mapped_weights,
             hints=source.hint,
             find=None if source.hint else _found(values),
             save=call_of("save_shards", values, path=save.output),
-            log=log_of(values),
         )
 
 

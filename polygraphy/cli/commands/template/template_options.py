@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.command import Command, Values
+from polygraphy.cli.commands.command import Command
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.cli.declare.values import Values
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.report import ReportOptions
 
 
 @option_group
@@ -23,6 +26,8 @@ class TemplateOptions(Options):
 
 class TemplateCommand(Command):
     """Writes a script, which is not run."""
+
+    ending = (ReportOptions, LogOptions)
 
     def destination(self, values: Values) -> str | None:
         """Return where the script goes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -18,6 +17,7 @@ from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions,
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
 from polygraphy.cli.commands.check.model_options import CheckedModelOptions
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.plugin.patterns import check_choice, matching, plugin_folder
 from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
@@ -27,21 +27,16 @@ from polygraphy.cli.commands.trt.autotune_options import (
     TuningPluginOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options, options_of
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 
 _CONFIG = "config.yaml"
@@ -63,13 +58,11 @@ there are other layers.
 
 
 class PluginAutotuneCommand(Command):
-    """Finds the plugins that make a model quicker."""
+    """Find out with TensorRT which plugins make an ONNX model quicker without changing its outputs,
+    and save the model with these plugins in it.
+    """
 
     name = "plugin autotune"
-    description = (
-        "Find out with TensorRT which plugins make an ONNX model quicker without changing its"
-        " outputs, and save the model with these plugins in it."
-    )
     groups = (
         CheckedModelOptions,
         PluginFolderOptions,
@@ -80,12 +73,9 @@ class PluginAutotuneCommand(Command):
         *_BUILD_GROUPS,
         DataOptions,
         EditSaveOptions,
-        ScriptOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
         folder = plugin_folder(values)
         check_choice(values)
@@ -93,16 +83,15 @@ class PluginAutotuneCommand(Command):
         self._check(values, output)
         if config.skip_autotuning:
             onnx = OnnxModel().with_mapped_weights
-            return matching(values, words, path, onnx, config.save_config_yaml or _CONFIG)
+            return matching(values, path, onnx, config.save_config_yaml or _CONFIG)
         trt = build_of(_whole(values), is_script=False)
         shapes = values[CheckedModelOptions].input_shapes
         data = data_of(values[DataOptions], shapes, only_first=not trt.calibrates)
         load = Call("OnnxFromPath", [Source("MODEL")])
         replaced = Call("ReplacePlugins", [load, Source("PLUGINS"), Source("chosen")])
-        return render(
+        return Program(
             "plugin_autotune.py.j2",
             f"Find the plugins that make {quoted(path)} quicker.",
-            words,
             model=path,
             plugin_dir=folder,
             match=call_of("match_plugins", values),
@@ -120,7 +109,6 @@ class PluginAutotuneCommand(Command):
             tune=call_of("autotune_plugins", values),
             compare_func=_compare_func(values[TuningOptions]),
             save=call_of("save_onnx", values, path=output),
-            log=log_of(values),
         )
 
     def _check(self, values: Values, output: str) -> None:

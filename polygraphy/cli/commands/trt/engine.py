@@ -13,6 +13,7 @@ from polygraphy.cli.backends.trt.model import saved_engine
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
+from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.debug.context import (
     check_artifacts,
     check_of,
@@ -30,14 +31,11 @@ from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.commands.trt.onnx_precision import render_onnx_precision
 from polygraphy.cli.commands.trt.precision_options import GoldenOptions, PrecisionSearchOptions
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.command import Command, Values
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options, argv_of, changed
-from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import (
     OnnxCastOptions,
@@ -46,10 +44,8 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of, with_defaults
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
@@ -68,9 +64,6 @@ _BUILT: tuple[type[Options], ...] = (
     TrtCapabilityOptions,
     TrtPluginOptions,
     DataOptions,
-    ScriptOptions,
-    ReportOptions,
-    LogOptions,
 )
 
 
@@ -129,7 +122,6 @@ class _EngineCommand(Command):
                 *saved_engine(Source("path")),
             ],
             "iterations": Step("iterations", iterations),
-            "log": log_of(values),
         }
 
     def _name(self, values: Values) -> str:
@@ -138,39 +130,34 @@ class _EngineCommand(Command):
 
 
 class DebugBuildCommand(_EngineCommand):
-    """Builds an engine again and again."""
+    """Build a TensorRT engine again and again, for failures that come and go with the builds, and
+    sort files, such as tactic replays, by whether the engine passed. Without a check, and without a
+    terminal to ask at, it passes if it runs, and gives no NaN or infinity.
+    """
 
     name = "debug build"
-    description = (
-        "Build a TensorRT engine again and again, for failures that come and go with the builds,"
-        " and sort files, such as tactic replays, by whether the engine passed. Without a check,"
-        " and without a terminal to ask at, it passes if it runs, and gives no NaN or infinity."
-    )
     groups = (*_MODEL, UntilOptions, *_CHECKED, *_BUILT)
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         until = until_of(values[UntilOptions])
         check_artifacts(values)
         check = [*_run_command(values), "--validate"]
-        return render(
+        return Program(
             "debug_build.py.j2",
             f"Build {self._name(values)} in TensorRT again and again.",
-            words,
             until=until,
             **self._context(values, check, asks=True),
         )
 
 
 class DebugPrecisionCommand(_EngineCommand):
-    """Finds the layers that need more precision."""
+    """Find out which layers have to compute in a higher precision for a TensorRT engine to pass a
+    check. Where TensorRT takes types from the model (11.x, RTX), those nodes are left out when the
+    ONNX model is cast. With --onnxrt, find out which nodes have to stay in fp32 when an ONNX model
+    is cast, without TensorRT.
+    """
 
     name = "debug precision"
-    description = (
-        "Find out which layers have to compute in a higher precision for a TensorRT engine to pass"
-        " a check. Where TensorRT takes types from the model (11.x, RTX), those nodes are left out"
-        " when the ONNX model is cast. With --onnxrt, find out which nodes have to stay in fp32"
-        " when an ONNX model is cast, without TensorRT."
-    )
     groups = (
         *_MODEL,
         PrecisionSearchOptions,
@@ -181,19 +168,18 @@ class DebugPrecisionCommand(_EngineCommand):
         *_BUILT,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         if values[PrecisionSearchOptions].onnxrt:
-            return render_onnx_precision(values, words)
+            return render_onnx_precision(values)
         golden, search = values[GoldenOptions], values[PrecisionSearchOptions]
         _check_golden(values)
         values = _with_precision(values)
         check_artifacts(values)
         check = _golden_check(values) if golden.golden_outputs is not None else []
         results, network = [golden.save_layer_outputs], Source("LOAD_NETWORK")
-        return render(
+        return Program(
             "debug_precision.py.j2",
             f"Find the layers of {self._name(values)} that need more precision in TensorRT.",
-            words,
             precision=search.precision or "float32",
             find=call_of(
                 "find_layers_to_raise",

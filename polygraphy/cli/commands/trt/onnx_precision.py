@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
+from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.debug.context import check_artifacts, check_of, iterations_of
 from polygraphy.cli.commands.debug.options import (
     CheckOptions,
@@ -17,25 +17,23 @@ from polygraphy.cli.commands.debug.options import (
 )
 from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.commands.trt.precision_options import GoldenOptions, PrecisionSearchOptions
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import argv_of, changed
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OutputOptions
 from polygraphy.cli.shared.onnx_model import onnx_of
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 
 _TOLERANCE = {"fp16": 0.01, "bf16": 0.1}
 """How far outputs may be off where nothing is given, as where they are computed without a check."""
 
 
-def render_onnx_precision(values: Values, words: Sequence[str]) -> str:
+def render_onnx_precision(values: Values) -> Program:
     """Return the program that finds the nodes that have to stay in float32.
 
     Raises:
@@ -56,10 +54,9 @@ def render_onnx_precision(values: Values, words: Sequence[str]) -> str:
     )
     iterations = _iterations(values)
     load = data_step(data_of(data, values[ModelOptions].input_shapes))
-    return render(
+    return Program(
         "debug_precision_onnx.py.j2",
         f"Find the nodes of {quoted(path)} that have to stay in fp32.",
-        words,
         model=path,
         before=[
             *([] if iterations is None else [Step("iterations", iterations)]),
@@ -77,7 +74,6 @@ def render_onnx_precision(values: Values, words: Sequence[str]) -> str:
                 "atol": None if golden.golden_outputs else _number(golden.atol, "--atol"),
             },
         ),
-        log=log_of(values),
     )
 
 

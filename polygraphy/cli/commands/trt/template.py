@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.trt.checks import CONFIG_CALLS, CONFIG_GROUPS
 from polygraphy.cli.backends.trt.context import config_of, network_of, with_build_defaults
@@ -12,20 +10,17 @@ from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
+from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.template.template_options import TemplateCommand, TemplateOptions
-from polygraphy.cli.declare.command import Values
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding, flags_given
+from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
-from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.log_context import log_of
 from polygraphy.cli.shared.model import ModelOptions, model_type, split_symbol
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OnnxShapeOptions, OutputOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
-from polygraphy.cli.shared.report import ReportOptions
 from polygraphy.codegen.call import Step
 from polygraphy.codegen.docstring import quoted
-from polygraphy.codegen.render import render
 from polygraphy.codegen.source import Source
 
 
@@ -48,14 +43,12 @@ class _TemplateCommand(TemplateCommand):
         return options.model_file
 
 
-class TemplateNetworkCommand(_TemplateCommand):
-    """Writes a script that makes a network."""
+class TemplateTrtNetworkCommand(_TemplateCommand):
+    """Write a script that makes a TensorRT network with the network API: a new one, or one that
+    starts from a model. The script is then used as a model: polygraphy run SCRIPT --trt.
+    """
 
     name = "template trt-network"
-    description = (
-        "Write a script that makes a TensorRT network with the network API: a new one, or one that"
-        " starts from a model. The script is then used as a model: polygraphy run SCRIPT --trt."
-    )
     groups = (
         ModelOptions,
         TemplateOptions,
@@ -65,11 +58,9 @@ class TemplateNetworkCommand(_TemplateCommand):
         TrtPluginOptions,
         *NETWORK_GROUPS,
         TrtPrecisionOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         parses = model is not None and not is_script
@@ -84,16 +75,14 @@ class TemplateNetworkCommand(_TemplateCommand):
         made = network_of(whole, is_script=is_script, is_empty=model is None)
         path = None if model is None else split_symbol(model)[0]
         is_brief = onnx.is_as_saved and not made.steps
-        return render(
+        return Program(
             "template_trt_network.py.j2",
             "Make a TensorRT network with the network API"
             + (f", starting from {quoted(path)}." if path is not None else "."),
-            words,
             model=path,
             is_parsed=parses,
             before=[] if is_brief else _before(onnx, made, model),
             start=made.of(None if model is None else RunnerModel.path) if is_brief else None,
-            log=log_of(values),
         )
 
 
@@ -105,24 +94,20 @@ def _before(onnx: OnnxModel, network: TrtNetwork, model: str | None) -> list[Ste
     return [load, *network.steps_from(Source("load_model"), is_path=False)]
 
 
-class TemplateConfigCommand(_TemplateCommand):
-    """Writes a script that makes a builder configuration."""
+class TemplateTrtConfigCommand(_TemplateCommand):
+    """Write a script that makes a TensorRT builder configuration. The script is then used with
+    polygraphy run MODEL --trt --trt-config-script SCRIPT.
+    """
 
     name = "template trt-config"
-    description = (
-        "Write a script that makes a TensorRT builder configuration. The script is then used with"
-        " polygraphy run MODEL --trt --trt-config-script SCRIPT."
-    )
     groups = (
         ModelOptions,
         TemplateOptions,
         *CONFIG_GROUPS,
         DataOptions,
-        ReportOptions,
-        LogOptions,
     )
 
-    def render(self, values: Values, words: Sequence[str]) -> str:
+    def program(self, values: Values) -> Program:
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]
@@ -136,11 +121,10 @@ class TemplateConfigCommand(_TemplateCommand):
         path = None if model is None or is_script else split_symbol(model)[0]
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         calibration = config.own_calibration
-        return render(
+        return Program(
             "template_trt_config.py.j2",
             "Make a TensorRT builder configuration"
             + (f" for {quoted(path)}." if path is not None else "."),
-            words,
             model=path,
             before=(
                 []
@@ -148,5 +132,4 @@ class TemplateConfigCommand(_TemplateCommand):
                 else [*data_step(data, calibrates=True), Step("calibrator", calibration)]
             ),
             config=config.call or config.make,
-            log=log_of(values),
         )

@@ -1,0 +1,102 @@
+"""What a command is: groups of options, and the program that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from polygraphy.cli.declare.option import Option, Options, options_of
+from polygraphy.cli.declare.script import ScriptOptions
+from polygraphy.cli.declare.values import Values
+from polygraphy.cli.shared.log import LogOptions
+from polygraphy.cli.shared.log_context import Log, log_of
+from polygraphy.cli.shared.report import ReportOptions
+
+
+class Program:
+    """A program as a command means it, but for what all programs have."""
+
+    def __init__(self, template: str, summary: str, **context: Any) -> None:
+        """Name the template, what the program does in a sentence, and values for the template."""
+        self.template = template
+        self.summary = summary
+        self.context = context
+
+
+class Command:
+    """One command: subclasses say which options it has, and which program these stand for.
+
+    The docstring is its description in the help.
+
+    Attributes:
+        groups: its groups of options; those of `ending` follow.
+        ending: the groups that come last: about the program, the report and the log.
+    """
+
+    name: ClassVar[str]
+    groups: tuple[type[Options], ...] = ()
+    ending: ClassVar[tuple[type[Options], ...]] = (ScriptOptions, ReportOptions, LogOptions)
+
+    def __init_subclass__(cls) -> None:
+        """Put the last groups behind the others."""
+        if "groups" in vars(cls):
+            cls.groups = (*cls.groups, *cls.ending)
+
+    @property
+    def description(self) -> str:
+        """What the command does, for its help."""
+        return " ".join((self.__doc__ or "").split())
+
+    def extended(self, words: Sequence[str] | None = None) -> Command:
+        """Return the command with what installed packages add to it.
+
+        Args:
+            words: the command line that is about to be parsed, which needs what it names; without
+                it, everything is added, for help.
+
+        Raises:
+            CommandLineError: what the command line names cannot be used.
+        """
+        return self
+
+    def declared(self, group: type[Options]) -> Sequence[Option]:
+        """Return the declarations of one of the groups."""
+        return options_of(group)
+
+    @property
+    def options(self) -> list[Option]:
+        """The declarations of all groups."""
+        return [option for group in self.groups for option in self.declared(group)]
+
+    def missing(self) -> Mapping[str, str]:
+        """Return flags that people look for here and do not find, and a sentence about each that
+        says what to do.
+        """
+        return {}
+
+    def program(self, values: Values) -> Program:
+        """Return the program for these options.
+
+        Raises:
+            CommandLineError: the options cannot be meant together.
+        """
+        raise NotImplementedError
+
+    def render(self, values: Values, words: Sequence[str]) -> str:
+        """Return the source of the program for these options; `words` is the whole command line,
+        for its docstring.
+
+        Raises:
+            CommandLineError: the options cannot be meant together.
+        """
+        return self.written(self.program(values), words, log_of(values))
+
+    def written(self, made: Program, words: Sequence[str], log: Log) -> str:
+        """Return the source of a program."""
+        from polygraphy.codegen.render import render
+
+        return render(made.template, made.summary, words, log=log, **made.context)
+
+    def destination(self, values: Values) -> str | None:
+        """Return where the program is saved; None to run it instead."""
+        return values[ScriptOptions].gen_script
