@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ref
 
 import numpy as np
 import onnx
@@ -110,6 +111,8 @@ class Evaluator(ReferenceEvaluator):
         own = _operators(graph.node, imported)
         super().__init__(proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, *own]})
         for node in self.rt_nodes_:
+            # It would refer to the evaluator, and so keep all weights when nobody uses that.
+            getattr(node, "run_params", {})["log"] = _log_nothing
             _prepare(node, imported)
             _warn(node.onnx_node, imported)
             for watched in self.watched:
@@ -130,6 +133,10 @@ class Evaluator(ReferenceEvaluator):
             return super()._load_impl(node, *types)
         except NotImplementedError as error:
             raise NodeError(_named(node, self.opsets), error) from error
+
+
+def _log_nothing(pattern: str, *values: Any) -> None:
+    """What nodes log is only for those who develop them."""
 
 
 class _Release:
@@ -219,7 +226,7 @@ def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
             setattr(node, name, value)
         # How memory was shared once, which changes no result.
         node.attributes_names_.discard("consumed_inputs")
-    node.run = _named_errors(node.run, proto, opsets)  # type: ignore[method-assign]
+    node.run = _named_errors(node, opsets)  # type: ignore[method-assign]
 
 
 def _warn(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
@@ -253,16 +260,18 @@ def _value(attribute: onnx.AttributeProto) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _named_errors(
-    run: Callable[..., Any], node: onnx.NodeProto, opsets: dict[str, int]
-) -> Callable[..., Any]:
+def _named_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
+    """Return what runs a node; that a node keeps itself would keep the model that it is of."""
+    run: Callable[..., Any] = type(node).run
+    proto, itself = node.onnx_node, ref(node)
+
     def call(*inputs: Any, **options: Any) -> Any:
         try:
-            return run(*inputs, **options)
+            return run(itself(), *inputs, **options)
         except (NodeError, PolygraphyException, MemoryError):
             raise  # A node of a subgraph has said which it is.
         except Exception as error:
-            raise NodeError(_named(node, opsets, inputs), _cause(error)) from error
+            raise NodeError(_named(proto, opsets, inputs), _cause(error)) from error
 
     return call
 

@@ -15,6 +15,7 @@ from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
     Provider,
+    loadable,
     matched_providers,
     session_options,
 )
@@ -23,6 +24,7 @@ onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 onnx = mod.lazy_import("onnx")
 
 _PLAIN = "DISABLE_ALL"
+_WEIGHTS_OF_OPTIMISED = "session.optimized_model_external_initializers_file_name"
 
 
 @mod.export()
@@ -94,8 +96,9 @@ class OnnxrtParty:
         providers = matched_providers(self._providers)
         without = [*self._disabled, *without]
         given = {"disabled_optimizers": without} if without else {}
-        with translated_errors("load", "the model"):
-            source = model if isinstance(model, (str, bytes)) else model.SerializeToString()
+        with loadable(model) as source, translated_errors("load", "the model"):
+            if saved is not None and source != model and isinstance(source, str):
+                options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
             return onnxrt.InferenceSession(
                 source, sess_options=options, providers=providers, **given
             )

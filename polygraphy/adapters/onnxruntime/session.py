@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
@@ -120,15 +121,8 @@ class SessionFromOnnx(BaseLoader):
             _warn_of_unused(providers, made.get_providers())
             return made
 
-        if not hasattr(model, "SerializeToString"):
-            return _remembered(session(model), model)
-        if (serialized := _serialized(model)) is not None:
-            return _remembered(session(serialized), model)
-        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            path = f"{folder}/model.onnx"
-            resolve(ModelWriter).write(model, path)
-            # It has read or mapped the file before that is removed.
-            return _remembered(session(path), model)
+        with loadable(model) as source:
+            return _remembered(session(source), model)
 
 
 def load_session(
@@ -220,6 +214,23 @@ def node_inputs(
     kept = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
     model = next((part for part in kept if part), None)
     return "" if model is None else resolve(FactFinder).node_inputs(model, op, name, shapes)
+
+
+@contextmanager
+def loadable(model: Any) -> Iterator[bytes | str]:
+    """Yield what a session can be made of: bytes, or a path; a model that is larger than the format
+    allows is in a temporary file, which ONNX Runtime has read or mapped before that is removed.
+    """
+    if not hasattr(model, "SerializeToString"):
+        yield model
+    elif (serialized := _serialized(model)) is not None:
+        yield serialized
+    else:
+        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+            path = f"{folder}/model.onnx"
+            with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
+                resolve(ModelWriter).write(model, path)
+            yield path
 
 
 def _serialized(model: ModelProto) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_model
 
 from polygraphy.adapters.onnx.run.reference import ReferenceConstantEvaluator
+from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 from polygraphy.backend.onnx import OnnxReferenceRunner
 from polygraphy.backend.pluginref import PluginRefRunner
 from polygraphy.exception import BackendError
@@ -33,6 +35,13 @@ def assert_as_in_onnx_runtime(model: onnx.ModelProto | str, **feed: Any) -> dict
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-6, err_msg=name, strict=True)
     return found
+
+
+def test_an_evaluator_that_nobody_uses_is_gone_with_its_weights() -> None:
+    model = parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { h = Add(x, w) y = Relu(h) }""")
+    evaluator = ref(evaluator_of(model))
+    assert evaluator() is None, "without the collector of cycles"
 
 
 LOOP = """

@@ -15,7 +15,7 @@ from onnx import parser
 from polygraphy.adapters.onnx.storage.saving import OnnxModelWriter
 from polygraphy.adapters.onnxruntime import session as module
 from polygraphy.backend.onnx import modify_outputs, save_onnx
-from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
+from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, session_from_onnx
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.models import ModelWriter
@@ -61,6 +61,25 @@ def test_a_model_that_does_not_fit_into_a_message_goes_through_a_file(
     assert list(found) == ["h", "y"]
     for name, value in found.items():
         np.testing.assert_array_equal(value, expected[name])
+
+
+def test_a_diagnosis_gets_such_a_model_through_a_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, feed = models.mlp(features=512), {"x": np.ones((1, 512), np.float32)}
+    expected = OnnxrtParty().load(model)(feed)
+    rewritten = OnnxrtParty().executed(model)
+    monkeypatch.setattr(module, "_serialized", lambda model: None)
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
+    np.testing.assert_array_equal(OnnxrtParty().load(model)(feed)["y"], expected["y"])
+    executed = OnnxrtParty().executed(model)
+    assert executed is not None
+    assert rewritten is not None
+    assert [node.op_type for node in executed.graph.node] == [
+        node.op_type for node in rewritten.graph.node
+    ]
+    np.testing.assert_array_equal(OnnxrtParty().load(executed)(feed)["y"], expected["y"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_too_large_is_noticed() -> None:
