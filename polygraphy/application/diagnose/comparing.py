@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
-from polygraphy.application.diagnose.half import HalfPrecision, try_half_precision
-from polygraphy.application.diagnose.half_verdict import culprits_of, isolated_loss
+from polygraphy.application.diagnose.data import in_type
+from polygraphy.application.diagnose.half_model import in_float, in_float32
+from polygraphy.application.diagnose.half_verdict import of_narrowing
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, misfits
 from polygraphy.application.diagnose.rewritten.culprits import parted
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.diagnosis.closeness import breaks
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
+    ILL_CONDITIONED,
     INCONCLUSIVE,
     MODEL,
     Culprit,
@@ -33,9 +35,14 @@ from polygraphy.domain.diagnosis.two_models import Suspect, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.domain.tensors.precision import is_float, precision_of
+from polygraphy.domain.tensors.precision import precision_of
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import (
+    DissectedModel,
+    DissectedModels,
+    ModelPairs,
+    SuspectedParty,
+)
 
 _MANY = 8
 """From so many differences on, the reference may be a graph that a backend optimised."""
@@ -98,6 +105,7 @@ class _Comparison:
                 values: list[Values] = [compute(feed) for feed in self._feeds]
             except BackendError:
                 return None
+            own = values
             worst, found = self._worst(values, expected)
             if not _is_much(found) and self._pairing.model.narrow is not None:
                 # Some backends compute in float32 what hardware would round.
@@ -109,7 +117,7 @@ class _Comparison:
         feed, goal = self._feeds[worst], expected[worst]
         case.feed, case.expected = feed, goal
         if self._pairing.model.narrow is not None:
-            return self._of_precision(feed, values[worst], found)
+            return self._of_precision(feed, (own[worst], goal), found)
         culprits = self._of_structure(feed, goal, found)
         self._measure(feed)
         broken = None
@@ -177,7 +185,10 @@ class _Comparison:
             return None
 
     def _fed(self, feed: Feed) -> dict[str, Any]:
-        return {self._pairing.tensors.get(name, name): value for name, value in feed.items()}
+        """Return data by the names, and in the floating-point types, of the reference."""
+        named = {self._pairing.tensors.get(name, name): value for name, value in feed.items()}
+        asked = self._reference.inputs
+        return {name: in_type(value, asked.get(name)) for name, value in named.items()}
 
     def _named(self, values: Values) -> dict[str, Any]:
         """Return outputs of the reference by the names that the model has for them."""
@@ -298,9 +309,15 @@ class _Comparison:
         )
 
     def _of_precision(
-        self, feed: Feed, values: Values, found: Mapping[str, Deviation]
+        self, feed: Feed, outputs: tuple[Values, Values], found: Mapping[str, Deviation]
     ) -> DiagnosisResult | None:
-        """Describe what the narrower type loses of the reference."""
+        """Describe what the narrower type loses of the reference, or else what differs beside it.
+
+        Args:
+            feed: the data.
+            outputs: what the party makes of them, and what the reference does.
+            found: how they differ, or how they do where every operator rounds.
+        """
         narrow = str(self._pairing.model.narrow)
         worst = max(each.relative for each in found.values())
         known = precision_of(narrow) if narrow in HALF else None
@@ -310,31 +327,43 @@ class _Comparison:
             return DiagnosisResult(AGREE, reason=f"What differs is what rounding to {narrow} does.")
         if narrow not in HALF:
             return None
-        with self._case.attempt(f"every node in {narrow}") as notes:
-            trial = try_half_precision(
-                self._reference.proto, HALF[narrow], data_loader=[self._fed(feed)]
-            )
-            notes.append(f"{len(trial.culprits)} culprits.")
-        culprits = self._half_culprits(trial)
-        curve = isolated_loss(trial, HALF[narrow])
-        mine = {theirs: name for name, theirs in self._pairing.tensors.items()}
-        tensors = [evolve(one, name=mine.get(one.name, one.name)) for one in curve.tensors]
-        self._case.curves.append(evolve(curve, tensors=tensors))
-        if not culprits:
-            return DiagnosisResult(
-                INCONCLUSIVE,
-                reason=f"The outputs differ by more than rounding to {narrow} explains.",
-            )
-        return DiagnosisResult(FAULT, culprits)
+        case = self._case
+        lost, tolerance = of_narrowing(
+            case, self._reference, self._pairing, self._fed(feed), self._path
+        )
+        if lost.culprits or lost.verdict == ILL_CONDITIONED:
+            return lost
+        if (beside := self._in_float32(feed)) is not None:
+            return beside
+        own, goal = ({name: in_float(array) for name, array in each.items()} for each in outputs)
+        off = tolerance.error(goal, own)
+        if lost and off.is_tolerable:
+            reason = f"What differs is what rounding to {narrow} does: {off}."
+            return DiagnosisResult(AGREE, reason=reason)
+        reason = f"The outputs differ by more than rounding to {narrow} explains."
+        return DiagnosisResult(INCONCLUSIVE, reason=reason)
 
-    def _half_culprits(self, trial: HalfPrecision) -> list[Culprit]:
-        mine, theirs = self._pairing.model, self._pairing.reference
-        names = {
-            theirs.identity(other): mine.identity(index)
-            for index, other in self._pairing.nodes.items()
-        }
-        found = culprits_of(trial, self._path, HALF[str(mine.narrow)])
-        return [evolve(one, nodes=[names.get(node, node) for node in one.nodes]) for one in found]
+    def _in_float32(self, feed: Feed) -> DiagnosisResult | None:
+        """Return in what the models differ where both compute in float32, with weights that are
+        rounded alike; None where they do not, or that cannot be seen.
+        """
+        case = self._case
+        pair = in_float32(case.model.proto, self._reference.proto)
+        with case.attempt("in float32") as notes:
+            if pair is None:
+                notes.append("Neither model computes in half precision.")
+                return None
+            wide, right = map(resolve(DissectedModels).open, pair)
+            alone = case.of(wide)
+            alone.parties = [self._party]
+            feeds = [{name: in_float(array) for name, array in feed.items()}]
+            try:
+                found = _Comparison(alone, right, feeds, self._third, self._path).result()
+            except PolygraphyException as error:
+                notes.append(f"Cannot be compared: {error}")
+                return None
+            notes.append("The models agree." if found else "The models differ.")
+        return found if found is not None and found.verdict == FAULT else None
 
 
 def _said(found: Mapping[str, Deviation], outputs: int) -> str:
@@ -348,17 +377,6 @@ def _said(found: Mapping[str, Deviation], outputs: int) -> str:
 
 def _is_much(found: Mapping[str, Deviation]) -> bool:
     return any(each.relative > 0.1 for each in found.values())
-
-
-def breaks(values: Values, expected: Values) -> bool:
-    """Return whether outputs have NaN or infinities that they should not have."""
-    return any(
-        is_float(value)
-        and name in expected
-        and not np.isfinite(value).all()
-        and bool(np.isfinite(expected[name]).all())
-        for name, value in values.items()
-    )
 
 
 def _with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:

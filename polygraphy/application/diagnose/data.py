@@ -9,7 +9,8 @@ from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import DissectedModel, NarrowModel
 
@@ -37,6 +38,14 @@ def feeds_of(model: DissectedModel | NarrowModel, data_loader: Any) -> list[dict
     if not feeds:
         raise UsageError("There are no input data: the data loader is empty.")
     return feeds
+
+
+def in_type(value: Any, asked: MetadataTuple | None) -> Any:
+    """Return an array of floating-point numbers in the type of them that an input asks for."""
+    dtype = None if asked is None else asked.dtype
+    if dtype is None or not dtype.is_floating or not is_float(value):
+        return value
+    return value.astype(dtype.numpy(), copy=False)
 
 
 def data_options(

@@ -170,6 +170,10 @@ class Tolerance:
         """Return how far outputs are off."""
         return output_error(exact, made, rtol=self.rtol, atol=self.atol, bounded=self.bounded)
 
+    def allowing(self, share: float) -> Tolerance:
+        """Return a tolerance of so many times as much."""
+        return evolve(self, rtol=share * self.rtol)
+
 
 def tolerance_for(
     dtype: str, bounded: Collection[str], rtol: float | None = None, atol: float | None = None
@@ -276,7 +280,7 @@ class Trial:
         """Tolerate what rounding alone explains, where no tolerance is given, and no node
         makes more of rounding than others; return whether that is more than before.
         """
-        if not self._tolerance.is_usual or any(loss.amplifies(limits) for loss in self._losses):
+        if not self._tolerance.is_usual or any(loss.rounds(limits) for loss in self._losses):
             return False
         index = self._order[0]
         made = self._model.rounded(self._feeds[index])
@@ -285,7 +289,7 @@ class Trial:
         if share <= 1:
             return False
         self._allowance = share
-        self._tolerance = evolve(self._tolerance, rtol=share * self._tolerance.rtol)
+        self._tolerance = self._tolerance.allowing(share)
         return True
 
     def _is_ill_conditioned(self, dtype: DataTypeEntry) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.half import (
@@ -78,9 +78,25 @@ def half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     if found is None:
         return None
     dtype, nodes = found
-    wide = [{name: _wide(array) for name, array in feed.items()} for feed in feeds]
+    wide = [{name: in_float(array) for name, array in feed.items()} for feed in feeds]
     share = len(nodes) / max(1, len(case.model.nodes))
     return HalfModel(models.widened(case.model.proto), dtype, nodes, wide, share >= _MOST)
+
+
+def in_float32(model: Any, reference: Any) -> tuple[Any, Any] | None:
+    """Return two models as they are in float32, where one of them computes in half precision: it in
+    that type, the other with weights that are rounded alike. None where neither does.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+        reference: another.
+    """
+    models = resolve(NarrowModels)
+    if (rounded := models.with_rounded_weights(reference, model)) is not None:
+        return models.widened(model), rounded[0]
+    if (rounded := models.with_rounded_weights(model, reference)) is not None:
+        return rounded[0], models.widened(reference)
+    return None
 
 
 def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
@@ -174,10 +190,10 @@ def _of_agreement(
     name: str,
 ) -> DiagnosisResult | None:
     """Half precision is good enough, so each backend has to be."""
-    allowed = evolve(tolerance, rtol=tolerance.rtol * found.allowance)
+    allowed = tolerance.allowing(found.allowance)
     for made in outputs:
         for right, values in zip(exact, made):
-            wide = {output: _wide(array) for output, array in values.items()}
+            wide = {output: in_float(array) for output, array in values.items()}
             if not allowed.error(right, wide).is_tolerable:
                 return None
     reason = f"What differs is what rounding to {name} does: {found.before}."
@@ -227,6 +243,7 @@ def _runs(party: SuspectedParty, half: HalfModel) -> list[Mapping[str, Any]]:
     return [compute(feed) for feed in half.feeds]
 
 
-def _wide(array: Any) -> Any:
+def in_float(array: Any) -> Any:
+    """Return an array of half precision in float32, and any other as it is."""
     narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
     return array.astype(np.float32) if narrow else array

@@ -8,14 +8,21 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from polygraphy.application.diagnose.case import concluded, with_origins
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Feed, concluded, with_origins
+from polygraphy.application.diagnose.data import feeds_of
 from polygraphy.application.diagnose.half import (
     FEWER_MAY_DO,
     HalfPrecision,
+    Tolerance,
+    Trial,
     casting,
     convert_command,
+    tolerance_for,
     try_half_precision,
 )
+from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     ILL_CONDITIONED,
@@ -30,9 +37,15 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.half import HalfCulprit
 from polygraphy.domain.diagnosis.headroom import Range
+from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
+from polygraphy.ports.diagnosing import (
+    DiagnosisReports,
+    DissectedModel,
+    DissectedModels,
+    NarrowModels,
+)
 
 _NAMED = 4
 """How many nodes are named that stay in float32 beside a culprit."""
@@ -110,6 +123,44 @@ def culprits_of(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit
             remedy=remedy,
             op=each.op,
         )
+
+
+def of_narrowing(
+    case: Case, reference: DissectedModel, pairing: Pairing, feed: Feed, path: str
+) -> tuple[DiagnosisResult, Tolerance]:
+    """Find out what half precision loses of a reference, and what it leaves to be tolerated.
+
+    Args:
+        case: the model that computes in half precision.
+        reference: the same in float32.
+        pairing: what belongs together in them.
+        feed: data of the reference.
+        path: where the reference is, for command lines.
+    """
+    narrow = str(pairing.model.narrow)
+    dtype = HALF[narrow]
+    limits = Range.of(casting(dtype))
+    with case.attempt(f"every node in {narrow}") as notes:
+        opened = resolve(NarrowModels).open(reference.proto, casting(dtype))
+        tolerance = tolerance_for(dtype, opened.bounded)
+        feeds = feeds_of(opened, [feed])
+        found = Trial(opened, tolerance, feeds).result(limits, casting(dtype))
+        notes.append(f"{found.verdict}: {found.before}.")
+    mine, theirs = pairing.model, pairing.reference
+    nodes = {theirs.identity(other): mine.identity(index) for index, other in pairing.nodes.items()}
+    culprits = [
+        evolve(one, nodes=[nodes.get(node, node) for node in one.nodes])
+        for one in culprits_of(found, path, dtype)
+    ]
+    curve = isolated_loss(found, dtype)
+    tensors = {other: name for name, other in pairing.tensors.items()}
+    renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
+    case.curves.append(evolve(curve, tensors=renamed))
+    reason = f"Rounding the inputs to {narrow} alone changes the outputs as much."
+    made = DiagnosisResult(
+        found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
+    )
+    return made, tolerance.allowing(found.allowance)
 
 
 def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:

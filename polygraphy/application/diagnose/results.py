@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.comparing import breaks
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, misfits
 from polygraphy.application.diagnose.outputs_alone import of_outputs
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
-from polygraphy.domain.diagnosis.closeness import is_partly, together
+from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,

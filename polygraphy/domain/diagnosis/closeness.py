@@ -93,6 +93,17 @@ def _compared(
     return OutputError(name, most, float(errors.max()), broken)
 
 
+def breaks(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Return whether outputs have NaN or infinities that they should not have."""
+    return any(
+        is_float(value)
+        and name in expected
+        and not np.isfinite(value).all()
+        and bool(np.isfinite(expected[name]).all())
+        for name, value in values.items()
+    )
+
+
 def is_partly(one: Any, other: Any) -> bool:
     """Return whether many elements are the same, or one array is no numbers any more."""
     first, second = (np.asarray(array, np.float64) for array in (one, other))

@@ -205,6 +205,11 @@ class NodeLoss:
         """Return whether its results are off by more than rounding them explains."""
         return any(each.error > _MANY_STEPS * limits.spacing for each in self.results)
 
+    def rounds(self, limits: Range) -> bool:
+        """Return whether it amplifies what rounding does, and no end of the range is why."""
+        fault = self.fault(limits) if self.amplifies(limits) else None
+        return fault is not None and fault.cause == "rounding"
+
     def residual_fault(self, limits: Range) -> Fault:
         """Return why the node is to stay in float32 where its range does not say why: operands that
         do not fit, or rounding.

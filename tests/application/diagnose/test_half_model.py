@@ -23,11 +23,13 @@ from tests.application.diagnose.test_half import BLAMED, network
 from tests.support.models import make, value
 
 
-def found(model: onnx.ModelProto, parties: Any = None) -> Kept:
+def found(
+    model: onnx.ModelProto, parties: Any = None, reference: onnx.ModelProto | None = None
+) -> Kept:
     kept = Kept()
     with bind(Findings, kept):
         try:
-            diagnose(model, parties or [OnnxrtParty(), OnnxParty()])
+            diagnose(model, parties or [OnnxrtParty(), OnnxParty()], reference=reference)
         except InconclusiveError:
             assert kept.verdict == "inconclusive"
     return kept
@@ -194,3 +196,47 @@ def test_a_model_in_float32_computes_the_same_without_rounding() -> None:
     x = np.array([0.3, 0.7], np.float32)
     made = OnnxParty().load(wide)({"x": x})["y"]
     assert made == pytest.approx(-(np.exp(x) * [2, 3] + [1, 2]), rel=1e-6)
+
+
+@pytest.mark.parametrize("cast_io", [False, True])
+@pytest.mark.parametrize("change", ["weight", "operator", None])
+def test_what_else_differs_from_a_float32_reference_is_named(
+    change: str | None, cast_io: bool
+) -> None:
+    right = network(None)
+    changed = onnx.ModelProto()
+    changed.CopyFrom(right)
+    if change == "weight":
+        held = numpy_helper.to_array(changed.graph.initializer[2]).copy()
+        held[3] *= 5
+        changed.graph.initializer[2].CopyFrom(numpy_helper.from_array(held, "w2"))
+    if change == "operator":
+        next(node for node in changed.graph.node if node.name == "relu2").op_type = "Sigmoid"
+    kept = found(half(changed, cast_io=cast_io), [OnnxrtParty()], right)
+    if change is None:
+        assert (kept.verdict, kept.culprits) == ("agree", [])
+        return
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == ["matmul2" if change == "weight" else "relu2"]
+    assert culprit["cause"] == ("weight" if change == "weight" else "structure")
+    assert culprit["remedy"]["proven"]
+
+
+def test_shares_too_small_for_half_precision_are_not_blamed() -> None:
+    right = network(None)
+    right.graph.node.pop()
+    last = right.graph.node[-1].output[0]
+    right.graph.initializer.append(numpy_helper.from_array(np.float32(-16), "low"))
+    right.graph.node.append(helper.make_node("Add", [last, "low"], ["lowered"], "lower"))
+    right.graph.node.append(helper.make_node("Sigmoid", ["lowered"], ["y"], "end"))
+    kept = found(half(right), [OnnxrtParty()], right)
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+def test_nodes_that_a_converter_appended_are_no_fault() -> None:
+    model = half(network(None))
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes[1:], nodes[0]])
+    kept = found(model)
+    assert (kept.verdict, kept.culprits) == ("agree", [])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polygraphy.domain.diagnosis.half import culprits_among, first_invalid, ranked
-from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of, worst_of
+from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, TensorLoss, loss_of, worst_of
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.narrowing import narrowed
 
@@ -165,3 +165,12 @@ def test_the_first_node_with_infinities_of_its_own_is_found() -> None:
     assert found is not None
     assert (found.nodes, found.fault.cause) == (["log"], "nan")
     assert first_invalid(losses[:1]) is None
+
+
+def test_a_range_that_is_left_is_no_rounding() -> None:
+    limits = Range.of(DataType.FLOAT16)
+    lost = TensorLoss("y", elements=4, peak=1e-9, zeroed=4, error=1.0)
+    rough = TensorLoss("y", elements=4, peak=1.0, error=0.5)
+    assert NodeLoss("a", "Mul", results=[lost]).amplifies(limits)
+    assert not NodeLoss("a", "Mul", results=[lost]).rounds(limits)
+    assert NodeLoss("a", "Sub", results=[rough]).rounds(limits)

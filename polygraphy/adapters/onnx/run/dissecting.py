@@ -10,6 +10,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.describe.origins import origin_of
+from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
 from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
@@ -39,8 +40,25 @@ class OnnxDissectedModels:
     def open(self, model: Any) -> OnnxDissectedModel:
         """Read a model; see the port."""
         if isinstance(model, (str, Path)):
-            return OnnxDissectedModel(OnnxFromPath(str(model)).call_impl())
-        return OnnxDissectedModel(evaluate(model))
+            return OnnxDissectedModel(_sorted(OnnxFromPath(str(model)).call_impl()))
+        return OnnxDissectedModel(_sorted(evaluate(model)))
+
+
+def _sorted(proto: ModelProto) -> ModelProto:
+    """Return a model whose nodes are in an order in which they can be computed: converters append
+    nodes, which some backends accept. It is a copy where it was not so.
+    """
+    read: set[str] = set()
+    for node in proto.graph.node:
+        if read.intersection(filter(None, node.output)):
+            break
+        read.update(tensors_read(node))
+    else:
+        return proto
+    made: ModelProto = onnx.ModelProto()
+    made.CopyFrom(proto)
+    sort(made.graph)
+    return made
 
 
 class OnnxDissectedModel:
