@@ -7,9 +7,9 @@ import inspect
 import os
 from importlib import import_module
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
-import black
 import pytest
 
 from polygraphy.adapters.tensorrt.build.config import CreateConfig
@@ -97,15 +97,19 @@ def default(parameter: inspect.Parameter) -> Any:
 def test_the_table_is_written() -> None:
     path = Path(signatures.__file__)
     head = path.read_text(encoding="utf-8").partition("SIGNATURES = ")[0]
-    rows = "".join(
-        f"{name!r}: Signature({', '.join(map(repr, found if found.name else found[:2]))}),".replace(
-            "Ellipsis", "..."
-        )
-        for name in names()
-        for found in [signature_of(name)]
-    )
-    mode = black.Mode(line_length=LINE_LENGTH)
-    path.write_text(black.format_str(f"{head}SIGNATURES = {{{rows}}}\n", mode=mode))
+    path.write_text(f"{head}SIGNATURES = {{\n{''.join(map(entry, names()))}}}\n", encoding="utf-8")
+
+
+def entry(name: str) -> str:
+    """Return the lines of a signature: nobody reads them but who looks for a difference."""
+    found = signature_of(name)
+    parts = [f"{argument!r}:\0{default!r}," for argument, default in found.arguments.items()]
+    ending = f"}}, {found.name!r})," if found.name else "}),"
+    text = f"{name!r}: Signature({found.module!r}, {{{' '.join(parts).rstrip(',')}{ending}"
+    indents = {"initial_indent": " " * 4, "subsequent_indent": " " * 8}
+    lines = wrap(text, LINE_LENGTH, break_long_words=False, break_on_hyphens=False, **indents)
+    made = "\n".join(lines).replace("Ellipsis", "...")  # Together: a name and its default.
+    return made.replace("\0", " ").replace("'", '"') + "\n"
 
 
 @pytest.mark.parametrize("name", names())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.diagnose_half import HalfOptions, half_of, render_half
 from polygraphy.cli.commands.diagnose_options import (
@@ -19,7 +20,9 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
+from polygraphy.codegen.call import Step
 from polygraphy.codegen.docstring import quoted
+from polygraphy.codegen.source import Source
 
 
 class DiagnoseCommand(Command):
@@ -62,11 +65,17 @@ class DiagnoseCommand(Command):
         _warn_of_unused(values)
         data = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes)
         return Program(
-            "diagnose.py.j2",
+            "check.py.j2",
             f"Find out why the outputs of {quoted(path)} are wrong.",
             model=path,
-            parties=[party_of(name, values) for name in parties],
-            diagnose=call_of("diagnose", values, data_loader=usual_or(data)),
+            before=[Step("parties", [party_of(name, values) for name in parties])],
+            call=call_of(
+                "diagnose",
+                values,
+                RunnerModel.path,
+                Source("parties"),
+                data_loader=usual_or(data),
+            ),
         )
 
 

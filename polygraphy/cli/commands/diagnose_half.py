@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
@@ -87,12 +88,13 @@ def render_half(values: Values, dtype: str) -> Program:
     diagnosed = values[DiagnosedOptions]
     data = data_of(values[DataOptions], diagnosed.input_shapes)
     return Program(
-        "diagnose_half.py.j2",
+        "check.py.j2",
         f"Find out whether {quoted(diagnosed.path)} would work in {dtype}.",
         model=diagnosed.path,
-        diagnose=call_of(
+        call=call_of(
             "diagnose_half",
             values,
+            RunnerModel.path,
             dtype=None if dtype == "fp16" else dtype,
             data_loader=usual_or(data),
         ),

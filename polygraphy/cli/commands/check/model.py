@@ -102,7 +102,7 @@ class CheckCompatibilityCommand(Command):
         return Program(
             "check_compatibility.py.j2",
             f"Check whether {quoted(path)} runs in {_listed(backends)}.",
-            path=path,
+            model=path,
             before=[Step("load_model", onnx.loader(RunnerModel.path))] if converts else [],
             runners={
                 name: built_in()[name].chosen(as_it_is, kind).runner(ran) for name in backends

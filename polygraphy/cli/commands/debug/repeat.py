@@ -17,6 +17,8 @@ from polygraphy.cli.commands.debug.options import (
     UntilOptions,
 )
 from polygraphy.cli.declare.values import Values
+from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.source import Source
 
 
 class DebugRepeatCommand(Command):
@@ -36,8 +38,10 @@ class DebugRepeatCommand(Command):
     def program(self, values: Values) -> Program:
         check_artifacts(values)
         return Program(
-            "debug_repeat.py.j2",
+            "act.py.j2",
             "Check the same again and again.",
-            iterations=iterations_of(values, check_of(values), IterationInfoOptions),
-            until=until_of(values[UntilOptions]),
+            before=[
+                Step("iterations", iterations_of(values, check_of(values), IterationInfoOptions))
+            ],
+            call=Call("repeat", [Source("iterations")], {"until": until_of(values[UntilOptions])}),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.capability_options import CapabilityOptions
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, OneModelOptions
@@ -36,8 +37,9 @@ class InspectCapabilityCommand(Command):
             "inspect_capability.py.j2",
             f"Tell which nodes of {quoted(model)} TensorRT does not support.",
             model=model,
-            call=call_of("inspect_capability", values, **without),
-            onnx=onnx_of(values),
+            call=call_of(
+                "inspect_capability", values, onnx_of(values).loader(RunnerModel.path), **without
+            ),
         )
 
 

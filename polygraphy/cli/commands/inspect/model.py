@@ -67,7 +67,7 @@ class InspectModelCommand(Command):
             call = call_of("inspect_model", details, made.shown, show=show or None)
         verb = "consists" if len(models.paths) == 1 else "consist"
         return Program(
-            "inspect_model.py.j2",
+            "show.py.j2",
             f"Show what {listed_paths(models.paths)} {verb} of.",
             call=call,
             model=None if made is None else made.model,

@@ -47,7 +47,7 @@ class InspectSparsityCommand(Command):
     def program(self, values: Values) -> Program:
         path = values[OneModelOptions].path
         return Program(
-            "inspect_sparsity.py.j2",
+            "act.py.j2",
             f"Check which weights of {quoted(path)} are 2:4 sparse.",
             call=call_of("inspect_sparsity", values, path),
         )

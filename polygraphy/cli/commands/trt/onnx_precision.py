@@ -55,7 +55,7 @@ def render_onnx_precision(values: Values) -> Program:
     iterations = _iterations(values)
     load = data_step(data_of(data, values[ModelOptions].input_shapes))
     return Program(
-        "debug_precision_onnx.py.j2",
+        "act.py.j2",
         f"Find the nodes of {quoted(path)} that have to stay in fp32.",
         model=path,
         before=[
@@ -63,7 +63,7 @@ def render_onnx_precision(values: Values) -> Program:
             *load,
             Step("model", model.of(Source("MODEL"))),
         ],
-        find=Call(
+        call=Call(
             "find_nodes_to_keep",
             [Source("model"), Source("MODEL")],
             {
