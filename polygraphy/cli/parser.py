@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
 from polygraphy.cli.declare.kinds import Flag, Kind, Ordered
-from polygraphy.cli.declare.option import Option, Options
+from polygraphy.cli.declare.option import Option, Options, options_of
 from polygraphy.cli.declare.removed import removed_from
 from polygraphy.cli.declare.repeated import Repeated
 from polygraphy.cli.declare.rest import Rest, split_rest
@@ -100,9 +100,20 @@ class _Ignored(argparse.Action):
 def parse(command: Command, words: Sequence[str]) -> Values:
     """Return the option groups that the words of a command line stand for; see `CommandParser`."""
     values = CommandParser(command)(words)
+    _check_exclusions(values)
     check_log_and_program(values)
     check_files(values)
     return values
+
+
+def _check_exclusions(values: Values) -> None:
+    """Refuse options that exclude each other, as their rows say."""
+    rows = ((group, row) for group in values for row in options_of(type(group)) if row.flags)
+    given = {row.flags[0]: row for group, row in rows if getattr(group, row.name) != row.default}
+    for flag, row in given.items():
+        for other in row.excludes:
+            if other in given:
+                raise CommandLineError(f"{flag} and {other} exclude each other. Choose one.")
 
 
 class CommandParser:

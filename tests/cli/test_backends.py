@@ -22,8 +22,7 @@ OWN = (PRODUCT / "cli" / "backends", PRODUCT / "cli" / "commands" / "trt")
 
 JUSTIFIED = {
     # Formats, flags and packages that have the name of a backend, and are none.
-    "cli/commands/check/model.py": "which packages check compatibility looks for, and TensorFlow",
-    "cli/commands/check/model_options.py": "which backends check compatibility tries",
+    "cli/commands/check/model.py": "which backends check compatibility tries, and their packages",
     "cli/commands/inspect/model_options.py": "inspect model displays what TensorRT makes of a model",
     "cli/commands/listing.py": "TensorRT has commands of its own",
     "cli/shared/data.py": "arrays are NumPy's or PyTorch's",

@@ -37,7 +37,6 @@ def test_a_function_may_be_named_apart_from_its_script() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (DataOptions(load_inputs=("i",), data_loader_script=("a.py", "f")), "exclude each other"),
         (DataOptions(data_loader_func_name="f"), "needs --data-loader-script"),
         (
             DataOptions(data_loader_script=("a.py", "f"), data_loader_func_name="g"),

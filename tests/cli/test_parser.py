@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.commands.run.run import RunCommand
-from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Flag, Integer, Text
 from polygraphy.cli.declare.option import Option, argv_of, options_of
 from polygraphy.cli.parser import HelpRequested, parse
@@ -75,9 +75,7 @@ def test_a_default_is_said_once_and_by_the_signature_where_that_has_it() -> None
 
 
 def copied(row: Option, otherwise: str) -> Option:
-    return Option(
-        row.flags, row.kind, row.help, row.default, row.feeds, row.as_, row.reads, otherwise
-    )
+    return Option(row.flags, row.kind, row.help, row.default, feeds=row.feeds, otherwise=otherwise)
 
 
 def test_the_help_ends_with_the_default() -> None:
@@ -213,3 +211,42 @@ def test_a_model_behind_a_list_of_choices_is_the_model(command: str, line: str) 
 def test_a_wrong_choice_is_no_model(line: str, wrong: str) -> None:
     with pytest.raises(CommandLineError, match=wrong):
         parse(load("run"), line.split())
+
+
+def excluding() -> list[tuple[str, Option, Option]]:
+    """Return the pairs of rows of each command that exclude each other."""
+    return [
+        (name, row, rows[flag])
+        for name in COMMANDS
+        for rows in [{row.flags[0]: row for row in load(name).options if row.flags}]
+        for row in rows.values()
+        for flag in row.excludes
+        if flag in rows
+    ]
+
+
+def test_rows_that_exclude_each_other_are_refused_together_and_taken_apart() -> None:
+    pairs = excluding()
+    assert len({(one.flags[0], other.flags[0]) for _, one, other in pairs}) >= 15
+    for name, one, other in pairs:
+        needed = ["m" for row in load(name).options if row.is_positional and row.kind.nargs != "?"]
+        words = [[*needed, *leading(one)], leading(other)]
+        message = f"{one.flags[0]} and {other.flags[0]} exclude each other. Choose one."
+        with pytest.raises(CommandLineError) as error:
+            parse(load(name), [*words[0], *words[1]])
+        assert str(error.value) == message
+        parse(load(name), [*needed, *words[1]])
+
+
+def leading(row: Option) -> list[str]:
+    """Return an option with a word that is a value of it."""
+    for word in ("", "1", "8.9", "good", "a.py", "a"):
+        words = [word] if word else []
+        if (not word) != (row.kind.nargs == 0):
+            continue
+        try:
+            row.kind.parse(words)
+        except (BadValue, IndexError):
+            continue
+        return [row.flags[0], *words]
+    raise AssertionError(f"no word is a value of {row.label}")

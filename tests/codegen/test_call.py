@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
-from polygraphy.cli.commands.inspect.data_options import DetailOptions
+from polygraphy.cli.commands.inspect.data import DetailOptions
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.values import Values

@@ -18,17 +18,18 @@ from polygraphy.cli.backends.torch import TorchOptions
 from polygraphy.cli.backends.trt.inspection import INSPECTION
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions
 from polygraphy.cli.commands.check.accuracy import CheckAccuracyCommand
-from polygraphy.cli.commands.check.model import CheckCompatibilityCommand, CheckLintCommand
-from polygraphy.cli.commands.check.model_options import (
+from polygraphy.cli.commands.check.model import (
     BackendOptions,
+    CheckCompatibilityCommand,
     CheckedModelOptions,
+    CheckLintCommand,
     LintOptions,
 )
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.data import DataConcatCommand, DataMergeCommand
-from polygraphy.cli.commands.inspect.data import InspectDataCommand
-from polygraphy.cli.commands.inspect.data_options import (
+from polygraphy.cli.commands.inspect.data import (
     DetailOptions,
+    InspectDataCommand,
     InspectedOptions,
     ReferenceOptions,
 )
@@ -44,14 +45,12 @@ from polygraphy.cli.commands.inspect.model_options import (
 )
 from polygraphy.cli.commands.inspect.parts import InspectOutputsCommand, InspectSparsityCommand
 from polygraphy.cli.commands.plugin.patterns import (
-    PluginListCommand,
-    PluginMatchCommand,
-    PluginReplaceCommand,
-)
-from polygraphy.cli.commands.plugin.patterns_options import (
     MatchOutputOptions,
     PluginChoiceOptions,
     PluginFolderOptions,
+    PluginListCommand,
+    PluginMatchCommand,
+    PluginReplaceCommand,
     ReplaceOptions,
 )
 from polygraphy.cli.commands.run.run import RunCommand

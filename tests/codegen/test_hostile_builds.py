@@ -13,19 +13,22 @@ from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
-from polygraphy.cli.commands.check.model_options import CheckedModelOptions
+from polygraphy.cli.commands.check.model import CheckedModelOptions
 from polygraphy.cli.commands.command import Command
-from polygraphy.cli.commands.inspect.capability import InspectCapabilityCommand
-from polygraphy.cli.commands.inspect.capability_options import CapabilityOptions
+from polygraphy.cli.commands.inspect.capability import CapabilityOptions, InspectCapabilityCommand
 from polygraphy.cli.commands.inspect.model import InspectModelCommand
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
     InspectedModelOptions,
     OneModelOptions,
 )
-from polygraphy.cli.commands.inspect.tactics import InspectDiffTacticsCommand, InspectTacticsCommand
-from polygraphy.cli.commands.inspect.tactics_options import ComparedReplaysOptions, ReplayOptions
-from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
+from polygraphy.cli.commands.inspect.tactics import (
+    ComparedReplaysOptions,
+    InspectDiffTacticsCommand,
+    InspectTacticsCommand,
+    ReplayOptions,
+)
+from polygraphy.cli.commands.plugin.patterns import PluginChoiceOptions, PluginFolderOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
 from polygraphy.cli.commands.template.template_options import TemplateOptions
 from polygraphy.cli.commands.trt.autotune import PluginAutotuneCommand

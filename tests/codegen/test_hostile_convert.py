@@ -8,8 +8,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.cli.commands.convert import ConvertCommand
-from polygraphy.cli.commands.convert_options import ConvertOptions
+from polygraphy.cli.commands.convert import ConvertCommand, ConvertOptions
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.model import ModelOptions

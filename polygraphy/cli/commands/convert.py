@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from polygraphy.cli.backends.built_in import RunnerModel
+from polygraphy.cli.backends.built_in import RunnerModel, Target
+from polygraphy.cli.backends.registry import declared_in
 from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.commands.convert_options import CONVERSIONS, TARGETS, ConvertOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import argv_of, changed
+from polygraphy.cli.declare.kinds import Choice
+from polygraphy.cli.declare.option import Options, argv_of, changed, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, TfOnnxOptions, graph_of
@@ -32,6 +33,36 @@ from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
+
+CONVERSIONS = [each.conversion for each in declared_in("trt.backend") if each.conversion]
+"""What backends make of models, where these backends are there."""
+
+TARGETS = {
+    "onnx": Target("an ONNX model", "_converted.onnx", "onnx"),
+    **{to: made for each in CONVERSIONS for to, made in each.targets.items()},
+}
+"""What there is to convert to."""
+
+
+@option_group
+class ConvertOptions(Options):
+    """Conversion: what the model becomes, and where that is saved."""
+
+    output: str | None = option(
+        "-o",
+        "--output",
+        writes=True,
+        help="Where to save it.",
+        otherwise="named after the model, in the current folder",
+    )
+    convert_to: str | None = option(
+        "--convert-to",
+        kind=Choice(*TARGETS),
+        help="What it becomes: an ONNX model, a TensorRT engine, or an ONNX file that shows a"
+        " TensorRT network but cannot be run.",
+        otherwise="as the extension of --output says",
+    )
+
 
 _BY_EXTENSION = {  # The first target of a format outranks others.
     end: to for to, made in reversed(TARGETS.items()) for end in extensions_of(made.format)

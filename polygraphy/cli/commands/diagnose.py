@@ -48,10 +48,6 @@ class DiagnoseCommand(Command):
         path = values[DiagnosedOptions].path
         if not path:
             raise CommandLineError("no model is given. Name its path.")
-        compared = values[ComparedOptions]
-        if compared.reference is not None and compared.golden:
-            message = "--reference and --golden exclude each other. Choose one thing that is right."
-            raise CommandLineError(message)
         half = half_of(values)
         if half is not None:
             return render_half(values, half)

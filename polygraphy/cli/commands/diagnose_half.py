@@ -15,7 +15,7 @@ from polygraphy.cli.commands.diagnose_options import (
     groups_of,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Number
 from polygraphy.cli.declare.option import Options, option, option_group
@@ -30,6 +30,7 @@ class HalfOptions(Options):
 
     fp_to_fp16: bool = option(
         "--fp-to-fp16",
+        excludes="--to-bf16",
         help="Compute the model in fp16, rounding at every operator, compare with fp32, and find"
         " the fewest nodes that have to stay in fp32. No backend is needed.",
     )
@@ -53,14 +54,8 @@ class HalfOptions(Options):
 
 
 def half_of(values: Values) -> str | None:
-    """Return the type that is asked about; None for no question about half precision.
-
-    Raises:
-        CommandLineError: there are two.
-    """
+    """Return the type that is asked about; None for no question about half precision."""
     options = values[HalfOptions]
-    if options.fp_to_fp16 and options.to_bf16:
-        raise CommandLineError("--fp-to-fp16 and --to-bf16 exclude each other. Choose one.")
     if options.fp_to_fp16 or options.to_bf16:
         return "fp16" if options.fp_to_fp16 else "bf16"
     unused = flags_given(values, [HalfOptions])

@@ -50,6 +50,7 @@ class ComparedOptions(Options):
         "--reference",
         reads="Reference",
         kind=Text("MODEL"),
+        excludes="--golden",
         help="A model that is right, with whatever names in it, or optimised.",
         feeds="diagnose.reference",
     )

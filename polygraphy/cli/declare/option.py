@@ -48,6 +48,7 @@ class Option:
         "as_",
         "constant",
         "default",
+        "excludes",
         "feeds",
         "flags",
         "help",
@@ -65,12 +66,14 @@ class Option:
         kind: Kind | None,
         help: str,
         default: Any,
+        *,
         feeds: tuple[str, ...] = (),
         as_: Any = None,
         reads: str | None = None,
         otherwise: str = "",
         constant: str = "",
         writes: bool = False,
+        excludes: tuple[str, ...] = (),
     ) -> None:
         self.flags = flags
         self.kind = kind or Text()
@@ -83,6 +86,7 @@ class Option:
         self.otherwise = otherwise
         self.constant = constant
         self.writes = writes
+        self.excludes = excludes
         self.name = ""
 
     @property
@@ -209,6 +213,7 @@ def option(
     otherwise: str = "",
     constant: str = "",
     writes: bool = False,
+    excludes: str | tuple[str, ...] = (),
 ) -> Any:
     """Declare an option; without flags, a positional argument.
 
@@ -226,11 +231,23 @@ def option(
             argument that it feeds, where that is a value, need not be repeated.
         constant: what a program calls the value where it uses it more than once.
         writes: whether it names files that are written; no two options may name the same one.
+        excludes: flags of options, in their first spelling, that cannot be given as well.
     """
     if default is None and isinstance(kind, Flag):
         default = False
-    targets = (feeds,) if isinstance(feeds, str) else feeds
-    declared = Option(flags, kind, help, default, targets, as_, reads, otherwise, constant, writes)
+    declared = Option(
+        flags,
+        kind,
+        help,
+        default,
+        feeds=(feeds,) if isinstance(feeds, str) else feeds,
+        as_=as_,
+        reads=reads,
+        otherwise=otherwise,
+        constant=constant,
+        writes=writes,
+        excludes=(excludes,) if isinstance(excludes, str) else excludes,
+    )
     return attr.ib(default=default, metadata={_METADATA: declared})
 
 

@@ -71,6 +71,7 @@ class DataOptions(Options):
         "--data-loader-script",
         reads="Script",
         kind=Script("load_data"),
+        excludes="--load-inputs",
         help="Take the input data from a Python script: from what its function load_data, or the"
         " one that is named, returns or yields, one dictionary from input names to arrays per"
         " iteration.",
@@ -96,14 +97,9 @@ def data_of(
         only_first: whether the command runs the model on the first iteration alone.
 
     Raises:
-        CommandLineError: the data have two sources, or a function two names.
+        CommandLineError: a function has two names.
     """
     script = _script_of(options)
-    if options.load_inputs and script:
-        message = (
-            "--load-inputs and --data-loader-script exclude each other. Choose one source of data."
-        )
-        raise CommandLineError(message)
     if options.load_inputs or script:
         _warn_about_unused(options, shapes)
         if script:

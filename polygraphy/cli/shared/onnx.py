@@ -126,6 +126,7 @@ class OnnxCastOptions(Options):
 
     fp_to_fp16: bool = option(
         "--fp-to-fp16",
+        excludes="--to-bf16",
         help="Convert the ONNX model to fp16; its inputs and outputs keep their types.",
     )
     to_bf16: bool = option(

@@ -161,13 +161,7 @@ def inference_of(values: Values) -> list[Call]:
 
 
 def cast_of(options: OnnxCastOptions) -> list[Call]:
-    """Return the call that converts the model to another data type, if any.
-
-    Raises:
-        CommandLineError: two of them are asked for.
-    """
-    if options.fp_to_fp16 and options.to_bf16:
-        raise CommandLineError("--fp-to-fp16 and --to-bf16 exclude each other. Choose one.")
+    """Return the call that converts the model to another data type, if any."""
     if options.fp_to_fp16 or options.to_bf16:
         chosen = "convert_to_fp16" if options.fp_to_fp16 else "convert_to_bf16"
         return [call_of(chosen, (options,))]

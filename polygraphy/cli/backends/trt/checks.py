@@ -16,8 +16,9 @@ from polygraphy.cli.backends.trt.engine_options import (
     TrtSaveOptions,
 )
 from polygraphy.cli.backends.trt.names import DATA_TYPES
-from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.network_options import (
+    TrtNetworkOptions,
+    TrtParserOptions,
     TrtPluginOptions,
 )
 from polygraphy.cli.backends.trt.precision_options import (
@@ -32,6 +33,14 @@ from polygraphy.cli.declare.given import flags_feeding, flags_given
 from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.domain.catalog.precisions import PRECISIONS
+
+NETWORK_GROUPS: tuple[type[Options], ...] = (
+    TrtParserOptions,
+    TrtNetworkOptions,
+    TrtTensorOptions,
+)
+"""What an engine is built from."""
+
 
 CONFIG_GROUPS: tuple[type[Options], ...] = (
     TrtProfileOptions,

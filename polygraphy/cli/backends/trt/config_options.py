@@ -178,6 +178,7 @@ class TrtRtxOptions(Options):
     use_gpu: bool = option(
         "--use-gpu",
         feeds="CreateConfigRTX.use_gpu",
+        excludes="--compute-capabilities",
         help="Build for the GPU of this machine rather than for any.",
     )
     compute_capabilities: tuple[tuple[int, int], ...] = option(

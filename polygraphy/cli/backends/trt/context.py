@@ -156,8 +156,6 @@ def _calibration(values: Values) -> Call | None:
 def _tactics(options: TrtTacticOptions) -> Call | None:
     """Return what records, chooses or avoids tactics; None for nothing."""
     save, load, exclude = options.save_tactics, options.load_tactics, options.exclude_tactics
-    if save is not None and load is not None:
-        raise CommandLineError("--save-tactics and --load-tactics exclude each other. Choose one.")
     if save is not None:
         return Call("TacticRecorder", (save,), {"exclude": exclude})
     if load is None and exclude is None:

@@ -9,7 +9,7 @@ from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, CONFIG_GROUPS, warn
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions, TrtRtxOptions
 from polygraphy.cli.backends.trt.engine_options import TrtGpuOptions, TrtPoolOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.errors import inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import data_step
@@ -52,11 +52,6 @@ def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
 
     if target != _ENGINE:
         return TrtModel(network=network_of(values, is_script=is_script))
-    rtx = values[TrtRtxOptions]
-    if rtx.use_gpu and rtx.compute_capabilities:
-        raise CommandLineError(
-            "--use-gpu and --compute-capabilities exclude each other. Choose one."
-        )
     return build_of(values, is_script=is_script, builder="EngineBytesFromNetwork")
 
 

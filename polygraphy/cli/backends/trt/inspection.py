@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from polygraphy.cli.backends.built_in import Inspected, Inspection, RunnerModel
+from polygraphy.cli.backends.trt.checks import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
-from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions, TrtTypingOptions
 from polygraphy.cli.declare.errors import CommandLineError, warn

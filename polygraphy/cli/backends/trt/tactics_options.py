@@ -59,6 +59,7 @@ class TrtTacticOptions(TrtTimingOptions):
         "--save-tactic-replay",
         feeds="CreateConfig.algorithm_selector",
         writes=True,
+        excludes="--load-tactics",
         help="Save which tactic was chosen for each layer, as JSON.",
     )
     load_tactics: str | None = option(

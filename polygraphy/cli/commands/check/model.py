@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.registry import built_in, groups_of
-from polygraphy.cli.commands.check.model_options import (
-    BackendOptions,
-    CheckedModelOptions,
-    LintOptions,
-)
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import changed
+from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
+from polygraphy.cli.declare.option import Options, changed, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of
@@ -28,6 +24,47 @@ from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
 from polygraphy.domain.tensors.naming import enumerated
+
+_TRIED = {
+    "onnxrt": "Try ONNX Runtime.",
+    "onnx": "Try the reference evaluator of the onnx package.",
+    "trt": "Try TensorRT.",
+    "tf": "Try TensorFlow.",
+}
+_HELP = {built_in()[name].flag: text for name, text in _TRIED.items() if name in built_in()}
+_BACKENDS = {each.flag: name for name, each in built_in().items() if name in _TRIED}
+
+
+@option_group
+class CheckedModelOptions(Options):
+    """Model: the model that is checked."""
+
+    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="Path of the model.")
+    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
+        "--input-shapes",
+        "--inputs",
+        kind=Shapes(),
+        help="Shapes of inputs for generated data, as in --input-shapes image:[1,3,224,224].",
+    )
+
+
+@option_group
+class LintOptions(Options):
+    """Report: what was found."""
+
+    output: str | None = option(
+        "-o", "--output", writes=True, help="Save the report as JSON.", feeds="check_lint.output"
+    )
+
+
+@option_group
+class BackendOptions(Options):
+    """Backends: which are tried; all that are installed unless some are named."""
+
+    backends: tuple[str, ...] = option(
+        *_BACKENDS, kind=Ordered(_BACKENDS, _HELP), help="The backends that are tried."
+    )
+
 
 _PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
 """The packages of the backends that run ONNX models."""

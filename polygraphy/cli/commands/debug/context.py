@@ -34,17 +34,8 @@ def check_of(values: Values, *, implied: Sequence[str] = (), asks: bool = True) 
         values: the options.
         implied: the words of a command that does where none is given.
         asks: whether it only does where no user can be asked.
-
-    Raises:
-        CommandLineError: options exclude each other.
     """
     options = values[CheckOptions]
-    for one, other, flags in (
-        (options.fail_codes, options.ignore_fail_codes, "--fail-code and --ignore-fail-code"),
-        (options.show_output, options.hide_fail_output, "--show-output and --hide-fail-output"),
-    ):
-        if one and other:
-            raise CommandLineError(f"{flags} exclude each other. Choose one.")
     if options.check:
         return call_of("CheckCommand", values, Words(options.check))
     if implied:
@@ -93,10 +84,8 @@ def until_of(options: UntilOptions) -> str | int:
     """Return how long it goes on.
 
     Raises:
-        CommandLineError: nothing tells, or two options do.
+        CommandLineError: nothing tells.
     """
-    if options.until is not None and options.num_iterations is not None:
-        raise CommandLineError("--until and --num-iterations exclude each other. Choose one.")
     until = options.num_iterations if options.until is None else options.until
     if until is None:
         raise CommandLineError("--until is missing: good, bad, or the number of iterations.")

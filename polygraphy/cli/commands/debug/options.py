@@ -57,6 +57,7 @@ class CheckOptions(Options):
         "--fail-code",
         "--fail-returncode",
         kind=_Integers(),
+        excludes="--ignore-fail-code",
         help="The only exit codes that are failures.",
         otherwise="all but 0",
         feeds="CheckCommand.fail_codes",
@@ -90,6 +91,7 @@ class CheckOptions(Options):
     )
     show_output: bool = option(
         "--show-output",
+        excludes="--hide-fail-output",
         help="Show what it writes, whether it passes or fails.",
         feeds="CheckCommand.show_output",
     )
@@ -192,6 +194,7 @@ class UntilOptions(Options):
     until: Union[str, int, None] = option(
         "--until",
         kind=_Until(),
+        excludes="--num-iterations",
         help="Go on until an iteration passes (good), or fails (bad), or for so many iterations.",
     )
     num_iterations: int | None = option(

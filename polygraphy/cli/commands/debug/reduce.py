@@ -98,26 +98,15 @@ class DebugReduceCommand(Command):
         )
 
     def _check(self, values: Values) -> None:
-        """Refuse options that exclude each other."""
+        """Refuse what cannot be meant together."""
         chosen, shapes = values[ReduceOptions], values[ReducedShapeOptions]
         observes = values[FallbackOptions].force_fallback_shape_inference
-        leaves_out = chosen.mode == "ddmin"
-        for one, other, flags in (
-            (
-                chosen.no_reduce_inputs,
-                chosen.no_reduce_outputs,
-                "--no-reduce-inputs and --no-reduce-outputs",
-            ),
-            (leaves_out, chosen.no_reduce_inputs, "--mode ddmin and --no-reduce-inputs"),
-            (leaves_out, chosen.no_reduce_outputs, "--mode ddmin and --no-reduce-outputs"),
-            (
-                shapes.no_shape_inference,
-                observes,
-                "--no-shape-inference and --force-fallback-shape-inference",
-            ),
+        for flag, given in (
+            ("--no-reduce-inputs", chosen.no_reduce_inputs),
+            ("--no-reduce-outputs", chosen.no_reduce_outputs),
         ):
-            if one and other:
-                raise CommandLineError(f"{flags} exclude each other. Choose one.")
+            if given and chosen.mode == "ddmin":
+                raise CommandLineError(f"--mode ddmin and {flag} exclude each other. Choose one.")
         if shapes.no_onnxruntime_shape_inference and (shapes.no_shape_inference or observes):
             warn("--no-onnxruntime-shape-inference: without effect, because nothing is inferred.")
 

@@ -42,6 +42,7 @@ class ReduceOptions(Options):
     )
     no_reduce_inputs: bool = option(
         "--no-reduce-inputs",
+        excludes="--no-reduce-outputs",
         help="Keep the inputs: cut nodes off at the end only.",
         as_=False,
         feeds="reduce_model.reduce_inputs",

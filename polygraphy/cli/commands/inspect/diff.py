@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.commands.inspect.data_options import ReferenceOptions
+from polygraphy.cli.commands.inspect.data import ReferenceOptions
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given

@@ -6,20 +6,80 @@ from pathlib import PurePath
 
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import OneModelOptions
-from polygraphy.cli.commands.plugin.patterns_options import (
-    MatchOutputOptions,
-    PluginChoiceOptions,
-    PluginFolderOptions,
-    ReplaceOptions,
-)
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.cli.declare.kinds import Text, Texts
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.cli.shared.paths import check_files, check_paths
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
+
+
+@option_group
+class PluginFolderOptions(Options):
+    """Plugins: where they are."""
+
+    plugin_dir: str | None = option(
+        "--plugin-dir",
+        reads="Folder of plugins",
+        kind=Text("DIR"),
+        help="A folder with a folder per plugin, each with a script pattern.py. It must be given.",
+    )
+
+
+@option_group
+class PluginChoiceOptions(Options):
+    """Choice: which plugins are tried."""
+
+    include: tuple[str, ...] = option(
+        "--include",
+        kind=Texts("PLUGIN"),
+        excludes="--exclude",
+        help="Only these plugins, by the names of their folders.",
+        feeds="match_plugins.include",
+    )
+    exclude: tuple[str, ...] = option(
+        "--exclude",
+        kind=Texts("PLUGIN"),
+        help="All plugins but these.",
+        feeds="match_plugins.exclude",
+    )
+
+
+@option_group
+class MatchOutputOptions(Options):
+    """Output: where it is kept what was found."""
+
+    output: str | None = option(
+        "-o",
+        "--output",
+        writes=True,
+        help="The YAML file to write.",
+        otherwise="config.yaml beside the model",
+    )
+
+
+@option_group
+class ReplaceOptions(Options):
+    """Replacement: what is replaced, and where the model is saved."""
+
+    config: str | None = option(
+        "--config",
+        reads="File of plugins",
+        help="The YAML file that plugin match wrote.",
+        otherwise="config.yaml beside the model",
+    )
+    output: str | None = option(
+        "-o",
+        "--output",
+        writes=True,
+        help="Where to save the model.",
+        otherwise="replaced.onnx beside the model",
+    )
+
 
 _LOADING = (OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
 _ENDING = ()
@@ -86,7 +146,6 @@ class PluginReplaceCommand(Command):
 
 
 def _matching(command: Command, values: Values, output: str | None) -> Program:
-    check_choice(values)
     onnx = _onnx(values)
     return matching(values, values[OneModelOptions].path, onnx, output)
 
@@ -101,17 +160,6 @@ def matching(values: Values, model: str, onnx: OnnxModel, output: str | None) ->
         match=call_of("match_plugins", values, plugin_folder(values)),
         output=output,
     )
-
-
-def check_choice(values: Values) -> None:
-    """Refuse to choose plugins in two ways.
-
-    Raises:
-        CommandLineError: some are included and others excluded.
-    """
-    choice = values[PluginChoiceOptions]
-    if choice.include and choice.exclude:
-        raise CommandLineError("--include and --exclude exclude each other. Choose one.")
 
 
 def _onnx(values: Values) -> OnnxModel:

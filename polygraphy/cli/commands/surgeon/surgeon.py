@@ -7,7 +7,6 @@ from typing import ClassVar
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_context import (
     LOADED,
-    check_fallback,
     data_loader_of,
     edit_of,
     trial_of,
@@ -60,7 +59,7 @@ class SurgeonExtractCommand(Command):
             raise CommandLineError(
                 "--outputs names no tensor, and a model without outputs computes nothing."
             )
-        forced = check_fallback(values)
+        forced = values[FallbackOptions].force_fallback_shape_inference
         data = data_of(values[DataOptions], values[TrialShapeOptions].model_input_shapes)
         loader = data_loader_of(data)
         steps = [
@@ -100,7 +99,7 @@ class SurgeonSanitizeCommand(Command):
     def program(self, values: Values) -> Program:
         runs = values[FallbackOptions].force_fallback_shape_inference
         verifies = values[VerifyOptions].verify
-        self._check(values, needs_data=runs or verifies)
+        self._warn_about_unused(values, needs_data=runs or verifies)
         tidying, shapes = values[SanitizeOptions], values[SanitizeShapeOptions]
         infers = not shapes.no_shape_inference and not runs
         # Folding infers what it needs itself, and leaves a smaller model to infer the shapes of.
@@ -137,14 +136,8 @@ class SurgeonSanitizeCommand(Command):
             data=data,
         )
 
-    def _check(self, values: Values, *, needs_data: bool) -> None:
-        """Refuse options that exclude each other, and tell which have no effect."""
-        shapes = values[SanitizeShapeOptions]
-        if shapes.no_shape_inference and values[FallbackOptions].force_fallback_shape_inference:
-            raise CommandLineError(
-                "--no-shape-inference and --force-fallback-shape-inference exclude each other."
-                " Choose one."
-            )
+    def _warn_about_unused(self, values: Values, *, needs_data: bool) -> None:
+        """Log which options have no effect."""
         unused = [] if needs_data else flags_given(values, [DataOptions, TrialShapeOptions])
         if unused:
             warn(

@@ -10,16 +10,14 @@ from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.surgeon.surgeon_options import (
     EditedModelOptions,
     EditSaveOptions,
-    FallbackOptions,
     TrialShapeOptions,
     VerifyOptions,
 )
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, inform, warn
+from polygraphy.cli.declare.errors import inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
-from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import tolerance_of, warn_about_saving
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call
@@ -113,18 +111,3 @@ def trial_of(values: Values) -> tuple[bool, Call]:
     if unused := flags_given(values, [DataOptions, TrialShapeOptions]):
         warn(f"{', '.join(unused)}: without effect, because the model is not run: see --verify.")
     return False, USUAL
-
-
-def check_fallback(values: Values) -> bool:
-    """Return whether shapes are found out by running the model.
-
-    Raises:
-        CommandLineError: they are to be inferred as well.
-    """
-    forced = values[FallbackOptions].force_fallback_shape_inference
-    if forced and values[OnnxShapeOptions].shape_inference:
-        raise CommandLineError(
-            "--shape-inference and --force-fallback-shape-inference exclude each other."
-            " Choose one."
-        )
-    return forced

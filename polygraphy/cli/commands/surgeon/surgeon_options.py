@@ -96,6 +96,7 @@ class FallbackOptions(Options):
 
     force_fallback_shape_inference: bool = option(
         "--force-fallback-shape-inference",
+        excludes=("--no-shape-inference", "--shape-inference"),
         help="Find out the shapes of all tensors by running the model instead of inferring them."
         " Every dimension becomes that of the data.",
     )

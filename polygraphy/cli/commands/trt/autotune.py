@@ -16,10 +16,14 @@ from polygraphy.cli.backends.trt.network_options import TrtParserOptions, TrtPlu
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
-from polygraphy.cli.commands.check.model_options import CheckedModelOptions
+from polygraphy.cli.commands.check.model import CheckedModelOptions
 from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.commands.plugin.patterns import check_choice, matching, plugin_folder
-from polygraphy.cli.commands.plugin.patterns_options import PluginChoiceOptions, PluginFolderOptions
+from polygraphy.cli.commands.plugin.patterns import (
+    PluginChoiceOptions,
+    PluginFolderOptions,
+    matching,
+    plugin_folder,
+)
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
 from polygraphy.cli.commands.trt.autotune_options import (
     TuningConfigOptions,
@@ -78,7 +82,6 @@ class PluginAutotuneCommand(Command):
     def program(self, values: Values) -> Program:
         config, path = values[TuningConfigOptions], values[CheckedModelOptions].path
         folder = plugin_folder(values)
-        check_choice(values)
         output = values[EditSaveOptions].output or f"{PurePath(path).stem}_tuned.onnx"
         self._check(values, output)
         if config.skip_autotuning:
@@ -113,19 +116,9 @@ class PluginAutotuneCommand(Command):
 
     def _check(self, values: Values, output: str) -> None:
         """Refuse what cannot be meant, and tell about what has no effect."""
-        config, options = values[TuningConfigOptions], values[TuningOptions]
+        config = values[TuningConfigOptions]
         if values[EditSaveOptions].output is None and not config.skip_autotuning:
             inform(f"Saving to {output}, because no --output is given.")
-        timing = values[TrtTimingOptions]
-        for flag, path in (
-            ("--timing-cache", timing.timing_cache),
-            ("--load-timing-cache", timing.load_timing_cache),
-            ("--save-timing-cache", timing.save_timing_cache),
-        ):
-            if path is not None and options.no_timing_cache:
-                raise CommandLineError(
-                    f"{flag} and --no-timing-cache exclude each other. Choose one."
-                )
         if config.skip_autotuning and config.load_config_yaml is not None:
             raise CommandLineError(
                 "--skip-autotuning only finds what matches, and --load-config-yaml says that it is"

@@ -85,5 +85,6 @@ class TuningOptions(Options):
     atol: float | None = absolute_tolerance(Number(minimum=0), otherwise="1e-3")
     no_timing_cache: bool = option(
         "--no-timing-cache",
+        excludes=("--timing-cache", "--load-timing-cache", "--save-timing-cache"),
         help="Let each build measure for itself, as it does unless --timing-cache is given.",
     )

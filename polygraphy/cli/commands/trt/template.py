@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from polygraphy.cli.backends.built_in import RunnerModel
-from polygraphy.cli.backends.trt.checks import CONFIG_CALLS, CONFIG_GROUPS
+from polygraphy.cli.backends.trt.checks import CONFIG_CALLS, CONFIG_GROUPS, NETWORK_GROUPS
 from polygraphy.cli.backends.trt.context import config_of, network_of, with_build_defaults
 from polygraphy.cli.backends.trt.model import TrtNetwork
-from polygraphy.cli.backends.trt.network_groups import NETWORK_GROUPS
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
