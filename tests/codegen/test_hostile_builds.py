@@ -13,7 +13,6 @@ from polygraphy.cli.backends.trt.engine_options import TrtLoadOptions
 from polygraphy.cli.backends.trt.network_options import TrtNetworkOptions, TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
-from polygraphy.cli.commands.check.model import CheckedModelOptions
 from polygraphy.cli.commands.command import Command
 from polygraphy.cli.commands.inspect.capability import CapabilityOptions, InspectCapabilityCommand
 from polygraphy.cli.commands.inspect.model import InspectModelCommand
@@ -41,7 +40,7 @@ from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions
-from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions
 from polygraphy.cli.shared.report import ReportOptions
 from tests.codegen.test_hostile import constants, hostile, nothing_is_checked, skeleton

@@ -7,7 +7,6 @@ from functools import lru_cache
 from importlib import import_module
 
 from polygraphy.cli.backends.built_in import BuiltIn
-from polygraphy.cli.declare.option import Options
 
 _MODULES = ("onnxrt", "onnx", "trt.backend", "tf", "pluginref", "torch")
 """The modules beside this one that declare backends; one whose file is not there is left out."""
@@ -18,7 +17,7 @@ _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy
 @lru_cache(maxsize=1)
 def built_in() -> dict[str, BuiltIn]:
     """Return the built-in backends by name."""
-    return {each.name: each for name in _MODULES for each in declared_in(name)}
+    return {each.name: each for name in _MODULES for each in _declared_in(name)}
 
 
 def modules_for(words: Iterable[str]) -> list[str]:
@@ -30,7 +29,7 @@ def modules_for(words: Iterable[str]) -> list[str]:
     return [*_NEEDED_BY_ALL, *(module for each in backends for module in each.modules)]
 
 
-def declared_in(name: str) -> Sequence[BuiltIn]:
+def _declared_in(name: str) -> Sequence[BuiltIn]:
     """Return the backends that a module beside this one declares; none where it is not there."""
     module = f"{__package__}.{name}"
     try:
@@ -40,13 +39,6 @@ def declared_in(name: str) -> Sequence[BuiltIn]:
             raise
         return ()
     return declared
-
-
-def groups_of(name: str) -> tuple[type[Options], ...]:
-    """Return the groups of options that a module beside this one declares; none where it is not
-    there.
-    """
-    return tuple(group for each in declared_in(name) for group in each.groups)
 
 
 def named_in(runners: Iterable[str]) -> dict[str, BuiltIn]:

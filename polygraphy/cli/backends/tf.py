@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
-from polygraphy.cli.backends.registry import declared_in
+from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.given import flags_given
@@ -126,7 +126,7 @@ def _check_tensorrt(values: Values) -> None:
     given = flags_given(values, declared & {TfTrtOptions})
     if given and not values[TfTrtOptions].tftrt:
         raise CommandLineError(f"{given[0]} needs --tftrt, which it is about.")
-    if given and not declared_in("trt.backend"):
+    if given and "trt" not in built_in():
         raise CommandLineError(
             "--tftrt needs the backend of TensorRT, which is not there. Leave --tftrt out."
         )

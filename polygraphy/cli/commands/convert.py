@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from polygraphy.cli.backends.built_in import RunnerModel, Target
-from polygraphy.cli.backends.registry import declared_in
+from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.commands.surgeon.surgeon_options import VerifyOptions
@@ -34,7 +34,7 @@ from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
-CONVERSIONS = [each.conversion for each in declared_in("trt.backend") if each.conversion]
+CONVERSIONS = [each.conversion for each in built_in().values() if each.conversion]
 """What backends make of models, where these backends are there."""
 
 TARGETS = {

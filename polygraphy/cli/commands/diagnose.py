@@ -8,7 +8,6 @@ from polygraphy.cli.commands.diagnose_half import HalfOptions, half_of, render_h
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
     ComparedOptions,
-    DiagnosedOptions,
     HandoverOptions,
     MemoryOptions,
     PartyOptions,
@@ -20,6 +19,7 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
+from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.codegen.call import Step
 from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
@@ -36,7 +36,7 @@ class DiagnoseCommand(Command):
     groups = (
         PartyOptions,
         ComparedOptions,
-        DiagnosedOptions,
+        CheckedModelOptions,
         HandoverOptions,
         MemoryOptions,
         HalfOptions,
@@ -45,7 +45,7 @@ class DiagnoseCommand(Command):
     )
 
     def program(self, values: Values) -> Program:
-        path = values[DiagnosedOptions].path
+        path = values[CheckedModelOptions].path
         if not path:
             raise CommandLineError("no model is given. Name its path.")
         half = half_of(values)
@@ -59,7 +59,7 @@ class DiagnoseCommand(Command):
                 " --fp-to-fp16 or --to-bf16."
             )
         _warn_of_unused(values)
-        data = data_of(values[DataOptions], values[DiagnosedOptions].input_shapes)
+        data = data_of(values[DataOptions], values[CheckedModelOptions].input_shapes)
         return Program(
             "check.py.j2",
             f"Find out why the outputs of {quoted(path)} are wrong.",

@@ -8,7 +8,6 @@ from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.commands.command import Program
 from polygraphy.cli.commands.diagnose_options import (
     PARTIES,
-    DiagnosedOptions,
     HandoverOptions,
     MemoryOptions,
     PartyOptions,
@@ -21,6 +20,7 @@ from polygraphy.cli.declare.kinds import Number
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
+from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.codegen.docstring import quoted
 
 
@@ -80,7 +80,7 @@ def render_half(values: Values, dtype: str) -> Program:
         unused = flags_given(values, groups)
         if unused:
             warn(f"{', '.join(unused)}: without effect, because {why}")
-    diagnosed = values[DiagnosedOptions]
+    diagnosed = values[CheckedModelOptions]
     data = data_of(values[DataOptions], diagnosed.input_shapes)
     return Program(
         "check.py.j2",

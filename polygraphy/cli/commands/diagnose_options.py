@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from polygraphy.cli.backends.built_in import BuiltIn
 from polygraphy.cli.backends.registry import built_in
-from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
+from polygraphy.cli.declare.kinds import Ordered, Text
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.size import ByteSize
 from polygraphy.cli.declare.values import Values
+from polygraphy.cli.shared.layerwise import memory_budget_option
 from polygraphy.codegen.call import Call
 
 PARTIES = {name: each for name, each in built_in().items() if each.party is not None}
@@ -97,25 +95,9 @@ class HandoverOptions(Options):
 class MemoryOptions(Options):
     """Memory: how much of it the tensors of a large model take."""
 
-    memory_budget: int | None = option(
-        "--memory-budget",
-        kind=ByteSize(),
-        help="How much memory tensors may take at a time where all of them are computed, and every"
-        " node alone, beside the weights, as in 512M or 2G. What does not fit is computed in"
-        " parts, and kept in temporary files (TMPDIR). The answer is the same.",
-        otherwise="a quarter of the free memory",
-        feeds="diagnose.memory_budget",
-    )
-
-
-@option_group
-class DiagnosedOptions(Options):
-    """Model: the model that is diagnosed."""
-
-    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="Path of the model.")
-    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
-        "--input-shapes",
-        "--inputs",
-        kind=Shapes(),
-        help="Shapes of inputs for generated data, as in --input-shapes image:[1,3,224,224].",
+    memory_budget: int | None = memory_budget_option(
+        "diagnose.memory_budget",
+        when="all of them are computed, and every node alone",
+        how="What does not fit is computed in parts, and kept in temporary files (TMPDIR). The"
+        " answer is the same.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Integer, Kind
@@ -31,19 +32,28 @@ class _CountAndPath(Kind):
         return [str(value[0]), *([] if value[1] is None else [value[1]])]
 
 
+def memory_budget_option(feeds: str, *, when: str, how: str) -> Any:
+    """Return the option `--memory-budget`, whose effect differs: when it counts, and how."""
+    return option(
+        "--memory-budget",
+        kind=ByteSize(),
+        help=f"How much memory tensors may take at a time where {when}, beside the weights, as in"
+        f" 512M or 2G. {how}",
+        otherwise="a quarter of the free memory",
+        feeds=feeds,
+    )
+
+
 @option_group
 class LayerwiseOptions(Options):
     """Layer by Layer: comparing every tensor of a model (--mark-all, or '*' as the outputs)."""
 
-    memory_budget: int | None = option(
-        "--memory-budget",
-        kind=ByteSize(),
-        help="How much memory the tensors may take at a time when every tensor is compared, beside"
-        " the weights, as in 512M or 2G: as many layers at a time are run as fit, each once. With"
-        " --trt, only if it is set: there each segment takes a build of its own, and is fused"
-        " differently than in the whole model.",
-        otherwise="a quarter of the free memory",
-        feeds="Comparator.run_layerwise.memory_budget",
+    memory_budget: int | None = memory_budget_option(
+        "Comparator.run_layerwise.memory_budget",
+        when="every tensor is compared",
+        how="As many layers at a time are run as fit, each once. With --trt, only if it is set:"
+        " there each segment takes a build of its own, and is fused differently than in the whole"
+        " model.",
     )
     no_unmarked: bool = option(
         "--no-unmarked",

@@ -14,6 +14,7 @@ from polygraphy.domain.catalog.formats import FORMATS, format_named
 
 __all__ = [
     "MODEL_TYPES",
+    "CheckedModelOptions",
     "ModelOptions",
     "model_shapes_option",
     "model_type",
@@ -43,6 +44,19 @@ class ModelOptions(Options):
         help="Shapes of inputs, as in --input-shapes image:[1,3,224,224] mask:1x224x224. Names may"
         " be patterns. Data are generated in these shapes; an input that is given several takes"
         " them in turn. They are TensorRT's profile where no --trt-min-shapes and the like are.",
+    )
+
+
+@option_group
+class CheckedModelOptions(Options):
+    """Model: the model, and the shapes of the data with which it is run."""
+
+    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="Path of the model.")
+    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
+        "--input-shapes",
+        "--inputs",
+        kind=Shapes(),
+        help="Shapes of inputs for generated data, as in --input-shapes image:[1,3,224,224].",
     )
 
 

@@ -658,7 +658,6 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "MemoryOptions": {"memory_budget": "--memory-budget 1K"},
     "ComparedOptions": {"reference": "--reference r.onnx", "golden": "--golden g.json h.npz"},
-    "DiagnosedOptions": {"path": "m.onnx > n.onnx", "input_shapes": "--input-shapes x:[5,7]"},
 }
 """By group of options and by option."""
 

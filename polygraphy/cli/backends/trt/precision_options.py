@@ -11,6 +11,15 @@ from polygraphy.cli.declare.kinds import Choice, Number
 from polygraphy.cli.declare.option import Options, option, option_group
 
 
+def tf32_option() -> Any:
+    """Return the option `--tf32`."""
+    return option(
+        "--tf32",
+        feeds=("CreateConfig.tf32", "TrtParty.tf32"),
+        help="Round the factors of fp32 products to TF32, where that helps.",
+    )
+
+
 def _layer_precisions() -> Any:
     return option(
         "--layer-precisions",
@@ -36,11 +45,7 @@ class TrtPrecisionOptions(Options):
         "--fp32",
         help="Compute in fp32. That is what happens anyway: it is there for loops over precisions.",
     )
-    tf32: bool = option(
-        "--tf32",
-        feeds="CreateConfig.tf32",
-        help="Round the factors of fp32 products to TF32, where that helps.",
-    )
+    tf32: bool = tf32_option()
     fp16: bool = option(
         "--fp16",
         feeds=("CreateConfig.fp16", "UseTfTrt.fp16"),

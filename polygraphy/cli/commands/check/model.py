@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from polygraphy.cli.backends.built_in import RunnerModel
-from polygraphy.cli.backends.registry import built_in, groups_of
+from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions
 from polygraphy.cli.commands.run.run_backends import check_model_type, kind_of_model
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.kinds import Ordered, Shapes, Text
+from polygraphy.cli.declare.kinds import Ordered
 from polygraphy.cli.declare.option import Options, changed, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.graph import TF_TYPES, TfLoadOptions, graph_of
-from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel, onnx_of
 from polygraphy.codegen.call import Call, Step
 from polygraphy.codegen.docstring import quoted
@@ -33,19 +33,6 @@ _TRIED = {
 }
 _HELP = {built_in()[name].flag: text for name, text in _TRIED.items() if name in built_in()}
 _BACKENDS = {each.flag: name for name, each in built_in().items() if name in _TRIED}
-
-
-@option_group
-class CheckedModelOptions(Options):
-    """Model: the model that is checked."""
-
-    path: str = option(reads="Model", kind=Text("MODEL"), default="", help="Path of the model.")
-    input_shapes: Mapping[str, tuple[tuple[int, ...], ...]] | None = option(
-        "--input-shapes",
-        "--inputs",
-        kind=Shapes(),
-        help="Shapes of inputs for generated data, as in --input-shapes image:[1,3,224,224].",
-    )
 
 
 @option_group
@@ -68,7 +55,7 @@ class BackendOptions(Options):
 
 _PACKAGES = {"onnxrt": "onnxruntime", "onnx": "onnx", "trt": "tensorrt"}
 """The packages of the backends that run ONNX models."""
-_SESSIONS = groups_of("onnxrt")[:1]
+_SESSIONS = built_in()["onnxrt"].groups[:1] if "onnxrt" in built_in() else ()
 """How ONNX Runtime runs a model; nothing where that backend is not there."""
 _UNCHECKED = ("engine", "trt-network-script")
 """Types of models that are TensorRT's already."""

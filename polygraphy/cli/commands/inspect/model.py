@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polygraphy.cli.backends.built_in import Inspected
-from polygraphy.cli.backends.registry import declared_in
+from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.inspect.model_options import (
     ExternalDataOptions,
@@ -61,7 +61,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
     )
 
 
-_INSPECTIONS = [each.inspection for each in declared_in("trt.backend") if each.inspection]
+_INSPECTIONS = [each.inspection for each in built_in().values() if each.inspection]
 """What backends make of models to show it, where these backends are there."""
 
 

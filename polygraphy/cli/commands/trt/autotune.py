@@ -16,7 +16,6 @@ from polygraphy.cli.backends.trt.network_options import TrtParserOptions, TrtPlu
 from polygraphy.cli.backends.trt.precision_options import TrtCalibrationOptions, TrtPrecisionOptions
 from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions, TrtTimingOptions
-from polygraphy.cli.commands.check.model import CheckedModelOptions
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.plugin.patterns import (
     PluginChoiceOptions,
@@ -36,7 +35,7 @@ from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.option import Options, options_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
-from polygraphy.cli.shared.model import ModelOptions
+from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx_model import OnnxModel
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.call import Call
