@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
+from polygraphy.adapters.arrays.packed import packed, unpacked
 from polygraphy.adapters.onnxruntime.datatype import OnnxrtDataTypes
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
@@ -62,12 +63,18 @@ def _value_of(array: Any) -> tuple[OrtValue, Any]:
     if _is_numpys(dtype):
         contiguous = np.require(array, requirements=["C"])
         return onnxruntime.OrtValue.ortvalue_from_numpy(contiguous), contiguous
-    held = np.require(_packed(array, dtype), requirements=["C", "A"])
+    held = np.require(_bytes_of(array, dtype), requirements=["C", "A"])
     number = DataType.to_dtype(dtype, "onnx")
     value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(array.shape, number)
     if held.nbytes:
         ctypes.memmove(value.data_ptr(), held.ctypes.data, held.nbytes)
     return value, held
+
+
+def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:
+    if dtype.itemsize < 1:
+        return packed(array, round(8 * dtype.itemsize))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _array_of(value: OrtValue) -> Any:
@@ -78,31 +85,7 @@ def _array_of(value: OrtValue) -> Any:
     shape = tuple(value.shape())
     nbytes = ceil(prod(shape) * dtype.itemsize)
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), nbytes) if nbytes else b"", np.uint8)
-    return _unpacked(raw, dtype, prod(shape)).reshape(shape)
-
-
-def _packed(array: Any, dtype: DataTypeEntry) -> Any:
-    """Return the bytes of an array; of narrow types several elements share one, the first in its
-    lowest bits.
-    """
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    if dtype.itemsize >= 1:
-        return raw
-    per_byte, bits = round(1 / dtype.itemsize), round(8 * dtype.itemsize)
-    padded = np.zeros(ceil(raw.size / per_byte) * per_byte, np.uint8)
-    padded[: raw.size] = raw & (2**bits - 1)
-    shifted = padded.reshape(-1, per_byte) << (bits * np.arange(per_byte, dtype=np.uint8))
-    return np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8)
-
-
-def _unpacked(raw: Any, dtype: DataTypeEntry, count: int) -> Any:
     native = dtype.numpy()
-    if dtype.itemsize >= 1:
-        return raw.view(native).copy()
-    per_byte, bits = round(1 / dtype.itemsize), round(8 * dtype.itemsize)
-    shifts = bits * np.arange(per_byte, dtype=np.uint8)
-    elements = ((raw[:, None] >> shifts) & (2**bits - 1)).reshape(-1)[:count].astype(np.uint8)
-    if dtype.name.startswith("int"):  # The sign is the highest of its bits.
-        sign = 1 << (bits - 1)
-        return ((elements.astype(np.int8) ^ sign) - sign).astype(native)
-    return elements.astype(native) if dtype.is_integral else elements.view(native)
+    if dtype.itemsize < 1:
+        return unpacked(raw, round(8 * dtype.itemsize), native, prod(shape)).reshape(shape)
+    return raw.view(native).copy().reshape(shape)

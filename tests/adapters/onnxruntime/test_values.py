@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from polygraphy.adapters.onnxruntime.values import _packed, _unpacked
+from polygraphy.adapters.arrays.packed import packed, unpacked
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator
 from polygraphy.datatype import DataType
@@ -83,10 +83,11 @@ def test_numbers_of_two_bits(number: int, values: list[int]) -> None:
 @given(st.lists(st.integers(0, 15)), st.sampled_from(PACKED))
 def test_packing_is_undone_by_unpacking(values: list[int], name: str) -> None:
     dtype = getattr(DataType, name.upper())
-    raw = np.array(values, np.uint8) % 2 ** round(8 * dtype.itemsize)
-    array = _unpacked(np.array([0x21, 0xF3], np.uint8), dtype, round(2 / dtype.itemsize))
+    bits, native = round(8 * dtype.itemsize), dtype.numpy()
+    raw = np.array(values, np.uint8) % 2**bits
+    array = unpacked(np.array([0x21, 0xF3], np.uint8), bits, native, 16 // bits)
     assert array.dtype == dtype.numpy()
-    given = _unpacked(_packed(_from_bits(raw, dtype.numpy()), dtype), dtype, raw.size)
+    given = unpacked(packed(_from_bits(raw, native), bits), bits, native, raw.size)
     np.testing.assert_array_equal(given, _from_bits(raw, dtype.numpy()))
 
 

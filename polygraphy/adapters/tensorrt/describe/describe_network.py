@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
-from polygraphy.adapters.tensorrt.network.network import layers_of
+from polygraphy.adapters.tensorrt.network.network import is_strongly_typed, layers_of
 from polygraphy.domain.model.engine import Layer, NetworkDescription
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
@@ -45,7 +44,7 @@ def describe_network(
     held = [_weights(layer) for layer in layers_of(network)] if sizes else None
     return NetworkDescription(
         name=network.name,
-        is_strongly_typed=_is_strongly_typed(network),
+        is_strongly_typed=is_strongly_typed(network),
         inputs=metadata_of(network.get_input(index) for index in range(network.num_inputs)),
         outputs=metadata_of(network.get_output(index) for index in range(network.num_outputs)),
         layer_count=network.num_layers,
@@ -59,14 +58,6 @@ def tensor_dtype(dtype: Any) -> Any:
     """Return our name for a data type of TensorRT; one that has none stays as it is."""
     ours = TensorrtDataTypes().from_native(dtype)
     return dtype if ours is None else ours
-
-
-def _is_strongly_typed(network: Any) -> bool:
-    caps = capabilities()
-    if not caps.has("weak_typing"):
-        return True
-    flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
-    return flag is not None and bool(network.get_flag(flag))
 
 
 def metadata_of(tensors: Iterable[Any]) -> TensorMetadata:

@@ -71,6 +71,15 @@ def tensors_of(network: Any) -> dict[str, Any]:
     return {tensor.name: tensor for tensor in tensors if tensor is not None}
 
 
+def is_strongly_typed(network: Any) -> bool:
+    """Return whether TensorRT chooses no types of a network, which all come from its model."""
+    caps = capabilities()
+    if not caps.has("weak_typing"):
+        return True
+    flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
+    return flag is not None and bool(network.get_flag(flag))
+
+
 @mod.export(funcify=True)
 class CreateNetwork(BaseLoader):
     """Makes an empty TensorRT network."""

@@ -12,6 +12,7 @@ from polygraphy.adapters.tensorrt.library.datatype import as_trt_dtype
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.network.network import (
     NetworkParts,
+    is_strongly_typed,
     layers_of,
     parts_of,
     tensors_of,
@@ -185,20 +186,15 @@ def _set_dtypes(network: Any, dtypes: Mapping[str, Any] | Any) -> None:
         tensor, dtype = tensors[name], as_trt_dtype(wanted)
         if tensor.dtype == dtype:
             continue
-        if _is_strongly_typed(network) and tensor.is_network_output:
+        if is_strongly_typed(network) and tensor.is_network_output:
             _cast_output(network, tensor, dtype)
         else:
-            if _is_strongly_typed(network):
+            if is_strongly_typed(network):
                 require(
                     "tensor_dtype",
                     f"Data type {dtype.name} for the input {name!r} (--tensor-dtypes)",
                 )
             tensor.dtype = dtype
-
-
-def _is_strongly_typed(network: Any) -> bool:
-    flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
-    return flag is not None and bool(network.get_flag(flag))
 
 
 def _cast_output(network: Any, tensor: Any, dtype: Any) -> None:

@@ -16,6 +16,8 @@ import numpy as np
 from attrs import frozen
 from numpy.lib.stride_tricks import as_strided
 
+from polygraphy.adapters.arrays.packed import packed, unpacked
+
 Array = np.ndarray[Any, Any]
 
 
@@ -64,13 +66,12 @@ class Layout:
         scalars = np.zeros(self._scalars, dtype=self.dtype)
         if scalars.size:
             self._in_place(scalars)[...] = self._in_vectors(array)
-        packed: Array = _nibbles_joined(scalars) if self.bits == 4 else scalars.view(np.uint8)
-        return packed
+        return packed(scalars, self.bits) if self.bits < 8 else scalars.view(np.uint8)
 
     def unpack(self, memory: Array) -> Array:
         """Return the array whose bytes (uint8) these are; a copy."""
-        if self.bits == 4:
-            scalars = _nibbles_apart(memory, self._scalars, self.dtype)
+        if self.bits < 8:
+            scalars = unpacked(memory, self.bits, self.dtype, self._scalars)
         else:
             scalars = memory[: self.nbytes].view(self.dtype)
         found: Array
@@ -114,23 +115,3 @@ def _plain(array: Array) -> str:
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides, in elements, of an array without gaps."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-
-
-def _nibbles_joined(scalars: Array) -> Array:
-    """Return elements of four bits two to a byte, the first one in the lower half."""
-    codes = scalars.view(np.uint8) & 0x0F
-    if codes.size % 2:
-        codes = np.append(codes, np.uint8(0))
-    joined: Array = codes[0::2] | (codes[1::2] << 4)
-    return joined
-
-
-def _nibbles_apart(memory: Array, count: int, dtype: np.dtype[Any]) -> Array:
-    """Undo `_nibbles_joined`; signed integers get their sign."""
-    codes = np.empty(2 * memory.size, dtype=np.uint8)
-    codes[0::2] = memory & 0x0F
-    codes[1::2] = memory >> 4
-    if dtype.name == "int4":
-        signed = (codes[:count].astype(np.int8) ^ 8) - np.int8(8)
-        return np.asarray(signed, dtype=dtype)
-    return codes[:count].view(dtype)
