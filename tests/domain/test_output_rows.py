@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isnan
+from math import inf, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRows
-from polygraphy.domain.accuracy.pairs import PairResult
+from polygraphy.domain.accuracy.pairs import PairResult, first_failure
 from polygraphy.domain.compare.indices import IndicesCompareFunc
 from polygraphy.domain.compare.metrics import L2CompareFunc
 from polygraphy.domain.compare.result import UncomparedResult
@@ -127,3 +127,52 @@ def test_parts_of_an_iteration_count_once_and_averages_are_rows_of_their_own() -
         ("b", 2.0, True, None),
     ]
     assert [row.absolute for row in AccuracyTable.of(result)[0].rows()] == [2.0, 2.0]
+
+
+def apart(**differences: float) -> dict[str, Any]:
+    ones = outputs(**{name: np.ones(2, np.float32) for name in differences})
+    others = {name: np.array([1, 1 + each], np.float64) for name, each in differences.items()}
+    return dict(SimpleCompareFunc(atol=0.4)(ones, outputs(**others)))
+
+
+def test_the_largest_difference_of_all_iterations_counts() -> None:
+    rows = OutputRows(NAMES)
+    rows.add(0, apart(a=0.25, b=0.0))
+    rows.add(1, apart(a=0.5))
+    a, b = rows.rows()
+    assert (a.name, a.absolute, a.relative, a.passed) == ("a", 0.5, 0.5 / 1.5, False)
+    assert (a.dtypes, a.shapes) == (("float32", "float64"), ((2,),))
+    assert (b.name, b.absolute, b.relative, b.passed) == ("b", 0.0, 0.0, True)
+
+
+def test_nan_is_larger_than_any_number() -> None:
+    rows = OutputRows(NAMES)
+    rows.add(0, apart(a=nan))
+    rows.add(1, apart(a=1e30))
+    [row] = rows.rows()
+    assert row.absolute is not None and isnan(row.absolute)
+
+
+def test_what_has_no_metric_has_no_number() -> None:
+    rows = OutputRows(NAMES)
+    rows.add(0, {"a": True, "b": UncomparedResult("missing")})
+    a, b = rows.rows()
+    assert (a.dtypes, a.shapes, a.absolute, a.relative, a.passed) == ((), (), None, None, True)
+    assert (b.dtypes, b.shapes, b.absolute, b.relative, b.passed) == ((), (), None, None, False)
+
+
+def test_the_differences_of_anybodys_answers_count() -> None:
+    class Answer:
+        max_absdiff, max_reldiff = 0.5, 0.25
+
+    rows = OutputRows(NAMES)
+    rows.add(0, {"a": Answer()})
+    [row] = rows.rows()
+    assert (row.absolute, row.relative) == (0.5, 0.25)
+
+
+def test_the_first_failure_is_that_of_the_first_iteration_that_has_one() -> None:
+    passing, failing = apart(a=0.0, b=0.0), apart(a=0.0, b=1.0)
+    assert first_failure([passing, failing]) == (1, "b")
+    assert first_failure([passing, {}, failing]) == (1, None)
+    assert first_failure([passing]) is None

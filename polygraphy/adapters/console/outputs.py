@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from polygraphy.adapters.console.numbers import brief
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
-from polygraphy.domain.accuracy.layer_errors import LayerError, first_failure, layer_errors
-from polygraphy.domain.accuracy.pairs import RunnerPair
+from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
+from polygraphy.domain.accuracy.pairs import RunnerPair, first_failure
 from polygraphy.domain.results.runner_names import label_of_runners
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
@@ -27,13 +27,13 @@ def log_outputs(result: AccuracyResult) -> None:
     """
     if result.is_average:
         return
-    for pair, iterations in result.read():
-        if len({name for answers in iterations for name in answers}) < _SEVERAL:
+    for table, (pair, iterations) in zip(AccuracyTable.of(result), result.read()):
+        outputs = table.rows()
+        if len(outputs) < _SEVERAL:
             continue
-        errors = layer_errors(iterations)
-        if len(errors) > _HANDFUL and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
-            G_LOGGER.info(_table(pair, errors))
-        failing = sum(not error.passed for error in errors)
+        if len(outputs) > _HANDFUL and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
+            G_LOGGER.info(_table(pair, outputs))
+        failing = sum(not output.passed for output in outputs)
         failed = first_failure(iterations)
         if failed is None:
             continue
@@ -43,12 +43,12 @@ def log_outputs(result: AccuracyResult) -> None:
         where = f" in iteration {failed.iteration}" if len(iterations) > 1 else ""
         G_LOGGER.error(
             f"First output that fails, in the order of the model: {failed.output!r}{where};"
-            f" {failing} of {len(errors)} outputs fail."
+            f" {failing} of {len(outputs)} outputs fail."
         )
 
 
-def _table(pair: RunnerPair, errors: Sequence[LayerError]) -> str:
-    rows = [_TITLES, *map(_row, errors)]
+def _table(pair: RunnerPair, outputs: Sequence[OutputRow]) -> str:
+    rows = [_TITLES, *map(_cells, outputs)]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = [
         " | ".join(
@@ -60,13 +60,13 @@ def _table(pair: RunnerPair, errors: Sequence[LayerError]) -> str:
     return "\n".join([label_of_runners(pair), "---- Outputs ----", *lines])
 
 
-def _row(error: LayerError) -> tuple[str, ...]:
+def _cells(output: OutputRow) -> tuple[str, ...]:
     """Describe one output: its tensor, the largest differences of all iterations, the verdict."""
     return (
-        one_line(error.name),
-        ", ".join(error.dtypes) or _UNKNOWN,
-        ", ".join(map(str, error.shapes)) or _UNKNOWN,
-        _UNKNOWN if error.absolute is None else brief(error.absolute),
-        _UNKNOWN if error.relative is None else brief(error.relative),
-        "PASSED" if error.passed else "FAILED",
+        one_line(output.name),
+        ", ".join(output.dtypes) or _UNKNOWN,
+        ", ".join(map(str, output.shapes)) or _UNKNOWN,
+        _UNKNOWN if output.absolute is None else brief(output.absolute),
+        _UNKNOWN if output.relative is None else brief(output.relative),
+        "PASSED" if output.passed else "FAILED",
     )

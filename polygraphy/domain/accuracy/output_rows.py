@@ -107,9 +107,19 @@ class OutputRow:
         return self.matched == self.total
 
     @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The data types on both sides, each once; empty where they are not known."""
+        return tuple(dict.fromkeys(each.dtype for each in self.tensors if each is not None))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes on both sides, each once."""
+        return tuple(dict.fromkeys(each.shape for each in self.tensors if each is not None))
+
+    @property
     def shape(self) -> tuple[int, ...] | None:
         """The shape in the first run; None where it is not known."""
-        return next((tensor.shape for tensor in self.tensors if tensor is not None), None)
+        return next(iter(self.shapes), None)
 
 
 class OutputRows:
@@ -233,10 +243,11 @@ class _Found:
         passed = bool(answer)
         self.total += 1
         self.matched += passed
+        # Anybody's function may give these.
+        self.absolute = larger(self.absolute, getattr(answer, "max_absdiff", None))
+        self.relative = larger(self.relative, getattr(answer, "max_reldiff", None))
         if isinstance(answer, OutputCompareResult):
             self.metric = "simple"
-            self.absolute = larger(self.absolute, answer.max_absdiff)
-            self.relative = larger(self.relative, answer.max_reldiff)
             self.kept &= _kept_by(answer) if passed else frozenset()
             self.limit = answer.tolerance
         elif isinstance(answer, CompareResult) and answer.thresholds is not None:

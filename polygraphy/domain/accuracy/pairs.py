@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, SupportsIndex, Union
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, SupportsIndex, Union
 
 from attrs import frozen
 
@@ -76,3 +76,23 @@ class WorstOutput:
     name: str
     result: CompareResult
     excess: float
+
+
+class FirstFailure(NamedTuple):
+    """The first output that fails, in the order of iterations and outputs; `output` is None where
+    an iteration was not compared at all.
+    """
+
+    iteration: int
+    output: str | None
+
+
+def first_failure(iterations: Iterable[Mapping[str, Any]]) -> FirstFailure | None:
+    """Return what fails first; None when every iteration passed."""
+    for index, answers in enumerate(iterations):
+        if not answers:
+            return FirstFailure(index, None)
+        for name, answer in answers.items():
+            if not answer:
+                return FirstFailure(index, name)
+    return None

@@ -6,7 +6,8 @@ from typing import Any
 
 from polygraphy.adapters.files.json.json_codec import Decoder, Encoder, all_of, metric_in
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
-from polygraphy.domain.accuracy.layer_errors import Failure, LayerError, first_failure, layer_errors
+from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
+from polygraphy.domain.accuracy.pairs import FirstFailure, first_failure
 from polygraphy.domain.compare.differences import OutputCompareResult
 from polygraphy.domain.compare.metric import MetricResult
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
@@ -60,19 +61,21 @@ def _encode_uncompared(result: UncomparedResult) -> bool:
 def _encode_result(result: AccuracyResult) -> dict[str, Any]:
     entries = [(pair, list(iterations)) for pair, iterations in result.read()]
     fields: dict[str, Any] = {"lst": entries, "aggregation": result.aggregation}
-    judged = [result.judged(position) for position in range(len(entries))]
-    errors = [layer_errors(iterations) for iterations in judged]
+    outputs = [table.rows() for table in AccuracyTable.of(result)]
     # Of verdicts that were loaded no more is known than their file says, and it stays as it was.
-    if any(error.dtypes for of_pair in errors for error in of_pair):
+    if any(output.dtypes for of_pair in outputs for output in of_pair):
         fields["summary"] = [
-            _summary(pair, first_failure(iterations), of_pair, result)
-            for (pair, _), iterations, of_pair in zip(entries, judged, errors)
+            _summary(pair, first_failure(result.judged(position)), of_pair, result)
+            for position, ((pair, _), of_pair) in enumerate(zip(entries, outputs))
         ]
     return fields
 
 
 def _summary(
-    pair: tuple[str, str], failed: Failure | None, errors: list[LayerError], result: AccuracyResult
+    pair: tuple[str, str],
+    failed: FirstFailure | None,
+    outputs: list[OutputRow],
+    result: AccuracyResult,
 ) -> dict[str, Any]:
     """Return in plain values, for other readers, how each output fared in the order of the model,
     and which one is the first that failed; in no iteration where averages are judged.
@@ -86,14 +89,14 @@ def _summary(
         },
         "outputs": [
             {
-                "name": error.name,
-                "dtypes": list(error.dtypes),
-                "shapes": [list(shape) for shape in error.shapes],
-                "max_absdiff": error.absolute,
-                "max_reldiff": error.relative,
-                "passed": error.passed,
+                "name": output.name,
+                "dtypes": list(output.dtypes),
+                "shapes": [list(shape) for shape in output.shapes],
+                "max_absdiff": output.absolute,
+                "max_reldiff": output.relative,
+                "passed": output.passed,
             }
-            for error in errors
+            for output in outputs
         ],
     }
 
