@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
+from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.editing import CalibrationCache
@@ -112,5 +113,4 @@ def _marked(model: Any, key: str, dtype: DataTypeEntry) -> Any:
 
 def _input_names(model: Any) -> list[str]:
     """Name the inputs of a model; initialisers that older models list there are none."""
-    initialised = {tensor.name for tensor in model.graph.initializer}
-    return [value.name for value in model.graph.input if value.name not in initialised]
+    return [value.name for value in inputs_of(model.graph)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.runner import BaseRunner
-from polygraphy.adapters.onnx_common.messages import shape_of
+from polygraphy.adapters.onnx_common.messages import inputs_of, shape_of
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.data.model_io import check_is_tensor
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -83,16 +83,13 @@ class EvaluatedRunner(BaseRunner):
 
     def get_input_metadata_impl(self) -> TensorMetadata:
         """Describe the inputs of the graph; initialisers that older models list there are none."""
-        graph = self._evaluator.proto_.graph
-        initialised = {tensor.name for tensor in graph.initializer}
         metadata = TensorMetadata()
-        for value in graph.input:
-            if value.name not in initialised:
-                kind = (value.type.WhichOneof("value") or "").removesuffix("_type")
-                check_is_tensor(value.name, kind)
-                tensor = value.type.tensor_type
-                dtype = DataType.from_dtype(tensor.elem_type, "onnx")
-                metadata.add(value.name, dtype, shape_of(tensor))
+        for value in inputs_of(self._evaluator.proto_.graph):
+            kind = (value.type.WhichOneof("value") or "").removesuffix("_type")
+            check_is_tensor(value.name, kind)
+            tensor = value.type.tensor_type
+            dtype = DataType.from_dtype(tensor.elem_type, "onnx")
+            metadata.add(value.name, dtype, shape_of(tensor))
         return metadata
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ gives every operator the defaults of its own version, and says which node failed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
@@ -18,7 +18,7 @@ from onnx.reference.op_run import OpRun
 
 from polygraphy.adapters.onnx_common.evaluated import NodeError
 from polygraphy.adapters.onnx_common.formulas import FORMULAS
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import used_by
 from polygraphy.adapters.onnx_common.operators import DEPARTING, IMPLIED, implementation
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import one_line
@@ -160,7 +160,7 @@ def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
     """Return nodes with releases behind the last ones that read what others make."""
     last = {}
     for index, node in enumerate(nodes):
-        names = {*_mentioned(node.onnx_node), *node.onnx_node.output}
+        names = {*used_by(node.onnx_node), *node.onnx_node.output}
         last.update(dict.fromkeys(names, index))
     made = {name for node in nodes for name in node.onnx_node.output if name} - set(kept)
     done: dict[int, list[str]] = {}
@@ -172,15 +172,6 @@ def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
         if index in done:
             releasing.append(_Release(done[index]))
     return releasing
-
-
-def _mentioned(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield what a node reads, and every name in the graphs that it holds."""
-    yield from node.input
-    for graph in graphs_of(node):
-        yield from (value.name for value in graph.output)
-        for inner in graph.node:
-            yield from _mentioned(inner)
 
 
 def _operators(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> list[type[OpRun]]:

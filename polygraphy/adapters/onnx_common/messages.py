@@ -1,11 +1,20 @@
 """What ONNX messages hold: the attributes of nodes, the graphs inside them (the branches of an If,
-the body of a Loop), and the shape of a type.
+the body of a Loop), what these read from around them, and the shape of a type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+_Message = TypeVar("_Message")
+
+
+def copy_of(message: _Message) -> _Message:
+    """Return a copy of a message of protobuf."""
+    made: Any = type(message)()
+    made.CopyFrom(message)
+    return made  # type: ignore[no-any-return]
 
 
 def graphs_of(node: Any) -> list[Any]:
@@ -30,6 +39,49 @@ def all_nodes(graph: Any) -> Iterator[Any]:
         yield node
         for inner in graphs_of(node):
             yield from all_nodes(inner)
+
+
+def used_by(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
+    """Return the names of all tensors that a node takes, also in the graphs inside it, which need
+    not be looked for where they are given.
+    """
+    names = [name for name in node.input[:] if name]
+    for graph in graphs_of(node) if inner is None else inner:
+        names.extend(captured_by(graph))
+    return names
+
+
+def captured_by(graph: Any) -> Iterator[str]:
+    """Yield the names that a graph inside a node takes from the graphs around it."""
+    own = names_in(graph)
+    for node in graph.node:
+        yield from (name for name in used_by(node) if name not in own)
+    yield from (value.name for value in graph.output if value.name not in own)
+
+
+def names_in(graph: Any) -> set[str]:
+    """Return the names of the tensors of a graph, without those of the graphs inside it."""
+    names = {value.name for value in graph.input} | weight_names(graph)
+    names.update(name for node in graph.node for name in node.output)
+    return names
+
+
+def weight_names(graph: Any) -> set[str]:
+    """Return the names of the initialisers of a graph, sparse ones among them."""
+    names = {tensor.name for tensor in graph.initializer}
+    names.update(sparse.values.name for sparse in graph.sparse_initializer)
+    return names
+
+
+def inputs_of(graph: Any) -> list[Any]:
+    """Return the inputs of a graph; initialisers that older models list among them are none."""
+    weights = weight_names(graph)
+    return [value for value in graph.input if value.name not in weights]
+
+
+def identity_of(node: Any) -> str:
+    """Return the name of a node; of one without, that of the first tensor that it computes."""
+    return str(node.name or next(filter(None, node.output), ""))
 
 
 def shape_of(tensor_type: Any) -> list[Any] | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
+from polygraphy.adapters.onnx_common.messages import copy_of, inputs_of, shape_of
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, terminable
 from polygraphy.domain.data.feed import fit_feed
@@ -89,8 +90,7 @@ def _session(model: ModelProto, tensors: Sequence[str]) -> Any:
 
 def _with_outputs(model: ModelProto, tensors: Sequence[str]) -> ModelProto:
     """Return a copy of a model in which some tensors are outputs, too."""
-    copy: ModelProto = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy: ModelProto = copy_of(model)
     there = {value.name for value in copy.graph.output}
     copy.graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in tensors if name not in there
@@ -118,11 +118,9 @@ def _fitted(
 
 
 def _input_metadata(model: ModelProto) -> TensorMetadata:
-    initialised = {tensor.name for tensor in model.graph.initializer}
     metadata = TensorMetadata()
-    for value in model.graph.input:
-        if value.name not in initialised:
-            metadata.add(value.name, _dtype(value), _shape(value))
+    for value in inputs_of(model.graph):
+        metadata.add(value.name, _dtype(value), shape_of(value.type.tensor_type))
     return metadata
 
 
@@ -131,16 +129,6 @@ def _dtype(value: ValueInfoProto) -> Any:
         return DataType.from_dtype(value.type.tensor_type.elem_type, "onnx")
     except DataTypeConversionException:
         return None
-
-
-def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
-        for dim in tensor.shape.dim
-    )
 
 
 class _MinMax:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
+from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.onnxruntime.calibration import METHODS, Ranges, measure
 from polygraphy.adapters.onnxruntime.calibration_cache import load_ranges, save_ranges
 from polygraphy.adapters.onnxruntime.qdq import (
@@ -101,12 +102,11 @@ def _prepared(
     kept = {
         name
         for node in model.graph.node
-        if _identifier(node) in keep_nodes
+        if identity_of(node) in keep_nodes
         for name in node.output
         if name
     }
-    copy: ModelProto = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy: ModelProto = copy_of(model)
     _lift_constants(copy)  # Of which type weights are decides what the model is brought to.
     copy = _lifted(copy, dtype)
     for index, node in enumerate(copy.graph.node):
@@ -122,10 +122,6 @@ def _unnamed(model: ModelProto) -> ModelProto:
         if node.name.startswith(_MADE_UP):
             node.name = ""
     return model
-
-
-def _identifier(node: NodeProto) -> str:
-    return str(node.name or next(filter(None, node.output), ""))
 
 
 def _lifted(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:

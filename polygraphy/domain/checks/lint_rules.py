@@ -77,7 +77,7 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     available = {tensor.name for tensor in graph.inputs}
     available.update(weight.name for weight in graph.weights)
     producers = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs}
-    reads = [set(filter(None, _reads(node))) for node in graph.nodes]
+    reads = [set(node.reads()) for node in graph.nodes]
     cyclic = _in_cycles([{producers[n] for n in names if n in producers} for names in reads])
     if cyclic:
         nodes = tuple(labels[index] for index in sorted(cyclic))
@@ -128,21 +128,6 @@ def _in_cycles(needs: list[set[int]]) -> set[int]:
     return left
 
 
-def _reads(node: Node) -> Iterator[str]:
-    """Yield what a node reads, and what the graphs inside it read from around them."""
-    yield from node.inputs
-    for graph in node.graphs:
-        yield from _captured(graph)
-
-
-def _captured(graph: Graph) -> Iterator[str]:
-    own = {tensor.name for tensor in graph.inputs} | {weight.name for weight in graph.weights}
-    own.update(name for node in graph.nodes for name in node.outputs)
-    for node in graph.nodes:
-        yield from (name for name in _reads(node) if name and name not in own)
-    yield from (tensor.name for tensor in graph.outputs if tensor.name not in own)
-
-
 def _unused(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     """Yield inputs, initializers and nodes that no output depends on."""
     needed = {tensor.name for tensor in graph.outputs}
@@ -156,7 +141,7 @@ def _unused(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
         for index in producers.get(pending.pop(), ()):
             if index not in reached:
                 reached.add(index)
-                new = {name for name in _reads(graph.nodes[index]) if name} - needed
+                new = set(graph.nodes[index].reads()) - needed
                 needed |= new
                 pending += new
     for tensor in graph.inputs:

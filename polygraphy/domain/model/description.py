@@ -116,6 +116,17 @@ class Node:
             elif attribute.kind == "graphs":
                 yield from attribute.value
 
+    def reads(self) -> Iterator[str]:
+        """Yield what the node reads, and what the graphs inside it read from around them."""
+        yield from filter(None, self.inputs)
+        for graph in self.graphs:
+            own = {tensor.name for tensor in graph.inputs}
+            own.update(weight.name for weight in graph.weights)
+            own.update(name for node in graph.nodes for name in node.outputs)
+            for node in graph.nodes:
+                yield from (name for name in node.reads() if name not in own)
+            yield from (tensor.name for tensor in graph.outputs if tensor.name not in own)
+
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return the value of an attribute, or `default` where the node has none of that name."""
         return next((one.value for one in self.attributes if one.name == name), default)

@@ -139,25 +139,13 @@ def _wires(graph: Graph) -> Iterator[Wire]:
     for position, node in enumerate(graph.nodes, first_node):
         givers.update((name, position) for name in node.outputs if name)
     for position, node in enumerate(graph.nodes, first_node):
-        for name in dict.fromkeys([*node.inputs, *_taken_inside(node)]):
+        for name in dict.fromkeys(node.reads()):
             giver = givers.get(name)
             if giver is not None and giver != position:
                 yield giver, position, name
     for position, tensor in enumerate(graph.outputs, first_node + len(graph.nodes)):
         if tensor.name in givers:
             yield givers[tensor.name], position, tensor.name
-
-
-def _taken_inside(node: Node) -> Iterator[str]:
-    """Yield what the graphs inside a node take from around it."""
-    for graph in node.graphs:
-        own = {tensor.name for tensor in graph.inputs}
-        own.update(weight.name for weight in graph.weights)
-        own.update(name for inner in graph.nodes for name in inner.outputs)
-        for inner in graph.nodes:
-            taken = (*inner.inputs, *_taken_inside(inner))
-            yield from (name for name in taken if name and name not in own)
-        yield from (tensor.name for tensor in graph.outputs if tensor.name not in own)
 
 
 def _network(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, prod
 
 from attrs import frozen
 
-from polygraphy.domain.model.description import Graph, Model, Node, Tensor
+from polygraphy.domain.model.description import Graph, Model, Tensor
 from polygraphy.domain.model.macs import COUNTED_OPS, multiply_accumulates
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.shapes import Dim
@@ -53,13 +53,14 @@ def statistics_of(model: Model) -> ModelStatistics:
     """
     graphs = list(model.graph.walk())
     ops: Counter[str] = Counter()
-    for _, node in _all_nodes(model):
-        ops[f"{node.domain}.{node.op}" if node.domain else node.op] += 1
+    bodies = [Graph(nodes=function.nodes) for function in model.functions]
+    for graph in (*graphs, *bodies):
+        for node in graph.nodes:
+            ops[f"{node.domain}.{node.op}" if node.domain else node.op] += 1
     macs, unknown = _macs(graphs)
     peak, peak_node, missing = _activation_peak(model.graph)
-    weights = [weight for graph in graphs for weight in graph.all_weights]
-    for function in model.functions:
-        weights += [weight for each in _bodies(function.nodes) for weight in each.all_weights]
+    inner = (graph for body in bodies for graph in body.walk())
+    weights = [weight for graph in (*graphs, *inner) for weight in graph.all_weights]
     return ModelStatistics(
         parameters=sum(prod(weight.shape) for weight in weights),
         weight_bytes=sum(weight.nbytes for weight in weights),
@@ -72,18 +73,6 @@ def statistics_of(model: Model) -> ModelStatistics:
         tensors_unknown=missing,
         dynamic_dims=_dynamic_dims(graphs),
     )
-
-
-def _all_nodes(model: Model) -> Iterator[tuple[Graph | None, Node]]:
-    for graph in model.graph.walk():
-        yield from ((graph, node) for node in graph.nodes)
-    for function in model.functions:
-        yield from ((None, node) for node in function.nodes)
-
-
-def _bodies(nodes: tuple[Node, ...]) -> Iterator[Graph]:
-    """Yield the body of a function as a graph, and every graph inside it."""
-    yield from Graph(nodes=nodes).walk()
 
 
 def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
@@ -161,19 +150,10 @@ def _last_uses(graph: Graph) -> dict[str, int]:
     """Return after which node each tensor is needed no more; outputs are needed for ever."""
     last: dict[str, int] = {}
     for step, node in enumerate(graph.nodes):
-        for name in _reads(node):
+        for name in node.reads():
             last[name] = step
     last.update({tensor.name: len(graph.nodes) for tensor in graph.outputs})
     return last
-
-
-def _reads(node: Node) -> Iterator[str]:
-    """Yield what a node reads, and what the graphs inside it may read from around them."""
-    yield from node.inputs
-    for graph in node.graphs:
-        for inner in graph.nodes:
-            yield from _reads(inner)
-        yield from (tensor.name for tensor in graph.outputs)
 
 
 def _size(tensor: Tensor | None) -> int | None:

@@ -16,7 +16,8 @@ from polygraphy.adapters.onnx.cast.narrowed_weights import (
 )
 from polygraphy.adapters.onnx.cast.node_forms import KEPT_OPERATORS, WIDE, Forms, Lowering
 from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of
+from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of, versions_of
+from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.external import external_files
 from polygraphy.adapters.onnx.storage.weights import all_graphs
@@ -49,7 +50,7 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
             f"A model cannot be cast to {dtype}.",
             hint=f"Available: {', '.join(HALF)}.",
         )
-    opset = _versions(model.opset_import).get("")
+    opset = versions_of(model.opset_import).get("")
     if opset is not None and opset < _FIRST_OPSETS[dtype]:
         raise ModelError(
             f"The model is of opset {opset}, in which nothing can be cast to {dtype}.",
@@ -115,7 +116,7 @@ def lower(
     inference = TypeInference(model)
     types = inference.of_graph(model.graph)
     converted = NarrowedWeights(dtype, weights)
-    versions = _versions(model.opset_import)
+    versions = versions_of(model.opset_import)
     selection = evolve(
         selection,
         keep_ops=selection.keep_ops | KEPT_OPERATORS,
@@ -133,7 +134,7 @@ def lower(
         convert=converted.convert,
         fixed_inputs=model.ir_version < 4,
     )
-    taken = _taken(model)
+    taken = taken_names(model.graph)
     scope = Scope(lowering, types, versions, taken=taken)
     outputs = [value.name for value in model.graph.output]
     scope.rewrite_graph(model.graph, narrow_border=casts_io, is_kept=False)
@@ -145,7 +146,7 @@ def lower(
             inner = Scope(
                 lowering,
                 inference.of_function(function, given),
-                _versions(function.opset_import),
+                versions_of(function.opset_import),
                 taken={name for node in function.node for name in (*node.output, node.name)}
                 | set(function.input),
             )
@@ -162,11 +163,7 @@ def _restore_outputs(graph: GraphProto, names: Sequence[str], taken: set[str]) -
     renamed: dict[str, str] = {}
     for value, name in zip(graph.output, names):
         if value.name != name and value.name not in renamed:
-            free = f"{name}_fp32"
-            while free in taken:
-                free += "_"
-            taken.add(free)
-            renamed.update({value.name: name, name: free})
+            renamed.update({value.name: name, name: unused_name(f"{name}_fp32", taken)})
             value.name = name
     if renamed:
         _rename(graph, renamed)
@@ -192,24 +189,9 @@ def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
         value.name = names.get(value.name, value.name)
 
 
-def _versions(imports: Any) -> dict[str, int]:
-    return {domain_of(entry.domain): entry.version for entry in imports}
-
-
 def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
     for owner in (model.graph, *model.functions):
         yield from all_nodes(owner)
-
-
-def _taken(model: ModelProto) -> set[str]:
-    names: set[str] = set()
-    for graph in all_graphs(model.graph):
-        names.update(tensor.name for tensor in graph.initializer)
-        names.update(value.name for value in graph.input)
-        for node in graph.node:
-            names.update(node.output)
-            names.add(node.name)
-    return names
 
 
 def _key(function: Any) -> FunctionKey:

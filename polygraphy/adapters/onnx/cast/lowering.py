@@ -22,6 +22,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
     domain_of,
     type_name,
 )
+from polygraphy.adapters.onnx.graph.graph import unused_name
 from polygraphy.adapters.onnx.graph.typed_attributes import state_type
 from polygraphy.adapters.onnx_common.messages import graphs_of
 
@@ -194,7 +195,7 @@ class Scope:
             scope = scope._parent
         if narrow in forms or not forms:
             return forms.get(narrow, name)
-        made = self._unused(f"{name}_{self._lowering.suffix if narrow else 'fp32'}")
+        made = unused_name(f"{name}_{self._lowering.suffix if narrow else 'fp32'}", self._taken)
         self._cast(forms[not narrow], made, narrow)
         self._forms.setdefault(name, {})[narrow] = made
         return made
@@ -209,17 +210,10 @@ class Scope:
                 "Cast",
                 [source],
                 [target],
-                name=self._unused(f"cast_{target}"),
+                name=unused_name(f"cast_{target}", self._taken),
                 to=self._lowering.elem_type if narrow else FLOAT,
             )
         )
-
-    def _unused(self, name: str) -> str:
-        made, count = name, 1
-        while made in self._taken:
-            made, count = f"{name}_{count}", count + 1
-        self._taken.add(made)
-        return made
 
     def _makes_wide(self, node: NodeProto) -> bool:
         has_result = len(node.output) > 0 and not domain_of(node.domain)
@@ -257,7 +251,7 @@ class Scope:
         if not (narrow and name in wide_outputs):
             self._forms[name] = {narrow: name}
             return
-        made = self._unused(f"{name}_{self._lowering.suffix}")
+        made = unused_name(f"{name}_{self._lowering.suffix}", self._taken)
         node.output[position] = made
         self._forms[name] = {True: made, False: name}
         self._cast(made, name, False)
@@ -334,7 +328,7 @@ class Scope:
         return restored
 
     def _narrow_name(self, name: str) -> str:
-        return self._unused(f"{name}_{self._lowering.suffix}")
+        return unused_name(f"{name}_{self._lowering.suffix}", self._taken)
 
 
 def _rename_outputs(graph: GraphProto, names: Mapping[str, str]) -> None:

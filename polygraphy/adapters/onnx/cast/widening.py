@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
 from polygraphy.adapters.onnx.storage.elements import elements, put
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.narrowing import limits_of, with_digits
@@ -60,8 +60,7 @@ def widened(model: ModelProto) -> ModelProto:
     """Return a copy of a model in which every tensor of a narrow type is a float32 one, inputs and
     outputs included; nodes and tensors keep their names.
     """
-    made: ModelProto = onnx.ModelProto()
-    made.CopyFrom(model)
+    made: ModelProto = copy_of(model)
     narrow = {dtype.onnx() for dtype in _NARROW}
     for tensor in all_tensors(made):
         if tensor.data_type in narrow:
@@ -110,8 +109,7 @@ def with_rounded_weights(
     dtype, lowered = found
     kept = _names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
-    made: ModelProto = onnx.ModelProto()
-    made.CopyFrom(model)
+    made: ModelProto = copy_of(model)
     for tensor in _weights(made, kept):
         rounded = with_digits(elements(tensor), spacing)
         put(tensor, rounded, in_file=is_stored(tensor))

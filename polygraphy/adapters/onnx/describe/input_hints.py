@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.graph import captured
 from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx_common.messages import captured_by, graphs_of, inputs_of
 from polygraphy.domain.tensors.facts import InputHint
 
 if TYPE_CHECKING:
@@ -61,11 +61,8 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
     but only integers are indices.
     """
     known = _Known(graph)
-    initialised = {tensor.name for tensor in graph.initializer}
     hints = {}
-    for value in graph.input:
-        if value.name in initialised:
-            continue
+    for value in inputs_of(graph):
         is_integer = _is_integer(value)
         found = list(known.uses(value.name)) if is_integer else []
         compared = None if found or not is_integer else known.compared_with(value.name)
@@ -95,7 +92,9 @@ class _Known:
         self._consumers: dict[str, list[NodeProto]] = defaultdict(list)
         self._shapes: dict[str, list[int]] = {}
         self._constants = graph_weights(graph)
-        self._captured = {name for node in graph.node for name in captured(node)}
+        self._captured = {
+            name for node in graph.node for inner in graphs_of(node) for name in captured_by(inner)
+        }
         for node in graph.node:
             for name in dict.fromkeys(node.input):
                 self._consumers[name].append(node)

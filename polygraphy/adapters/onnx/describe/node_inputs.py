@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.shape_proofs import values_of
+from polygraphy.adapters.onnx.graph.value_infos import set_input_shapes, shape_of
 from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.logger import G_LOGGER
 
@@ -69,18 +71,13 @@ def _loaded(model: Any) -> ModelProto | None:
         return onnx.load(str(model), load_external_data=False)  # type: ignore[no-any-return]
     if isinstance(model, bytes):
         return onnx.load_model_from_string(model) if len(model) <= _LARGEST_BYTES else None
-    copied = onnx.ModelProto()
-    copied.CopyFrom(model)
-    return copied  # type: ignore[no-any-return]
+    copied: ModelProto = copy_of(model)
+    return copied
 
 
 def _fix(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
     """Give inputs the shapes of the data, and forget what was stated for other shapes."""
-    for value in graph.input:
-        if value.name in shapes:
-            del value.type.tensor_type.shape.dim[:]
-            for size in shapes[value.name]:
-                value.type.tensor_type.shape.dim.add().dim_value = size
+    set_input_shapes(graph, shapes)
     if shapes:
         del graph.value_info[:]
         for value in graph.output:
@@ -88,16 +85,9 @@ def _fix(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
 
 
 def _described(value: ValueInfoProto) -> str:
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return _typed(tensor.elem_type, None)
-    return _typed(
-        tensor.elem_type,
-        [
-            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
-            for dim in tensor.shape.dim
-        ],
-    )
+    shape = shape_of(value)
+    known = shape and ["?" if dim is None else dim for dim in shape]
+    return _typed(value.type.tensor_type.elem_type, known)
 
 
 def _typed(kind: int, shape: Sequence[Any] | None) -> str:

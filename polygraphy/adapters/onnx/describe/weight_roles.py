@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
+from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of, versions_of
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.sparsity import prunable_weights
@@ -43,7 +43,7 @@ def prunable_axes(model: ModelProto) -> dict[str, int]:
 
 def strippable(model: ModelProto) -> set[str]:
     """Return the names of the weights that an engine can be refitted with."""
-    versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
+    versions = versions_of(model.opset_import)
     return set(_in_graph(model.graph, versions, {}, {}))
 
 

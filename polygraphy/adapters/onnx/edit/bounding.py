@@ -13,6 +13,7 @@ from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import rename_uses, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.unbounded import DRIVING_INPUT, unbounded_tensors
@@ -112,8 +113,7 @@ def _driving_operand(node: NodeProto) -> str:
 
 
 def _unbounded(model: ModelProto) -> list[str]:
-    seen: ModelProto = onnx.ModelProto()
-    seen.CopyFrom(model)
+    seen: ModelProto = copy_of(model)
     add_shapes(seen, allow_onnxruntime=False)
     return unbounded_tensors(described(seen, "", Detail(layers=True)).graph)
 

@@ -14,18 +14,17 @@ from polygraphy.adapters.onnx.graph.graph import (
     producers,
     taken_names,
     unused_name,
-    used_by,
 )
 from polygraphy.adapters.onnx.graph.graphsurgeon import as_onnx, like
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import (
-    copied,
     described,
     input_metadata,
     restate,
     value_info,
 )
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
+from polygraphy.adapters.onnx_common.messages import copy_of, used_by, weight_names
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.naming import meant
@@ -111,7 +110,7 @@ def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> N
     for values, wanted in ((graph.input, inputs), (graph.output, outputs)):
         made = [_described(name, meta, types.get(name)) for name, meta in wanted.items()]
         if values is graph.input:
-            made += [copied(value) for value in fixed if value.name not in wanted]
+            made += [copy_of(value) for value in fixed if value.name not in wanted]
         del values[:]
         values.extend(made)
     _hide_outputs(graph, inputs)
@@ -219,8 +218,7 @@ def _needed(
     """Return which nodes lie between, by index, and which tensors are used there."""
     made_by = producers(graph)
     nodes = list(graph.node)
-    weights = {tensor.name for tensor in graph.initializer}
-    weights |= {sparse.values.name for sparse in graph.sparse_initializer}
+    weights = weight_names(graph)
     needed: set[int] = set()
     used = set(outputs)
     pending = [name for name in outputs if name not in inputs]
@@ -258,9 +256,9 @@ def _hide_outputs(graph: GraphProto, inputs: Mapping[str, Any]) -> None:
 def _described(name: str, meta: MetadataTuple, before: ValueInfoProto | None) -> ValueInfoProto:
     """Return the description of an input or an output, with what the model says of it in words."""
     if before is not None and before.type.WhichOneof("value") != "tensor_type":
-        return copied(before)  # A sequence, say.
+        return copy_of(before)  # A sequence, say.
     if before is None:
         return value_info(name, meta)
-    made = copied(before)
+    made = copy_of(before)
     restate(made, meta)
     return made

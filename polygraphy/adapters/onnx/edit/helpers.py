@@ -19,6 +19,7 @@ from polygraphy.adapters.onnx.graph.value_infos import shape_of
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.unbounded import DRIVING_INPUT, unbounded_tensors
@@ -86,8 +87,7 @@ def get_input_metadata(graph: GraphProto) -> TensorMetadata:
     """Return the names, data types and shapes of a graph's inputs; weights that old models list
     among them are none.
     """
-    weights = {tensor.name for tensor in graph.initializer}
-    return get_tensor_metadata(value for value in graph.input if value.name not in weights)
+    return get_tensor_metadata(inputs_of(graph))
 
 
 def get_output_metadata(graph: GraphProto) -> TensorMetadata:

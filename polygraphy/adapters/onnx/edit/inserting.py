@@ -16,6 +16,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     taken_names,
     unused_name,
 )
+from polygraphy.adapters.onnx_common.messages import weight_names
 from polygraphy.domain.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -106,8 +107,7 @@ class InsertNode(BaseLoader):
 
     def _check_names(self, graph: GraphProto) -> None:
         inputs = {value.name for value in graph.input}
-        weights = {tensor.name for tensor in graph.initializer}
-        weights |= {sparse.values.name for sparse in graph.sparse_initializer}
+        weights = weight_names(graph)
         known = inputs | weights | set(producers(graph))
         for name in (*self._inputs, *self._outputs):
             if name and name not in known:

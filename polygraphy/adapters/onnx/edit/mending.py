@@ -9,6 +9,7 @@ from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.graph.graph import rename_uses, sort
 from polygraphy.adapters.onnx.storage.arrays import WeightArrays
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.model import EVERYTHING
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ onnx = mod.lazy_import("onnx")
 
 def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
     """Return a copy of a model with what a plan takes from the reference; both stay as they are."""
-    copy: ModelProto = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy: ModelProto = copy_of(model)
     graph = copy.graph
     twins = {_made(node): node for node in reference.graph.node}
     places = {_made(node): node for node in graph.node}
@@ -69,8 +69,7 @@ def _weight(graph: GraphProto, name: str) -> TensorProto:
 
 def altered(model: ModelProto, output: str, variant: Variant) -> ModelProto:
     """Return a copy of a model in which the node that makes a tensor is another."""
-    copy: ModelProto = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy: ModelProto = copy_of(model)
     graph = copy.graph
     node = next(node for node in graph.node if output in node.output)
     names = {name: f"{name}//tried" for name in variant.weights}

@@ -18,6 +18,7 @@ from polygraphy.adapters.onnx.graph.shapes import value_infos
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata, restate, value_info
 from polygraphy.adapters.onnx.storage.stored import load_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError
@@ -59,8 +60,7 @@ class OnnxTensorObserver:
         wanted = [name for name in names if name not in given]
         if not wanted:
             return given
-        fixed: ModelProto = onnx.ModelProto()
-        fixed.CopyFrom(model)
+        fixed: ModelProto = copy_of(model)
         graph = fixed.graph
         fixed.ir_version = max(fixed.ir_version, 4)  # Before, weights have to be inputs, too.
         del graph.input[:]

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
-from polygraphy.adapters.onnx.graph.value_infos import copied
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model, own_model
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, weight_names
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.tensors.naming import is_pattern, matching
 from polygraphy.logger import G_LOGGER
@@ -102,8 +101,7 @@ class GraphTensors:
         self.outputs = [value.name for value in graph.output]
         self.computed = [name for node in graph.node for name in node.output if name]
         self.order = list(dict.fromkeys([*(v.name for v in graph.input), *self.computed]))
-        self.weights = {tensor.name for tensor in graph.initializer}
-        self.weights |= {sparse.values.name for sparse in graph.sparse_initializer}
+        self.weights = weight_names(graph)
         # Outputs that are weights are rare, but allowed: they stay what they are.
         self.order = [
             name for name in self.order if name not in self.weights or name in self.outputs
@@ -182,13 +180,13 @@ def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
 def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, ValueInfoProto]) -> None:
     """Give a graph its outputs, and keep what it says about tensors that were some."""
     described = {value.name for value in (*graph.value_info, *graph.input)}
-    former = [copied(value) for value in graph.output]
-    made = [copied(types[name]) if name in types else _untyped(name) for name in names]
+    former = [copy_of(value) for value in graph.output]
+    made = [copy_of(types[name]) if name in types else _untyped(name) for name in names]
     del graph.output[:]
     graph.output.extend(made)
     chosen = set(names)
     known = chosen | described
-    kept = [copied(value) for value in graph.value_info if value.name not in chosen]
+    kept = [copy_of(value) for value in graph.value_info if value.name not in chosen]
     kept += [value for value in former if value.name not in known]
     del graph.value_info[:]
     graph.value_info.extend(kept)

@@ -10,6 +10,7 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.graph.editing import edited
 from polygraphy.adapters.onnx.graph.value_infos import set_shape
 from polygraphy.adapters.onnx.storage.weights import all_graphs
+from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.naming import counted, matching
 from polygraphy.domain.tensors.shapes import Shape
@@ -47,8 +48,7 @@ class OverrideInputShapes(BaseLoader):
         return edited(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
-        weights = {tensor.name for tensor in model.graph.initializer}
-        inputs = {v.name: v for v in model.graph.input if v.name not in weights}
+        inputs = {value.name: value for value in inputs_of(model.graph)}
         for word, shape in self._shapes.items():
             for name in matching([word], inputs, what="Input"):
                 if inputs[name].type.WhichOneof("value") != "tensor_type":

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.onnx.graph.editing import edited
-from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, used_by
+from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of, used_by
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.logger import G_LOGGER
 

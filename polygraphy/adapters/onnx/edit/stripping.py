@@ -25,6 +25,7 @@ from polygraphy.adapters.onnx.storage.elements import (
     put,
 )
 from polygraphy.adapters.onnx.storage.weights import DATA_FIELDS, SMALL, all_graphs, byte_size
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
 from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameError
 from polygraphy.domain.model.pruning import pruned
@@ -145,8 +146,7 @@ class RestoreWeights(BaseLoader):
         Raises:
             UnknownNameError: the original has no weight of a name.
         """
-        restored: ModelProto = onnx.ModelProto()
-        restored.CopyFrom(evaluate(self._model))
+        restored: ModelProto = copy_of(evaluate(self._model))
         original = evaluate(self._original)
         pairs = zip(all_graphs(restored.graph), all_graphs(original.graph), strict=True)
         for graph, before in pairs:

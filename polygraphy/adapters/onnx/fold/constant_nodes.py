@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.fold.sizes import itemsize
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
-from polygraphy.adapters.onnx.graph.graph import delete_where, used_by
+from polygraphy.adapters.onnx.graph.graph import delete_where
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.stored import load_stored
 from polygraphy.adapters.onnx.storage.weights import byte_size
+from polygraphy.adapters.onnx_common.messages import copy_of, used_by
 from polygraphy.domain.errors import BackendError
 
 if TYPE_CHECKING:
@@ -209,8 +210,7 @@ class ConstantNodes:
             return made
         if tensor.name == name:
             return tensor
-        renamed: TensorProto = onnx.TensorProto()
-        renamed.CopyFrom(tensor)
+        renamed: TensorProto = copy_of(tensor)
         renamed.name = name
         return renamed
 

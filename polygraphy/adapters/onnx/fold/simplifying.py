@@ -10,7 +10,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.fold.folding import walk_over
 from polygraphy.adapters.onnx.fold.walk import QUANTISATION, GraphWalk
 from polygraphy.adapters.onnx.graph.editing import edited
-from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
+from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import clean_model, delete_where, rename_uses, sort
 from polygraphy.adapters.onnx.storage.ownership import BaseLoadOnnxCopy
 from polygraphy.adapters.onnx_common.messages import graphs_of
@@ -63,7 +63,7 @@ class _Simplification:
         self._model = model
         self._graph: GraphProto = walk.nodes.graph
         self._walk = walk
-        self._versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
+        self._versions = versions_of(model.opset_import)
         self._same: dict[str, str] = {}
         """Which tensor stands for another."""
         self._numbers: dict[Any, str] = {}

@@ -107,6 +107,11 @@ def domain_of(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
+def versions_of(imports: Iterable[Any]) -> dict[str, int]:
+    """Return the versions of the operator sets that a model or function imports, by domain."""
+    return {domain_of(entry.domain): entry.version for entry in imports}
+
+
 def type_name(kind: TypeProto) -> str | None:
     """Return a type as the standard writes it; None when it is not stated."""
     which = kind.WhichOneof("value")
@@ -173,7 +178,7 @@ class TypeInference:
 
     def __init__(self, model: ModelProto) -> None:
         self._functions = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
-        self._versions = {domain_of(i.domain): i.version for i in model.opset_import}
+        self._versions = versions_of(model.opset_import)
         self.calls: dict[tuple[str, str, str], set[tuple[str | None, ...]]] = {}
         self._results: dict[Any, list[str | None]] = {}
 
@@ -188,7 +193,7 @@ class TypeInference:
             types.declare(name, kind)
         for value in function.value_info:
             types.declare(value.name, type_name(value.type))
-        versions = {domain_of(i.domain): i.version for i in function.opset_import}
+        versions = versions_of(function.opset_import)
         self._nodes(function.node, types, versions)
         return types
 

@@ -7,46 +7,21 @@ is several times quicker than asking the message for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import (
+    captured_by,
+    graphs_of,
+    names_in,
+    used_by,
+    weight_names,
+)
 from polygraphy.domain.errors import ModelError
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
-
-
-def captured(node: NodeProto) -> Iterator[str]:
-    """Yield the names that the graphs inside a node take from the graphs around it."""
-    for graph in graphs_of(node):
-        yield from _captured_by(graph)
-
-
-def _captured_by(graph: GraphProto) -> Iterator[str]:
-    own = {value.name for value in graph.input}
-    own.update(tensor.name for tensor in graph.initializer)
-    own.update(sparse.values.name for sparse in graph.sparse_initializer)
-    for node in graph.node:
-        own.update(node.output)
-    for node in graph.node:
-        for name in used_by(node):
-            if name not in own:
-                yield name
-    for value in graph.output:
-        if value.name not in own:
-            yield value.name
-
-
-def used_by(node: NodeProto, inner: Iterable[GraphProto] | None = None) -> list[str]:
-    """Return the names of all tensors that a node takes, also in the graphs inside it, which need
-    not be looked for where they are given.
-    """
-    names = [name for name in node.input[:] if name]
-    for graph in graphs_of(node) if inner is None else inner:
-        names.extend(_captured_by(graph))
-    return names
 
 
 def producers(graph: GraphProto) -> dict[str, int]:
@@ -97,7 +72,7 @@ def _trained(model: ModelProto) -> set[str]:
     names: set[str] = set()
     for training in model.training_info:
         for graph in (training.initialization, training.algorithm):
-            names.update(_captured_by(graph))
+            names.update(captured_by(graph))
         for binding in (*training.initialization_binding, *training.update_binding):
             names.update((binding.key, binding.value))
     return names
@@ -157,9 +132,7 @@ def drop_unused(graph: GraphProto, used: set[str]) -> None:
     delete_where(graph.initializer, lambda tensor: tensor.name in unused)
     delete_where(graph.input, lambda value: value.name in unused)
     delete_where(graph.sparse_initializer, lambda sparse: sparse.values.name not in used)
-    known = made - unused
-    known.update(tensor.name for tensor in graph.initializer)
-    known.update(sparse.values.name for sparse in graph.sparse_initializer)
+    known = made - unused | weight_names(graph)
     delete_where(graph.value_info, lambda value: value.name not in known)
     delete_where(graph.quantization_annotation, lambda each: each.tensor_name not in known)
 
@@ -208,11 +181,8 @@ def sort(graph: GraphProto) -> bool:
 
 def taken_names(graph: GraphProto) -> set[str]:
     """Return the names of all tensors and nodes of a graph and of those inside it."""
-    names = {value.name for value in graph.input}
-    names.update(tensor.name for tensor in graph.initializer)
-    names.update(sparse.values.name for sparse in graph.sparse_initializer)
+    names = names_in(graph)
     for node in graph.node:
-        names.update(node.output)
         names.add(node.name)
         for inner in graphs_of(node):
             names |= taken_names(inner)
@@ -235,16 +205,8 @@ def rename_uses(graph: GraphProto, names: Mapping[str, str]) -> None:
             if name in names:
                 node.input[position] = names[name]
         for inner in graphs_of(node):
-            own = _own_names(inner)
+            own = names_in(inner)
             seen = {name: after for name, after in names.items() if name not in own}
             rename_uses(inner, seen)
             for value in inner.output:
                 value.name = seen.get(value.name, value.name)
-
-
-def _own_names(graph: GraphProto) -> set[str]:
-    names = {value.name for value in graph.input}
-    names.update(tensor.name for tensor in graph.initializer)
-    names.update(sparse.values.name for sparse in graph.sparse_initializer)
-    names.update(name for node in graph.node for name in node.output)
-    return names

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.graph import used_by
 from polygraphy.adapters.onnx.graph.value_infos import described
 from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx_common.messages import used_by
 
 if TYPE_CHECKING:
     from onnx import GraphProto

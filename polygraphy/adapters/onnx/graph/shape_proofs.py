@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
+from polygraphy.adapters.onnx_common.messages import copy_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -91,8 +92,7 @@ def without_ambiguous_names(model: ModelProto) -> ModelProto:
     names = _ambiguous_names(model.graph)
     if not names:
         return model
-    copied: ModelProto = onnx.ModelProto()
-    copied.CopyFrom(model)
+    copied: ModelProto = copy_of(model)
     for value in values_of(copied.graph):
         for dim in _dims(value):
             if dim.dim_param in names:
@@ -136,8 +136,7 @@ def _bound(model: ModelProto, length: Callable[[int], int]) -> ModelProto:
     """Return a copy whose inputs have lengths instead of names, and which says nothing else about
     names.
     """
-    bound: ModelProto = onnx.ModelProto()
-    bound.CopyFrom(model)
+    bound: ModelProto = copy_of(model)
     lengths: dict[str, int] = {}
     count = 0
     for value in bound.graph.input:

@@ -25,6 +25,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     weights_size,
     without_large_weights,
 )
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
@@ -216,8 +217,7 @@ def _inferred_symbolically(model: ModelProto) -> ModelProto:
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes longer lists than any shape is.")
-    ordered: ModelProto = onnx.ModelProto()
-    ordered.CopyFrom(model)
+    ordered: ModelProto = copy_of(model)
     sort(ordered.graph)
     inferred: ModelProto = inference.infer(ordered)
     return inferred
@@ -229,8 +229,7 @@ def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto
     """
     symbolic = value_infos(_inferred_symbolically(model))
     if inferred is None:
-        inferred = onnx.ModelProto()
-        inferred.CopyFrom(model)
+        inferred = copy_of(model)
     known = shapes_of(value_infos(inferred))
     new: dict[str, Shape] = {}
     for name, shape in shapes_of(symbolic).items():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.adapters.onnx_common.messages import shape_of as dims_of
 from polygraphy.domain.errors import DataTypeConversionException
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.shapes import Shape, is_dynamic_dim
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
 
 onnx = mod.lazy_import("onnx")
@@ -27,13 +29,6 @@ def described(value: ValueInfoProto | None) -> MetadataTuple:
     return MetadataTuple(_TYPES.from_native(value.type.tensor_type.elem_type), shape_of(value))
 
 
-def copied(value: ValueInfoProto) -> ValueInfoProto:
-    """Return a copy of the description of a tensor."""
-    made: ValueInfoProto = onnx.ValueInfoProto()
-    made.CopyFrom(value)
-    return made
-
-
 def shape_of(value: ValueInfoProto) -> list[Any] | None:
     """Return the shape of a tensor, None for what is not known of it."""
     return dims_of(value.type.tensor_type)
@@ -41,11 +36,9 @@ def shape_of(value: ValueInfoProto) -> list[Any] | None:
 
 def input_metadata(model: ModelProto) -> TensorMetadata:
     """Describe the inputs of a model; initialisers that older models list there are none."""
-    weights = {tensor.name for tensor in model.graph.initializer}
     metadata = TensorMetadata()
-    for value in model.graph.input:
-        if value.name not in weights:
-            metadata[value.name] = described(value)
+    for value in inputs_of(model.graph):
+        metadata[value.name] = described(value)
     return metadata
 
 
@@ -71,6 +64,13 @@ def restate(value: ValueInfoProto, meta: MetadataTuple) -> None:
         value.type.tensor_type.elem_type = given.type.tensor_type.elem_type
     if meta.shape is not None and shape_of(value) != shape_of(given):
         set_shape(value, meta.shape)
+
+
+def set_input_shapes(graph: GraphProto, shapes: Mapping[str, Shape]) -> None:
+    """Give those inputs of a graph other shapes that are named; what is no tensor stays."""
+    for value in graph.input:
+        if value.name in shapes and value.type.HasField("tensor_type"):
+            set_shape(value, shapes[value.name])
 
 
 def set_shape(value: ValueInfoProto, shape: Shape) -> None:

@@ -19,7 +19,7 @@ from polygraphy.adapters.onnx.graph.growth import (
 )
 from polygraphy.adapters.onnx.graph.shape_proofs import shapes_of
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos
-from polygraphy.adapters.onnx.graph.value_infos import set_shape
+from polygraphy.adapters.onnx.graph.value_infos import set_input_shapes
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.weights import (
     SMALL,
@@ -84,7 +84,5 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
 def _fed(model: ModelProto, feed: Mapping[str, Any]) -> ModelProto:
     """Return a copy without large weights whose inputs have the shapes of the data."""
     made = without_large_weights(model)
-    for value in made.graph.input:
-        if value.name in feed and value.type.HasField("tensor_type"):
-            set_shape(value, np.shape(feed[value.name]))
+    set_input_shapes(made.graph, {name: np.shape(value) for name, value in feed.items()})
     return made

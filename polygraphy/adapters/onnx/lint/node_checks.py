@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size, is_external
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of, shape_of
 from polygraphy.domain.checks.lint import EXCEPTION, WARNING, LintEntry, Source
 
 if TYPE_CHECKING:
@@ -180,12 +180,8 @@ def _disagreements(made: Mapping[str, TypeProto], stated: Mapping[str, TypeProto
 
 def _dims(described: TypeProto) -> list[int | str] | None:
     """Return the dimensions of a tensor, texts for those that are open; None for no shape."""
-    if not described.tensor_type.HasField("shape"):
-        return None
-    return [
-        dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or "?")
-        for dim in described.tensor_type.shape.dim
-    ]
+    shape = shape_of(described.tensor_type)
+    return shape and ["?" if dim is None else dim for dim in shape]
 
 
 def _checked(node: NodeProto, context: Any) -> str | None:

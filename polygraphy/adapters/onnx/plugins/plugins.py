@@ -20,6 +20,7 @@ from polygraphy.adapters.onnx.graph.graphsurgeon import imported
 from polygraphy.adapters.onnx.plugins.plugin_folder import Plugin, plugins_in
 from polygraphy.adapters.onnx.storage.stored import load_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors
+from polygraphy.adapters.onnx_common.messages import weight_names
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 from polygraphy.logger import G_LOGGER
@@ -147,9 +148,7 @@ class _Parts:
     def __init__(self, graph: GraphProto) -> None:
         self._graph = graph
         self._made_by = producers(graph)
-        self._given = {value.name for value in graph.input}
-        self._given |= {tensor.name for tensor in graph.initializer}
-        self._given |= {sparse.values.name for sparse in graph.sparse_initializer}
+        self._given = {value.name for value in graph.input} | weight_names(graph)
         self._taken = taken_names(graph)
 
     def replace(self, op: str, instance: PluginInstance) -> None:

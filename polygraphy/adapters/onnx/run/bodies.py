@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, value_info
-from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
+from polygraphy.adapters.onnx.run.subgraph import copy_frame
+from polygraphy.adapters.onnx_common.messages import names_in, used_by
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 
 if TYPE_CHECKING:
@@ -83,10 +84,8 @@ def _model_of(
     constants = {
         name: node for node in around.node if node.op_type == "Constant" for name in node.output
     }
-    own = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
-    own |= {tensor.values.name for tensor in body.sparse_initializer}
-    own |= {name for node in body.node for name in node.output}
-    reads = dict.fromkeys(name for node in body.node for name in tensors_read(node))
+    own = names_in(body)
+    reads = dict.fromkeys(name for node in body.node for name in used_by(node))
     captured = [name for name in reads if name not in own]
 
     inner: ModelProto = onnx.ModelProto()

@@ -13,8 +13,9 @@ from polygraphy.adapters.onnx.describe.origins import origin_of
 from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
-from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
+from polygraphy.adapters.onnx.run.subgraph import copy_frame
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
+from polygraphy.adapters.onnx_common.messages import copy_of, used_by, weight_names
 from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode, consumers
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -52,7 +53,7 @@ def _sorted(proto: ModelProto) -> ModelProto:
     for node in proto.graph.node:
         if read.intersection(filter(None, node.output)):
             break
-        read.update(tensors_read(node))
+        read.update(used_by(node))
     else:
         return proto
     made: ModelProto = onnx.ModelProto()
@@ -67,9 +68,7 @@ class OnnxDissectedModel:
     def __init__(self, proto: ModelProto) -> None:
         self.proto = proto
         graph = proto.graph
-        self.constants = {tensor.name for tensor in graph.initializer}
-        self.constants |= {sparse.values.name for sparse in graph.sparse_initializer}
-        self.constants |= {
+        self.constants = weight_names(graph) | {
             name for node in graph.node if node.op_type == "Constant" for name in node.output
         }
         self.nodes = [_node(node) for node in graph.node]
@@ -95,8 +94,7 @@ class OnnxDissectedModel:
         return self._known
 
     def marked(self) -> ModelProto:
-        made: ModelProto = onnx.ModelProto()
-        made.CopyFrom(self.proto)
+        made: ModelProto = copy_of(self.proto)
         given = {value.name for value in made.graph.output}
         types = self._types()
         for node in made.graph.node:
@@ -190,7 +188,7 @@ def _node(node: NodeProto) -> GraphNode:
     return GraphNode(
         name=node.name or next((name for name in node.output if name), ""),
         op=f"{domain}{node.op_type}",
-        reads=list(dict.fromkeys(tensors_read(node))),
+        reads=list(dict.fromkeys(used_by(node))),
         makes=[name for name in node.output if name],
         settings=b"|".join(settings).hex(),
         jumps=node.op_type in DISCONTINUOUS

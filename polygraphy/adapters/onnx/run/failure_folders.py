@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.value_infos import value_info
 from polygraphy.adapters.onnx.storage.saving import OnnxModelWriter
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.domain.diagnosis.failure import DATA_FOLDER, MODEL_FILE, Failure
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -43,8 +44,7 @@ class OnnxFailureFolders:
 
     def text(self, failure: Failure) -> str:
         """Return the part as text; see the port."""
-        made = onnx.ModelProto()
-        made.CopyFrom(_typed(failure))
+        made = copy_of(_typed(failure))
         del made.graph.value_info[:]
         for tensor in list(made.graph.initializer):
             elements = 1
@@ -61,8 +61,7 @@ class OnnxFailureFolders:
 
 def _typed(failure: Failure) -> ModelProto:
     """Return the part with the types of its outputs, which a model in a file has to state."""
-    made: ModelProto = onnx.ModelProto()
-    made.CopyFrom(failure.model)
+    made: ModelProto = copy_of(failure.model)
     metadata = TensorMetadata.from_feed_dict(dict(failure.expected))
     for value in made.graph.output:
         if not value.type.WhichOneof("value"):

@@ -8,7 +8,7 @@ a reduction have to fit the narrow type themselves, as they do in the reference 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from polygraphy.adapters.onnx.graph.value_infos import input_metadata
 from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
@@ -101,7 +101,7 @@ class OnnxNarrowModel:
         self._dtype = dtype
         self._range = Range.of(dtype)
         _, self._forms = cast_copy(model, dtype, self._selection(), is_trial=True)
-        self._nodes = [node for node in _all_nodes(model) if node.output]
+        self._nodes = [node for node in all_nodes(model.graph) if node.output]
         self._weights = _weight_names(model, self._nodes)
         self.nodes = list(
             dict.fromkeys(
@@ -180,7 +180,8 @@ class OnnxNarrowModel:
         return {name: numpy.asarray(each) for name, each in zip(self._names, made)}
 
     def _is_lowered(self, node: NodeProto) -> bool:
-        return bool(node.output) and node.output[0] in self._forms and not _calls(node)
+        # What is in the graphs inside a node is computed node by node.
+        return bool(node.output) and node.output[0] in self._forms and not graphs_of(node)
 
     def _measuring(
         self, node: NodeProto, run: Callable[..., Any], note: Callable[[NodeLoss], None]
@@ -229,7 +230,7 @@ def _rounding(
     """Return what computes a node of a model in which tensors are narrow: in float32, rounded."""
     signature = signature_of(node.op_type, domain_of(node.domain), version)
     parameters = signature.of(len(node.input), len(node.output)) if signature else None
-    if parameters is None or _calls(node) or node.op_type in _CONVERTS:
+    if parameters is None or graphs_of(node) or node.op_type in _CONVERTS:
         return run
     takes, gives = parameters
     sources = [
@@ -271,18 +272,8 @@ def _rounded(value: Any, narrow: Any, node: NodeProto, operands: Sequence[Any]) 
     return made
 
 
-def _calls(node: NodeProto) -> bool:
-    """Return whether a node holds graphs: what is in them is computed node by node."""
-    return bool(graphs_of(node))
-
-
 def _known_as(node: NodeProto) -> list[str]:
     return names_of(node)[:1]
-
-
-def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    for graph in all_graphs(model.graph):
-        yield from graph.node
 
 
 def _weight_names(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:

@@ -17,20 +17,20 @@ from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
-from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, set_shape
+from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, set_input_shapes
 from polygraphy.adapters.onnx.run.recomputing import Recomputer
-from polygraphy.adapters.onnx.run.subgraph import tensors_read
 from polygraphy.adapters.onnx.storage.external import load_external_data
 from polygraphy.adapters.onnx.storage.mapped import load_structure
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.weights import byte_size, weights_size, without_large_weights
+from polygraphy.adapters.onnx_common.messages import copy_of, used_by
 from polygraphy.domain.results.lineage import Recomputed
 from polygraphy.domain.search.layers import Layer, Segment
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
 
 onnx = mod.lazy_import("onnx")
@@ -54,7 +54,7 @@ class OnnxLayeredModels:
         if isinstance(model, (str, Path)):
             path = Path(model)
             structure = load_structure(path)
-            own_outputs = _copied_values(structure.graph.output)
+            own_outputs = [copy_of(value) for value in structure.graph.output]
             return OnnxLayeredModel(
                 _marked(structure, exclude_outputs),
                 exclude_outputs,
@@ -69,8 +69,8 @@ class OnnxLayeredModels:
         return OnnxLayeredModel(
             _marked(without_large_weights(given), exclude_outputs),
             exclude_outputs,
-            own_outputs=_copied_values(given.graph.output),
-            load=(lambda: given) if is_ours else (lambda: _copied(given)),
+            own_outputs=[copy_of(value) for value in given.graph.output],
+            load=(lambda: given) if is_ours else (lambda: copy_of(given)),
             source=given.graph,
             resident_weights=weights_size(given),
         )
@@ -110,9 +110,10 @@ class OnnxLayeredModel:
         self._load = load
         self._load_weights = load_weights
         self._recomputer: Recomputer | None = None
-        self._weights = _weights(structure.graph if source is None else source)
+        held = structure.graph if source is None else source
+        self._weights = {tensor.name: tensor for tensor in held.initializer}
         self._types = {**inferred_value_infos(structure), **value_infos(structure)}
-        self._reads = [tuple(dict.fromkeys(tensors_read(n))) for n in structure.graph.node]
+        self._reads = [tuple(dict.fromkeys(used_by(n))) for n in structure.graph.node]
 
     def facts(self) -> Facts:
         return OnnxFactFinder().find(self._structure)
@@ -153,7 +154,7 @@ class OnnxLayeredModel:
         """
         model = self._load()
         if self._load_weights is None:
-            model = _copied(model)
+            model = copy_of(model)
         del model.graph.output[:]
         model.graph.output.extend(self._own_outputs)
         return model
@@ -200,32 +201,12 @@ def _marked(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelProto:
     return marked
 
 
-def _copied(model: ModelProto) -> ModelProto:
-    copied: ModelProto = onnx.ModelProto()
-    copied.CopyFrom(model)
-    return copied
-
-
-def _copied_values(values: Sequence[ValueInfoProto]) -> list[ValueInfoProto]:
-    """Return copies that stay what they are when the graph gets other outputs."""
-    copies = [onnx.ValueInfoProto() for _ in values]
-    for copy, value in zip(copies, values):
-        copy.CopyFrom(value)
-    return copies
-
-
-def _weights(graph: GraphProto) -> dict[str, TensorProto]:
-    return {tensor.name: tensor for tensor in graph.initializer}
-
-
 def _bound(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
     """Return a copy whose inputs have these shapes, and which says nothing else about shapes that
     depend on them.
     """
-    bound = _copied(model)
-    for value in bound.graph.input:
-        if value.name in shapes:
-            set_shape(value, shapes[value.name])
+    bound = copy_of(model)
+    set_input_shapes(bound.graph, shapes)
     stated = [value for value in bound.graph.value_info if _bytes(value) is not None]
     del bound.graph.value_info[:]
     bound.graph.value_info.extend(stated)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import constants_of
-from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
+from polygraphy.adapters.onnx.run.subgraph import copy_frame
 from polygraphy.adapters.onnx.storage.elements import elements
+from polygraphy.adapters.onnx_common.messages import used_by
 from polygraphy.domain.results.lineage import Recomputed
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.logger import G_LOGGER
@@ -104,7 +105,7 @@ class Recomputer:
                 known.add(current)
             elif position not in nodes:
                 nodes.add(position)
-                open_names += tensors_read(self._structure.graph.node[position])
+                open_names += used_by(self._structure.graph.node[position])
         return (sorted(nodes), known) if 0 < len(nodes) <= _MOST_NODES else None
 
     def _evaluator(self, positions: Sequence[int], name: str) -> Callable[[Feed], Array]:
@@ -114,7 +115,7 @@ class Recomputer:
         copy_frame(self._structure, part)
         part.graph.node.extend(self._structure.graph.node[position] for position in positions)
         made = {each for node in part.graph.node for each in node.output}
-        read = dict.fromkeys(each for node in part.graph.node for each in tensors_read(node))
+        read = dict.fromkeys(each for node in part.graph.node for each in used_by(node))
         part.graph.input.extend(onnx.ValueInfoProto(name=n) for n in read if n not in made)
         part.graph.output.add(name=name)
         evaluator = evaluator_of(part)

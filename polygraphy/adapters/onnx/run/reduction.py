@@ -11,10 +11,11 @@ from polygraphy.adapters.onnx.graph.graph import producers, sort
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, is_made_up, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
 from polygraphy.adapters.onnx.run.bodies import body_of
-from polygraphy.adapters.onnx.run.subgraph import copy_frame, tensors_read
+from polygraphy.adapters.onnx.run.subgraph import copy_frame
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split
 from polygraphy.adapters.onnx.storage.writing import write_model
+from polygraphy.adapters.onnx_common.messages import identity_of, inputs_of, used_by
 from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
@@ -67,14 +68,14 @@ class ReducibleOnnxModel:
         self._nodes = [index for index, node in enumerate(graph.node) if node.op_type != "Constant"]
         self._made_by = producers(graph)
         place = {index: number for number, index in enumerate(self._nodes)}
-        self._reads = [tuple(dict.fromkeys(tensors_read(graph.node[i]))) for i in self._nodes]
+        self._reads = [tuple(dict.fromkeys(used_by(graph.node[i]))) for i in self._nodes]
         self.dependencies = [
             sorted({place[made] for name in reads if (made := self._made_by.get(name)) in place})
             for reads in self._reads
         ]
         self._weights = {tensor.name: tensor for tensor in graph.initializer}
         self._sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
-        self._inputs = [value for value in graph.input if value.name not in self._weights]
+        self._inputs = inputs_of(graph)
         self._stated = value_infos(model)
         self._inferred: dict[str, ValueInfoProto] | None = None
         self._loader = data_loader
@@ -84,7 +85,7 @@ class ReducibleOnnxModel:
     def name(self, node: int) -> str:
         """Return the name of a node, or else that of the first tensor that it computes."""
         found = self._model.graph.node[self._nodes[node]]
-        return str(found.name or next(filter(None, found.output), found.op_type))
+        return identity_of(found) or str(found.op_type)
 
     def op(self, node: int) -> str:
         return str(self._model.graph.node[self._nodes[node]].op_type)

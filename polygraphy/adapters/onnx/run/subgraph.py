@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx
 from polygraphy.adapters.onnx.storage.weights import copy_fields
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import used_by, weight_names
 from polygraphy.domain.checks.capability import ModelNode
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 
 onnx = mod.lazy_import("onnx")
@@ -49,11 +49,10 @@ def extract_nodes(model: ModelProto, positions: Iterable[int]) -> ModelProto:
     nodes = [graph.node[position] for position in chosen]
     others = [node for index, node in enumerate(graph.node) if index not in set(chosen)]
     made = dict.fromkeys(name for node in nodes for name in node.output if name)
-    read = dict.fromkeys(name for node in nodes for name in tensors_read(node))
-    needed = {name for node in others for name in tensors_read(node)}
+    read = dict.fromkeys(name for node in nodes for name in used_by(node))
+    needed = {name for node in others for name in used_by(node)}
     needed |= {value.name for value in graph.output}
-    weights = {tensor.name for tensor in graph.initializer}
-    weights |= {tensor.values.name for tensor in graph.sparse_initializer}
+    weights = weight_names(graph)
     known = _types(model)
 
     extracted: ModelProto = onnx.ModelProto()
@@ -86,20 +85,3 @@ def copy_frame(model: ModelProto, target: ModelProto) -> None:
 
 def _value(name: str, known: dict[str, ValueInfoProto]) -> ValueInfoProto:
     return known[name] if name in known else onnx.ValueInfoProto(name=name)
-
-
-def tensors_read(node: NodeProto) -> Iterator[str]:
-    """Yield what a node reads, also from inside the graphs that it holds."""
-    yield from filter(None, node.input)
-    for graph in graphs_of(node):
-        yield from _captured(graph)
-
-
-def _captured(graph: GraphProto) -> Iterator[str]:
-    """Yield the names that a graph inside a node takes from around it."""
-    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    own |= {sparse.values.name for sparse in graph.sparse_initializer}
-    for node in graph.node:
-        yield from (name for name in tensors_read(node) if name not in own)
-        own.update(node.output)
-    yield from (value.name for value in graph.output if value.name not in own)

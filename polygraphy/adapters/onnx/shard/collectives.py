@@ -55,7 +55,7 @@ def collective(
     nodes = []
     if permutation:
         before = unused_name(f"{source}_to_front", taken)
-        nodes.append(_transpose(source, before, permutation, taken))
+        nodes.append(transpose(source, before, permutation, taken))
         after = unused_name(f"{target}_at_front", taken)
     nodes.append(
         onnx.helper.make_node(
@@ -74,7 +74,7 @@ def collective(
     groups.ints.extend(settings.groups)
     nodes[-1].attribute.append(groups)
     if permutation:
-        nodes.append(_transpose(after, target, permutation, taken))
+        nodes.append(transpose(after, target, permutation, taken))
     return nodes
 
 
@@ -94,7 +94,8 @@ def _to_front(axis: int, rank: int | None, name: str) -> list[int]:
     return permutation if permutation != list(range(rank)) else []
 
 
-def _transpose(source: str, target: str, permutation: Sequence[int], taken: set[str]) -> NodeProto:
+def transpose(source: str, target: str, permutation: Sequence[int], taken: set[str]) -> NodeProto:
+    """Return a Transpose node that makes one tensor of another."""
     made: NodeProto = onnx.helper.make_node(
         "Transpose",
         [source],

@@ -9,12 +9,13 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.graph import unused_name
 from polygraphy.adapters.onnx.shard.attention import Attention
+from polygraphy.adapters.onnx.shard.collectives import transpose
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.sharding import FusedAttention
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import GraphProto, NodeProto, TensorProto
 
 
 onnx = mod.lazy_import("onnx")
@@ -81,9 +82,7 @@ def _transpose(
         raise ModelError(
             f"{list(permutation)} is no permutation of the {_RANK} axes of tensor {source!r}."
         )
-    name = unused_name(f"transpose_{target}", taken)
-    perm = list(permutation)
-    graph.node.append(onnx.helper.make_node("Transpose", [source], [target], name=name, perm=perm))
+    graph.node.append(transpose(source, target, permutation, taken))
 
 
 def _inverse(permutation: Sequence[int]) -> list[int]:
@@ -94,11 +93,11 @@ def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str
     """Return by which number the scores are scaled, and what is added to them; empty for
     nothing.
     """
-    constants = _Constants(graph)
+    weights = graph_weights(graph)
     scale, mask = 1.0, ""
     for node, before in zip(attention.between, attention.scores):
         others = [name for name in node.input if name != before]
-        number = constants.number(others[0]) if len(others) == 1 else None
+        number = _number(weights.get(others[0])) if len(others) == 1 else None
         if node.op_type == "Identity":
             continue
         if node.op_type == "Mul" and number is not None and not mask:
@@ -116,16 +115,7 @@ def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str
     return scale, mask
 
 
-class _Constants:
-    """The numbers in a graph."""
-
-    def __init__(self, graph: GraphProto) -> None:
-        self._tensors = graph_weights(graph)
-
-    def number(self, name: str) -> float | None:
-        """Return the value of a constant with one element; None where there is none."""
-        tensor = self._tensors.get(name)
-        if tensor is None:
-            return None
-        array = elements(tensor)
-        return float(array.reshape(-1)[0]) if array.size == 1 else None
+def _number(tensor: TensorProto | None) -> float | None:
+    """Return the value of a constant with one element; None where there is none."""
+    array = None if tensor is None else elements(tensor)
+    return None if array is None or array.size != 1 else float(array.reshape(-1)[0])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx.graph.editing import faults_of
-from polygraphy.adapters.onnx.graph.graph import producers, used_by
+from polygraphy.adapters.onnx.graph.graph import producers
 from polygraphy.adapters.onnx.graph.shapes import value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described
 from polygraphy.adapters.onnx.shard.attention import Attention, attentions
+from polygraphy.adapters.onnx_common.messages import inputs_of, used_by
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.sharding import (
     CONTEXT,
@@ -151,8 +152,7 @@ def _inputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
             if read and read not in seen:
                 seen.add(read)
                 pending.append(read)
-    weights = {tensor.name for tensor in graph.initializer}
-    return [one.name for one in graph.input if one.name in seen and one.name not in weights]
+    return [value.name for value in inputs_of(graph) if value.name in seen]
 
 
 def _outputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.graph import clean, sort, taken_names, unused_name, used_by
+from polygraphy.adapters.onnx.graph.graph import clean, sort, taken_names, unused_name
 from polygraphy.adapters.onnx.graph.graph_facts import GraphFacts
 from polygraphy.adapters.onnx.shard.collectives import ALL_REDUCE, collective
 from polygraphy.adapters.onnx.shard.split_block import Block, Cannot, Slice
 from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, put
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size
+from polygraphy.adapters.onnx_common.messages import copy_of, used_by
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.sharding import ShardHints
 from polygraphy.logger import G_LOGGER
@@ -59,8 +60,7 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
     whole = _size(model)
     made = []
     for rank in range(count):
-        part = onnx.ModelProto()
-        part.CopyFrom(model)
+        part = copy_of(model)
         for block in blocks:
             _split(part.graph, block, rank, hints)
         del part.graph.value_info[:]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx_common.messages import copy_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -40,9 +41,7 @@ def own_model(source: Deferred[ModelProto], copy: bool | None = None) -> ModelPr
     model = evaluate(source)
     if copy is False or makes_new_model(source):
         return model
-    copied: ModelProto = onnx.ModelProto()
-    copied.CopyFrom(model)
-    return copied
+    return copy_of(model)
 
 
 class BaseLoadOnnxCopy(BaseLoader):

@@ -24,6 +24,7 @@ from polygraphy.adapters.onnx.storage.external import location_of
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_tensors, is_external
 from polygraphy.adapters.onnx.storage.writing import write_model
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.parts import is_abandoned
 from polygraphy.adapters.os.paths import StagedFile, staged_file
 from polygraphy.termination import undisturbed
@@ -139,8 +140,7 @@ def _cloned(source: IO[bytes], copy: IO[bytes]) -> bool:
 
 def _write_naming(bare: ModelProto, names: Mapping[str, str], staged: StagedFile) -> None:
     """Write a model that names other files of weights."""
-    other: ModelProto = onnx.ModelProto()
-    other.CopyFrom(bare)
+    other: ModelProto = copy_of(bare)
     for tensor in all_tensors(other):
         if not is_external(tensor) or is_stored(tensor) or location_of(tensor) not in names:
             continue

@@ -19,6 +19,7 @@ from polygraphy.adapters.onnx.storage.wire import (
     as_varint,
     fields,
 )
+from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.errors import ModelError
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ class _Filling:
         tensor: TensorProto = onnx.TensorProto.FromString(self._content[start:end])
         if not is_stored(tensor):  # Something else in it reads like a mark.
             return [self._content[start:end]], end - start
-        bare = onnx.TensorProto()
-        bare.CopyFrom(tensor)
+        bare = copy_of(tensor)
         bare.ClearField("external_data")
         bare.ClearField("data_location")
         content = bare.SerializeToString()

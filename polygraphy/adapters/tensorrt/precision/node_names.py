@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import graphs_of, identity_of
 
 
 @frozen
@@ -54,9 +54,9 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
             inside = [walk(body.node) for body in graphs_of(node)]
             has_inside = any(inside)
             if found:
-                chosen.add(_identifier(node))
+                chosen.add(identity_of(node))
             elif not has_inside:
-                others.add(_identifier(node))
+                others.add(identity_of(node))
             found_any |= bool(found) or has_inside
         return found_any
 
@@ -67,11 +67,6 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
         tuple(name for name in wanted if name not in met),
         tuple(known),
     )
-
-
-def _identifier(node: Any) -> str:
-    """Return what a `PrecisionCaster` calls a node."""
-    return str(node.name or next(filter(None, node.output), ""))
 
 
 def _aliases(node: Any) -> list[str]:
