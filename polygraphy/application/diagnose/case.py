@@ -57,6 +57,7 @@ class Case:
         expected: the outputs that are right on `feed`, where they were given.
         unexplained: whether outputs are not what they should be, and the model is not why.
         curves: the errors of tensors that were measured so far.
+        budget: how many bytes all tensors may take at a time, where that is given.
     """
 
     def __init__(
@@ -78,13 +79,14 @@ class Case:
         self.unexplained = False
         self.curves: list[Curve] = []
         self._reports = reports
+        self.budget = memory
         self._memory = memory
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
         self._epsilons: dict[str, float | None] | None = None
 
     def of(self, model: DissectedModel) -> Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
-        made = Case(model, self.path, self.parties, self._reports, self._memory)
+        made = Case(model, self.path, self.parties, self._reports, self.budget)
         made.attempts, made.curves = self.attempts, self.curves
         return made
 

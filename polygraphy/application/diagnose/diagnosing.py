@@ -20,6 +20,8 @@ from polygraphy.application.diagnose.case import (
 )
 from polygraphy.application.diagnose.comparing import against_reference
 from polygraphy.application.diagnose.data import data_options, feeds_of
+from polygraphy.application.diagnose.golden.results import against_results
+from polygraphy.application.diagnose.golden.saved import saved_results
 from polygraphy.application.diagnose.half_model import (
     HalfModel,
     half_model,
@@ -36,7 +38,6 @@ from polygraphy.application.diagnose.locating import (
 )
 from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.refusing import of_refusals
-from polygraphy.application.diagnose.results import against_results, saved_results
 from polygraphy.application.diagnose.rounding import of_rounding, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.application.diagnose.versions import tried_elsewhere
@@ -211,7 +212,7 @@ class _Diagnosis:
             named = {"path": self._reference} if isinstance(self._reference, str) else {}
             return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:
-            saved = saved_results(self._golden)
+            saved = saved_results(self._golden, len(self._feeds), self._case.budget)
             return against_results(self._case, saved, self._feeds, self._third)
         return None
 

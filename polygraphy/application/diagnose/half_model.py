@@ -164,6 +164,43 @@ def of_half_model(
     return DiagnosisResult(FAULT, culprits)
 
 
+def of_saved_outputs(
+    case: Case, half: HalfModel, saved: Values, values: Values, third: SuspectedParty
+) -> DiagnosisResult | None:
+    """Find out whether half precision explains outputs that are not those that were saved.
+
+    Args:
+        case: the model as it is.
+        half: the same in float32, and one set of data.
+        saved: what is right.
+        values: what the first party makes of the data.
+        third: who computes what is right.
+
+    Returns:
+        What was found; None where the model does not give them in float32 either.
+    """
+    name = named(half.dtype)
+    goal = {output: in_float(array) for output, array in saved.items() if output in values}
+    with case.attempt("in float32") as said:
+        try:
+            opened = resolve(NarrowModels).open(half.wide, half.dtype, half.nodes)
+            [wide] = _runs(case.parties[0], half)
+        except REFUSALS as error:
+            said.append(f"Cannot be run: {error}")
+            return None
+        tolerance = tolerance_for(name, opened.bounded)
+        is_right = tolerance.error(goal, wide).is_tolerable
+        said.append(f"It {'gives' if is_right else 'does not give'} what was saved.")
+    if not is_right:
+        return None
+    off = tolerance.error(goal, {output: in_float(array) for output, array in values.items()})
+    if off.is_tolerable:
+        return DiagnosisResult(
+            AGREE, reason=f"What differs is what rounding to {name} does: {off}."
+        )
+    return of_half_model(case, half, [[values]], third)
+
+
 def _is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
     """Return whether what half precision loses shows: backends that lose the same differ by
     something else.

@@ -30,7 +30,7 @@ from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.tensors.precision import is_float
+from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
 
@@ -145,10 +145,15 @@ class _Guesses:
 
     def _unlike(self, name: str) -> str:
         """Return how an output differs from the saved one in shape or data type, and what to do."""
-        own, saved = (
-            f"{array.dtype.name}{list(array.shape)}"
-            for array in (np.asarray(self._values[name]), np.asarray(self._saved[name]))
-        )
+        arrays = [np.asarray(each[name]) for each in (self._values, self._saved)]
+        own, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
+        if arrays[0].size == arrays[1].size:
+            made = {name: arrays[0].reshape(arrays[1].shape)}
+            if not self._case.differing(made, self._saved):
+                return (
+                    f"The output {name!r} has the numbers that were saved in another shape: it is"
+                    f" {own}, and {saved} was saved. Reshape what was saved, or the output."
+                )
         return (
             f"With these data the output {name!r} is {own}, where {saved} was saved, and no changed"
             " node explains that. Give the data that the results were saved with: --load-inputs,"
@@ -297,6 +302,7 @@ class _Guesses:
             for of in (self._saved, self._values)
         )
         way = goal - start
+        coarse = max(epsilon_of(self._saved[one].dtype) for one in outputs)
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = Variant("weight", "", node, {name: (held * after).astype(held.dtype)})
@@ -306,8 +312,9 @@ class _Guesses:
             found = self._case.differing(made[1], self._saved)
             values = [np.asarray(made[1][one], np.float64).reshape(-1) for one in outputs]
             apart = np.concatenate(values) - goal
-            is_explained = np.linalg.norm(apart) <= _MATCHES * np.linalg.norm(way)
-            if is_explained and all(each.relative <= _MATCHES for each in found.values()):
+            left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
+            is_explained = np.linalg.norm(apart) <= left_over
+            if is_explained and all(each.relative <= _MATCHES + coarse for each in found.values()):
                 return after if abs(after - 1) > _NEAR else None
             left = float(np.dot(apart, way) / np.dot(way, way))
             slope = (left - before[1]) / (after - before[0]) if after != before[0] else 0.0

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.application.diagnose.test_outputs_alone import found
+from tests.application.diagnose.golden.test_outputs_alone import found
 from tests.support.models import make, value
 
 NODES = {

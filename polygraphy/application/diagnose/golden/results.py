@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.golden.outputs_alone import of_outputs
+from polygraphy.application.diagnose.golden.saved import Fitted, fitting, in_types_of
+from polygraphy.application.diagnose.half_model import half_model, of_saved_outputs
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, misfits
-from polygraphy.application.diagnose.outputs_alone import of_outputs
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
+    INCONCLUSIVE,
     MODEL,
     Culprit,
     DiagnosisResult,
@@ -33,47 +37,18 @@ from polygraphy.domain.diagnosis.variants import (
     variants,
     with_number,
 )
-from polygraphy.domain.errors import BackendError, FileError, UsageError
-from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.search.numbers import nearest_number
-from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
-from polygraphy.ports.storage import ResultStore
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
 _STRONGLY = 0.95
+_STEPS = 8
+"""Epsilons that rounding does at most between two tensors that were saved."""
 _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 """Powers of ten that are tried for a number that is not known."""
-
-
-def saved_results(paths: Iterable[str]) -> list[dict[str, Any]]:
-    """Read results, one mapping from tensors to arrays for each set of data.
-
-    Raises:
-        FileError: a file is missing, damaged, or holds something else.
-    """
-    return [values for path in paths for values in _read(path)]
-
-
-def _read(path: str) -> Iterator[dict[str, Any]]:
-    if not str(path).endswith((".npz", ".npy")):
-        try:
-            for results in RunResults.load_streaming(path):
-                for _, iterations in results:
-                    yield from (dict(iteration) for iteration in iterations)
-                    break  # Of several runners, the first.
-            return
-        except FileError as error:
-            first = error
-    else:
-        first = None
-    try:
-        for values in resolve(ResultStore).iterate(path, dict):
-            yield dict(values)
-    except FileError:
-        raise first or FileError(f"{path} holds no results.") from None
 
 
 def against_results(
@@ -108,36 +83,54 @@ class _Comparison:
     def result(self) -> DiagnosisResult | None:
         """Go through the steps."""
         case = self._case
-        made = {name for node in case.model.nodes for name in node.makes}
-        common = made & {name for values in self._saved for name in values}
-        if not common:
-            raise UsageError(
-                "The saved results hold none of the tensors of the model.",
-                hint="Results are found by the names of outputs.",
-            )
         with case.attempt("saved results") as notes:
             try:
                 compute = case.loaded(self._party)
                 values = [compute(feed) for feed in self._feeds[: self._count]]
             except BackendError:
                 return None
+            fitted = fitting(case.model, self._saved, values)
+            self._saved = fitted.sets
             number, found = self._worst(values)
-            notes.append(
-                "All outputs match."
-                if not found
-                else f"{len(found)} of {counted(len(common), 'tensor')} differ from them."
-            )
+            notes.extend(fitted.notes(len(found)))
         if not found:
-            return DiagnosisResult(AGREE) if len(case.parties) == 1 else None
+            reason = fitted.doubt()
+            if fitted.is_proof:
+                return DiagnosisResult(AGREE, reason=reason) if len(case.parties) == 1 else None
+            return DiagnosisResult(INCONCLUSIVE, reason=reason)
         feed, saved = self._feeds[number], self._saved[number]
         if breaks(values[number], saved):
             broken = first_non_finite(case, trace(case, self._third, feed))
             if broken is not None:
                 return DiagnosisResult(FAULT, [broken])
-        inner = common - set(case.model.outputs)
-        if inner:
-            return self._of_tensors(feed, saved, found)
-        return of_outputs(case, (feed, saved, values[number]), found, self._third)
+        if fitted.inner:
+            saved = in_types_of(case, self._party, feed, saved)
+            made = self._of_tensors(feed, saved, found)
+            if made is None and case.unexplained:
+                return self._of_half_model(number, values[number])
+            return made
+        return self._of_outputs(number, values[number], found, fitted)
+
+    def _of_outputs(
+        self, number: int, values: Values, found: Mapping[str, Deviation], fitted: Fitted
+    ) -> DiagnosisResult | None:
+        """Find out why outputs differ, where nothing before them was saved."""
+        if (lost := self._of_half_model(number, values)) is not None:
+            return lost
+        run = (self._feeds[number], self._saved[number], values)
+        made = of_outputs(self._case, run, found, self._third)
+        if fitted.lost and made is not None and made.verdict == INCONCLUSIVE:
+            return evolve(made, reason=fitted.doubt(differs=True))
+        return made
+
+    def _of_half_model(self, number: int, values: Values) -> DiagnosisResult | None:
+        """Return what half precision does to a model that computes in it, if that explains it."""
+        half = half_model(self._case, [self._feeds[number]])
+        if half is None or not half.is_whole:
+            return None
+        made = of_saved_outputs(self._case, half, self._saved[number], values, self._third)
+        self._case.unexplained = self._case.unexplained and made is None
+        return made
 
     def _worst(self, values: Sequence[Values]) -> tuple[int, dict[str, Deviation]]:
         worst: tuple[int, dict[str, Deviation]] = (0, {})
@@ -175,7 +168,7 @@ class _Comparison:
                     {
                         name: (made, made_alone.values[name])
                         for name, made in made_alone.wrong
-                        if _counts(made)
+                        if _counts(made, self._rounding(name))
                     }
                 )
             if not wrong:
@@ -207,6 +200,11 @@ class _Comparison:
         if is_entry and self._is_other_data(known, regions, differing, feed):
             return self._of_data(culprits)
         return DiagnosisResult(FAULT, culprits)
+
+    def _rounding(self, name: str) -> float:
+        """Return what rounding explains of an output that is cast to another type at the end."""
+        epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
+        return _STEPS * (epsilon or 0.0)
 
     @staticmethod
     def _first(side: Side, index: int) -> str:
@@ -359,8 +357,8 @@ class _Comparison:
         return DiagnosisResult(FAULT, [one])
 
 
-def _counts(made: Deviation) -> bool:
-    return made.relative > 1e-5 or not np.isfinite(made.relative)
+def _counts(made: Deviation, rounding: float) -> bool:
+    return made.relative > max(1e-5, rounding) or not np.isfinite(made.relative)
 
 
 def _is_related(one: Any, other: Any) -> bool:

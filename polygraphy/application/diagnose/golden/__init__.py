@@ -1,0 +1,1 @@
+"""Why a model does not give results that were saved."""

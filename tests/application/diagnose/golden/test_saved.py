@@ -1,0 +1,140 @@
+"""Results that were saved elsewhere: other names, types and shapes, NaN, one number everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.backend.onnx import ConvertToFp16
+from polygraphy.comparator import RunResults
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError, UsageError
+from polygraphy.ports.binding import bind
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_diagnosing import Kept
+from tests.support.models import make, value
+
+FEED = {"x": np.random.default_rng(2).normal(size=(6, 8)).astype(np.float32)}
+
+
+def network(scale: float = 1.0, *, is_dead: bool = False) -> onnx.ModelProto:
+    """Two layers with an output each; one that is dead has only negative numbers before a Relu."""
+    random = np.random.default_rng(3)
+    weights = {
+        "w1": random.normal(size=(8, 16)) / 3,
+        "w2": random.normal(size=(16, 16)) / 4 * scale,
+        "low": np.float32(-1000.0 if is_dead else 0.0),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["first"], "first"),
+        helper.make_node("Tanh", ["first"], ["z"], "middle"),
+        helper.make_node("MatMul", ["z", "w2"], ["second"], "second"),
+        helper.make_node("Add", ["second", "low"], ["third"], "third"),
+        helper.make_node("Relu" if is_dead else "Sigmoid", ["third"], ["y"], "last"),
+    ]
+    outputs = [value("y", ["n", 16]), *([] if is_dead else [value("z", ["n", 16])])]
+    floats = {name: np.float32(array) for name, array in weights.items()}
+    return make("net", nodes, [value("x", ["n", 8])], outputs, weights=floats)
+
+
+def outputs(model: onnx.ModelProto, *tensors: str) -> dict[str, np.ndarray]:
+    marked = onnx.ModelProto()
+    marked.CopyFrom(model)
+    marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in tensors)
+    made: dict[str, np.ndarray] = OnnxrtParty().load(marked)(FEED)
+    return made
+
+
+def found(
+    model: onnx.ModelProto, folder: Path, saved: dict[str, Any], **options: Any
+) -> tuple[Kept, str]:
+    """Diagnose a model beside arrays that a script saved."""
+    results = RunResults()
+    results.add([saved], runner_name="right")
+    results.save(str(folder / "golden.json"))
+    kept, reason = Kept(), ""
+    with bind(Findings, kept):
+        try:
+            golden = str(folder / "golden.json")
+            diagnose(model, [OnnxrtParty()], [FEED], golden=golden, **options)
+        except InconclusiveError as error:
+            reason = str(error)
+    return kept, reason
+
+
+FOREIGN = {
+    "other names": lambda name, array: (f"out_{name}", array),
+    "order alone": lambda name, array: (f"arr_{'yz'.index(name)}", array),
+    "float64": lambda name, array: (name, array.astype(np.float64)),
+    "float16": lambda name, array: (name, array.astype(np.float16)),
+}
+
+
+@pytest.mark.parametrize("form", FOREIGN)
+def test_results_of_a_plain_script_are_understood(form: str, tmp_path: Path) -> None:
+    saved = dict(FOREIGN[form](name, array) for name, array in outputs(network()).items())
+    assert found(network(), tmp_path, saved)[0].verdict == "agree"
+    [culprit] = found(network(1.5), tmp_path, saved)[0].culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["second"], "weight")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_tensors_in_another_type_are_compared_in_that_of_the_model(
+    dtype: Any, tmp_path: Path
+) -> None:
+    tensors = outputs(network(), "first", "second", "third")
+    saved = {name: array.astype(dtype) for name, array in tensors.items()}
+    assert found(network(), tmp_path, saved)[0].verdict == "agree"
+    if dtype is np.float64:
+        [culprit] = found(network(1.5), tmp_path, saved)[0].culprits
+        assert culprit["nodes"] == ["second"]
+
+
+def test_results_of_other_tensors_are_refused_with_both_names(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="they are of 'there', and its outputs are 'y', 'z'"):
+        found(network(), tmp_path, {"there": np.zeros(3)})
+
+
+@pytest.mark.parametrize("where", [np.s_[0, 0], np.s_[:]])
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_what_was_saved_as_no_number_proves_nothing(
+    where: Any, scale: float, tmp_path: Path
+) -> None:
+    saved = {"y": outputs(network())["y"].copy()}
+    saved["y"][where] = np.nan
+    kept, reason = found(network(scale), tmp_path, saved)
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+    assert "of 96 elements of the saved 'y' are NaN" in reason
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_one_number_everywhere_proves_nothing(scale: float, tmp_path: Path) -> None:
+    saved = outputs(network(is_dead=True))
+    kept, reason = found(network(scale, is_dead=True), tmp_path, saved)
+    assert (kept.verdict, kept.culprits) == ("inconclusive", [])
+    assert "one number everywhere" in reason
+
+
+def test_another_shape_of_the_same_numbers_is_said(tmp_path: Path) -> None:
+    _, reason = found(network(), tmp_path, {"y": outputs(network())["y"].reshape(-1)})
+    assert "the numbers that were saved in another shape" in reason
+
+
+def test_float32_results_of_a_model_in_half_precision_agree(tmp_path: Path) -> None:
+    half = ConvertToFp16(network())()
+    assert found(half, tmp_path, outputs(network()))[0].verdict == "agree"
+    every = outputs(network(), "first", "second", "third")
+    assert found(half, tmp_path, every)[0].verdict == "agree"
+    [culprit] = found(ConvertToFp16(network(1.5))(), tmp_path, every)[0].culprits
+    assert "second" in culprit["nodes"]
+
+
+def test_results_beyond_the_memory_there_is_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"take 768 bytes.*budget is 700"):
+        found(network(), tmp_path, outputs(network()), memory_budget=700)
