@@ -14,6 +14,7 @@
     │   ├── DamagedFileError             3   a content is not what it should be (also ValueError)
     │   └── ModelError                   3   a file that is not the model that it should be
     ├── BackendError                     3   a backend could not load, build or run
+    │   ├── UnsupportedOperatorError     3   a backend has no implementation of an operator
     │   └── MissingDependencyError       3   an optional package is not installed (also ImportError)
     ├── DataTypeConversionException      3   a data type that the other side does not have
     └── InconclusiveError                4   neither passed nor failed
@@ -123,6 +124,10 @@ class BackendError(PolygraphyException):
     def __init__(self, message: object, *, backend: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.backend = backend
+
+
+class UnsupportedOperatorError(BackendError):
+    """A backend has no implementation of an operator."""
 
 
 class MissingDependencyError(BackendError, ImportError):

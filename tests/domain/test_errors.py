@@ -24,6 +24,7 @@ from polygraphy.domain.errors import (
     PolygraphyInternalException,
     UnknownKeyError,
     UnknownNameError,
+    UnsupportedOperatorError,
     UsageError,
     close_matches,
 )
@@ -40,6 +41,7 @@ EXAMPLES: dict[str, Exception] = {
     "DamagedFileError": DamagedFileError("text", path="model.onnx", hint="Do this."),
     "ModelError": ModelError("text", path="model.onnx"),
     "BackendError": BackendError("text", backend="onnx", hint="Do this."),
+    "UnsupportedOperatorError": UnsupportedOperatorError("text", backend="onnx"),
     "MissingDependencyError": MissingDependencyError("text", module="onnx", install="pip"),
     "DataTypeConversionException": DataTypeConversionException("text"),
     "InconclusiveError": InconclusiveError("text"),

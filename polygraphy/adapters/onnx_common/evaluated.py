@@ -12,7 +12,7 @@ from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.onnx_common.messages import inputs_of, shape_of
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.data.model_io import check_is_tensor
-from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.errors import BackendError, PolygraphyException, UnsupportedOperatorError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
@@ -56,7 +56,8 @@ def translated_errors(doing: str, *, who: str, backend: str, remedy: str) -> Ite
     except Exception as error:
         cause = error.error if isinstance(error, NodeError) else error
         is_missing = isinstance(cause, NotImplementedError) or "implementation" in str(cause)
-        raise BackendError(
+        kind = UnsupportedOperatorError if is_missing else BackendError
+        raise kind(
             f"{who} could not {doing} the model: {failure_of(error)}",
             backend=backend,
             hint=f"Unsupported operator: {remedy}" if is_missing else "",

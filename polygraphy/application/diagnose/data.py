@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
+from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.case import REFUSALS
 from polygraphy.domain.data.feed import fit_feed
+from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
-from polygraphy.domain.errors import UsageError
+from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
-from polygraphy.ports.diagnosing import DissectedModel, NarrowModel
+from polygraphy.ports.diagnosing import DissectedModel, NarrowModel, SuspectedParty
 
+_SECONDS = 20.0
+"""How long other lengths are tried."""
 _MOST = 4
 """Sets of data that are used of those given."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
-def feeds_of(model: DissectedModel | NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
+def feeds_of(
+    model: DissectedModel | NarrowModel, data_loader: Any, inputs: TensorMetadata | None = None
+) -> list[dict[str, Any]]:
     """Return the data that a model is run on.
+
+    Args:
+        model: the model.
+        data_loader: where they come from (default: they are made up).
+        inputs: what made-up data are like instead of the inputs of the model.
 
     Raises:
         UsageError: there are none.
@@ -29,7 +45,7 @@ def feeds_of(model: DissectedModel | NarrowModel, data_loader: Any) -> list[dict
     loaders = _varied(DataLoader() if data_loader is None else data_loader, model.inputs)
     feeds: list[dict[str, Any]] = []
     for loader in loaders:
-        describe_model(loader, model.inputs, model.facts)
+        describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
         for feed in loader:
             fitted, _ = fit_feed(feed, model.inputs)
             feeds.append(dict(fitted))
@@ -46,6 +62,88 @@ def in_type(value: Any, asked: MetadataTuple | None) -> Any:
     if dtype is None or not dtype.is_floating or not is_float(value):
         return value
     return value.astype(dtype.numpy(), copy=False)
+
+
+def feeds_that_run(
+    model: DissectedModel | NarrowModel,
+    data_loader: Any,
+    runs: Callable[[dict[str, Any]], bool],
+) -> list[dict[str, Any]]:
+    """Return the data that a model is run on: where dynamic dimensions are made up, the first
+    lengths with which it runs, or else 1.
+
+    Raises:
+        UsageError: there are none.
+        InputError: they do not fit the model.
+    """
+    first = feeds_of(model, data_loader)
+    is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
+    tried = [_shapes(first[0])]
+    stop = time.perf_counter() + _SECONDS
+    for inputs in longer(model.inputs) if is_made_up else ():
+        try:
+            feeds = feeds_of(model, data_loader, inputs)
+        except InputError:  # Shapes that were given do not go with these.
+            continue
+        if _shapes(feeds[0]) in tried:
+            continue
+        if time.perf_counter() > stop or (len(tried) == 1 and runs(first[0])):
+            break
+        tried.append(_shapes(feeds[0]))
+        if runs(feeds[0]):
+            return feeds
+    return first
+
+
+def feeds_of_parties(
+    model: DissectedModel, parties: Sequence[SuspectedParty], data_loader: Any
+) -> list[dict[str, Any]]:
+    """Return the data on which backends are compared; see `feeds_that_run`: those that a backend
+    refuses when it runs are not what the model is made for, nor are integers of which it makes NaN,
+    such as a mask that leaves nothing.
+    """
+
+    def is_fit(party: SuspectedParty, feed: dict[str, Any]) -> bool:
+        compute = party.load(model.proto)
+        try:
+            made = compute(feed)
+        except REFUSALS:
+            return False
+        is_of_integers = not all(map(is_float, feed.values()))
+        return not (is_of_integers and any(has_nan(made.get(name)) for name in model.outputs))
+
+    def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
+        try:
+            return alone(partial(is_fit, party, feed), party.name)
+        except REFUSALS:  # It does not even load the model, or crashes.
+            return True
+
+    def runs(feed: dict[str, Any]) -> bool:
+        return all(takes(party, feed) for party in parties)
+
+    return feeds_that_run(model, data_loader, runs)
+
+
+def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
+    """Return the data on which half precision is tried; see `feeds_that_run`."""
+
+    def runs(feed: dict[str, Any]) -> bool:
+        try:
+            model.run(feed, model.nodes)
+        except PolygraphyException:
+            return False
+        return True
+
+    return feeds_that_run(model, data_loader, runs)
+
+
+def has_nan(value: Any) -> bool:
+    """Return whether a tensor has elements that are no numbers."""
+    return is_float(value) and bool(np.isnan(value).any())
+
+
+def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: getattr(array, "shape", None) for name, array in feed.items()}
 
 
 def data_options(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from polygraphy.application.diagnose.case import (
     with_origins,
 )
 from polygraphy.application.diagnose.comparing import against_reference
-from polygraphy.application.diagnose.data import data_options, feeds_of
+from polygraphy.application.diagnose.data import data_options, feeds_of_parties, has_nan
 from polygraphy.application.diagnose.golden.results import against_results
 from polygraphy.application.diagnose.golden.saved import saved_results
 from polygraphy.application.diagnose.half_model import (
@@ -30,6 +30,7 @@ from polygraphy.application.diagnose.half_model import (
 )
 from polygraphy.application.diagnose.handing_over import hand_over
 from polygraphy.application.diagnose.locating import (
+    SMALL,
     Place,
     first_non_finite,
     first_wrong,
@@ -38,7 +39,7 @@ from polygraphy.application.diagnose.locating import (
 )
 from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.refusing import of_refusals
-from polygraphy.application.diagnose.rounding import of_rounding, unsteady
+from polygraphy.application.diagnose.rounding import of_rounding, relative, unsteady
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.application.diagnose.versions import tried_elsewhere
 from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
@@ -55,7 +56,6 @@ from polygraphy.domain.errors import (
     UsageError,
 )
 from polygraphy.domain.tensors.naming import counted
-from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
     REFERENCE,
@@ -142,7 +142,7 @@ class _Diagnosis:
         self._reference = reference
         self._golden = golden
         self._data_loader = data_loader
-        self._feeds = feeds_of(case.model, data_loader)
+        self._feeds = feeds_of_parties(case.model, case.parties, data_loader)
         case.feed = self._feeds[0]
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
@@ -295,7 +295,7 @@ class _Diagnosis:
         return None
 
     def _is_nan(self, values: Values) -> bool:
-        return any(_has_nan(values.get(name)) for name in self._case.model.outputs)
+        return any(has_nan(values.get(name)) for name in self._case.model.outputs)
 
     def _has_nan(self) -> bool:
         return any(self._is_nan(each) for made in self._outputs.values() for each in made)
@@ -316,7 +316,7 @@ class _Diagnosis:
         for party in case.parties:
             if party is known.party:
                 continue
-            places, wrong = self._places(party, known)
+            places, wrong = self._places(party, known, found)
             culprits += [blamed(case, party, place, known) for place in places]
             if wrong and known.party in case.parties:
                 mistaken += wrong_reference(case, wrong, party, known)
@@ -326,18 +326,20 @@ class _Diagnosis:
         return of_rounding(case, found, known)
 
     def _places(
-        self, party: SuspectedParty, known: Trace
+        self, party: SuspectedParty, known: Trace, found: Mapping[str, Deviation]
     ) -> tuple[list[Place], list[tuple[Place, Vote]]]:
         """Return where a party computes something else, and where the reference does."""
         case = self._case
+        is_hidden = any(relative(case, name, each) > SMALL for name, each in found.items())
         with case.attempt(f"marked, {party.name}") as result:
             try:
                 first = first_wrong(case, party, known)
-                result.append(
-                    "All tensors agree: marking hides it, as does --mark-all."
-                    if first is None
-                    else f"The first to differ is {first}."
-                )
+                if first is not None:
+                    result.append(f"The first to differ is {first}.")
+                elif is_hidden:
+                    result.append("All tensors agree: marking hides it, as does --mark-all.")
+                else:
+                    result.append("All tensors agree, but for rounding.")
             except REFUSALS as error:
                 result.append(f"It cannot hand out all tensors: {error}")
         single: list[Place] = []
@@ -388,7 +390,3 @@ class _Diagnosis:
 
 def _agree(votes: Sequence[Vote]) -> bool:
     return len({(one.party, one.reference) for one in votes}) == 1
-
-
-def _has_nan(value: Any) -> bool:
-    return is_float(value) and bool(np.isnan(value).any())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from polygraphy.application.diagnose.data import feeds_of
+from polygraphy.application.diagnose.data import feeds_of_half
 from polygraphy.domain.diagnosis.closeness import OutputError, output_error
 from polygraphy.domain.diagnosis.culprit import Attempt
 from polygraphy.domain.diagnosis.half import HalfCulprit, culprits_among, first_invalid, ranked
@@ -118,7 +118,7 @@ def try_half_precision(
             f"No node of the model can be cast to {dtype}.",
             hint="Give a model that computes in float32.",
         )
-    feeds = feeds_of(opened, data_loader)
+    feeds = feeds_of_half(opened, data_loader)
     return Trial(opened, tolerance, feeds, report).result(Range.of(entry), entry)
 
 
@@ -153,7 +153,8 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
     """
     entry = casting(dtype)
     opened = resolve(NarrowModels).open(model, entry)
-    losses = worst_of(opened.measure(feed)[1] for feed in feeds_of(opened, data_loader))
+    feeds = feeds_of_half(opened, data_loader)
+    losses = worst_of(opened.measure(feed)[1] for feed in feeds)
     return ranked(losses, opened.nodes, opened.users, Range.of(entry))
 
 

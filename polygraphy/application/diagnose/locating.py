@@ -14,8 +14,9 @@ from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, TensorError
-from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
+from polygraphy.domain.diagnosis.judging import NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.diagnosis.regions import (
+    BOUNDED,
     GraphNode,
     producers,
     read_by_region,
@@ -23,7 +24,7 @@ from polygraphy.domain.diagnosis.regions import (
     replaced_nodes,
 )
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.tensors.precision import GROWTH, is_float
+from polygraphy.domain.tensors.precision import GROWTH, epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
 
@@ -40,6 +41,8 @@ SMALL = 1e-4
 """What a node errs by for good reasons, such as an exponential that is approximated, relative to
 the element and to the size of all that it makes.
 """
+_OF_ONE = 4.0
+"""Epsilons of 1 by which an approximation of a function is off whose values lie below that."""
 _SAMPLES = 4
 _FEW = 3
 
@@ -93,15 +96,20 @@ def misfits(case: Case, model: DissectedModel, party: SuspectedParty, known: Tra
         for name, value in made.items():
             if name not in order:
                 continue
-            found, is_wrong = judged(value, known.values[name], noise[name])
+            op = case.model.nodes[order[name]].op
+            found, is_wrong = judged(value, known.values[name], noise[name], op)
             compared[name] = error_of(name, found, is_wrong)
             if is_wrong:
                 wrong[name], values[name] = found, value
     return Misfits(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
 
 
-def judged(value: Any, expected: Any, noise: Any) -> tuple[Deviation, bool]:
-    """Return how far a tensor is off, and whether that is more than what is usual."""
+def judged(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[Deviation, bool]:
+    """Return how far a tensor is off that an operator made, and whether that is more than what is
+    usual.
+    """
+    if op in BOUNDED and is_float(expected):
+        noise = noise + _OF_ONE * epsilon_of(expected.dtype) / NOISE
     found = deviation(value, expected, noise)
     return found, bool(found and deviation(value, expected, noise, epsilon=SMALL / GROWTH))
 
@@ -123,7 +131,7 @@ def first_wrong(case: Case, party: SuspectedParty, known: Trace) -> str | None:
     for node in case.model.nodes:
         for name in node.makes:
             if name in own.values and name in known.values:
-                off, is_wrong = judged(own.values[name], known.values[name], 0.0)
+                off, is_wrong = judged(own.values[name], known.values[name], 0.0, node.op)
                 found[name] = error_of(name, off, is_wrong)
     case.measured(party.name, "cumulative", found)
     first = next((error for error in found.values() if error.wrong), None)

@@ -13,7 +13,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case
-from polygraphy.application.diagnose.data import feeds_of
+from polygraphy.application.diagnose.data import feeds_of_half
 from polygraphy.application.diagnose.half import (
     FEWER_MAY_DO,
     HalfPrecision,
@@ -106,7 +106,7 @@ def of_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Diagnosis
     proto = case.model.proto
     measured = resolve(NarrowModels).open(proto, entry)
     tolerance = tolerance_for(party.lowers_to or "", measured.bounded)
-    feeds = feeds_of(measured, data_loader)
+    feeds = feeds_of_half(measured, data_loader)
     others = [each for each in case.parties if each is not party]
     reference = others[0] if others else resolve(SuspectedParty, "onnxrt")
     built = _BuiltModel(case, party, measured)

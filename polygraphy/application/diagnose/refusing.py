@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.errors import BackendError, PolygraphyException, UnsupportedOperatorError
 from polygraphy.domain.search.ddmin import ddmin
 from polygraphy.domain.search.outcome import Outcome
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
@@ -61,12 +61,32 @@ def of_refusals(
             if found is not None:
                 culprits.append(found)
                 result.append(f"{len(found.nodes)} of {len(case.model.nodes)} nodes.")
+    if lacking := _lacking(culprits, refusals.values()):
+        return DiagnosisResult(INCONCLUSIVE, reason=lacking)
     if not culprits:
         return DiagnosisResult(
             INCONCLUSIVE,
             reason=f"No part of the model is refused alone: {' '.join(messages)}",
         )
     return DiagnosisResult(FAULT, culprits)
+
+
+def _lacking(culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]) -> str:
+    """Return which operators backends lack that the standard does not ask for, and what to do;
+    empty where something else is refused, too.
+    """
+    if not all(isinstance(error, UnsupportedOperatorError) for error in errors):
+        return ""
+    if not culprits or not all("." in one.op for one in culprits):
+        return ""
+    lacks = " ".join(
+        f"{one.party} does not have {one.op}, which is no operator of the standard."
+        for one in culprits
+    )
+    return (
+        f"{lacks} Compare with another version of a backend that has it (--environments), with"
+        " a model that is right (--reference), or with results that are (--golden)."
+    )
 
 
 def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Culprit | None:
@@ -152,7 +172,8 @@ def _wrong_before(
         for name in case.model.nodes[index].makes:
             if name not in made or name not in known.values:
                 continue
-            off, is_wrong = judged(made[name], known.values[name], 0.0)
+            op = case.model.nodes[index].op
+            off, is_wrong = judged(made[name], known.values[name], 0.0, op)
             place = Place([index], name, off, fused=False)
             if is_wrong and vote(case, place, party, known).party:
                 return blamed(case, party, place, known)

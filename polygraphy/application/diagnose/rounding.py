@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.judging import Deviation, deviation
-from polygraphy.domain.diagnosis.regions import GraphNode, producers
+from polygraphy.domain.diagnosis.regions import BOUNDED, GraphNode, producers
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -43,7 +43,7 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
     """Return what outputs that differ come to where no party computes anything wrong."""
     steps = any(node.jumps for node in case.model.nodes)
     limit = _STEPS if steps else max(LARGE, _MANY * (case.epsilon("") or 0.0))
-    worst = max(each.relative for each in found.values())
+    worst = max(relative(case, name, each) for name, each in found.items())
     if worst <= limit:
         return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
     if not _is_noise(case, found, known):
@@ -57,6 +57,13 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
         )
     culprit = _amplifier(case, known)
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
+
+
+def relative(case: Case, output: str, found: Deviation) -> float:
+    """Return how far an output is off, relative to its size, or to that of what it could be."""
+    index = producers(case.model.nodes).get(output)
+    is_bounded = index is not None and case.model.nodes[index].op in BOUNDED
+    return min(found.relative, found.largest) if is_bounded else found.relative
 
 
 def _is_noise(case: Case, found: Mapping[str, Deviation], known: Trace) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -20,13 +20,14 @@ from polygraphy.domain.checks.lint import (
 )
 from polygraphy.domain.checks.lint_rules import graph_findings
 from polygraphy.domain.data.feed import fit_feed
+from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import MissingDependencyError, ModelError, PolygraphyException
 from polygraphy.domain.model import EVERYTHING, Graph, ModelSource
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.shapes import format_shape, is_dynamic_dim, override_dynamic_shape
+from polygraphy.domain.tensors.shapes import format_shape, override_dynamic_shape
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import LintedModel, ModelLinter, ModelReader, ModelReports, ModelTrial
 from polygraphy.ports.reporting import Console
@@ -102,11 +103,6 @@ def lint(source: ModelSource, trial: ModelTrial, data_loader: Any = None) -> Lin
     return LintReport.of(findings, more)
 
 
-_LENGTHS = (2, 16, 64, 256, 512)
-"""What dynamic dimensions are tried with when a model fails where they are 1."""
-_MOST_ELEMENTS = 1 << 22
-"""Of all inputs together, which are our choice."""
-_MOST_INPUTS = 4
 _DRAWN = 8  # Bytes of a number that is drawn.
 
 
@@ -117,29 +113,25 @@ def _with_other_lengths(
     may not be made for: those with the lengths with which the fewest nodes fail.
     """
     best, failures = findings, _failures(findings)
-    for length in _LENGTHS:
-        for chosen in _choices(_inputs(graph)):
-            if not failures:
-                return best
-            inputs = _with_length(_inputs(graph), length, chosen)
-            if inputs is None:
-                continue
-            feed = _feed(facts, inputs, None, [], notes=False)
-            if feed is None:
-                continue
-            found = linted.lint(feed, trial)
-            if _failures(found) < failures:
-                shapes = ", ".join(
-                    f"{name}:{format_shape(meta.shape)}"
-                    for name, meta in inputs.items()
-                    if meta.shape is not None
-                )
-                message = (
-                    f"The model was tried with {shapes}. It fails where dynamic dimensions are 1;"
-                    " --input-shapes chooses others."
-                )
-                entry = LintEntry(INFO, Source.RUNTIME, message)
-                best, failures = evolve(found, entries=(*found.entries, entry)), _failures(found)
+    for inputs in longer(_inputs(graph)):
+        if not failures:
+            return best
+        feed = _feed(facts, inputs, None, [], notes=False)
+        if feed is None:
+            continue
+        found = linted.lint(feed, trial)
+        if _failures(found) < failures:
+            shapes = ", ".join(
+                f"{name}:{format_shape(meta.shape)}"
+                for name, meta in inputs.items()
+                if meta.shape is not None
+            )
+            message = (
+                f"The model was tried with {shapes}. It fails where dynamic dimensions are 1;"
+                " --input-shapes chooses others."
+            )
+            entry = LintEntry(INFO, Source.RUNTIME, message)
+            best, failures = evolve(found, entries=(*found.entries, entry)), _failures(found)
     return best
 
 
@@ -160,53 +152,6 @@ def _inputs(graph: Graph) -> TensorMetadata:
             continue  # There are no data for what is no tensor.
         metadata.add(tensor.name, tensor.dtype, tensor.shape)
     return metadata
-
-
-def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
-    """Yield which dimensions of inputs may be longer than 1, by name and axis: all but batches,
-    those of one input alone where there are several, and all.
-    """
-    dynamic = [
-        (name, axis, dim)
-        for name, meta in inputs.items()
-        for axis, dim in enumerate(meta.shape or ())
-        if is_dynamic_dim(dim)
-    ]
-    batches = {dim for _, axis, dim in dynamic if axis == 0}
-    others = [
-        (name, axis)
-        for name, axis, dim in dynamic
-        if axis and not (isinstance(dim, str) and dim in batches)
-    ]
-    names = dict.fromkeys(name for name, _ in others)
-    yield frozenset(others)
-    if len(names) > 1:
-        for name in list(names)[:_MOST_INPUTS]:
-            yield frozenset(place for place in others if place[0] == name)
-    yield frozenset((name, axis) for name, axis, _ in dynamic)
-
-
-def _with_length(
-    inputs: TensorMetadata, length: int, chosen: Collection[tuple[str, int]]
-) -> TensorMetadata | None:
-    """Return the inputs with numbers for dynamic dimensions: the length for the chosen ones, 1 for
-    the others. None where none is chosen, or the inputs would be too large.
-    """
-    made, elements = TensorMetadata(), 0
-    for name, meta in inputs.items():
-        dims: list[int] | None = None
-        if meta.shape is not None:
-            dims = [
-                (
-                    dim
-                    if isinstance(dim, int) and dim >= 0
-                    else length if (name, axis) in chosen else 1
-                )
-                for axis, dim in enumerate(meta.shape)
-            ]
-            elements += prod(dims)
-        made.add(name, meta.dtype, dims)
-    return made if chosen and elements <= _MOST_ELEMENTS else None
 
 
 def _too_large(inputs: TensorMetadata) -> str:

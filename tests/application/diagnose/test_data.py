@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
-from polygraphy.application.diagnose.data import feeds_of
+from polygraphy.application.diagnose.data import feeds_of, feeds_of_half, feeds_that_run
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.metadata import TensorMetadata
 from tests.support.models import make, value
 
 
@@ -26,3 +28,28 @@ def test_data_are_of_several_seeds_and_both_signs() -> None:
         assert all((feed["i"] >= 0).all() for feed in (plain, signed, wide))
     chosen = feeds_of(model, DataLoader(val_range=(5.0, 6.0)))
     assert [feed["x"].min() >= 5 for feed in chosen] == [True]
+
+
+def pooled() -> onnx.ModelProto:
+    """Return a model that takes no pictures of less than 8 x 8."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["h"], kernel_shape=[8, 8], strides=[8, 8]),
+        helper.make_node("Add", ["h", "x0"], ["y"]),
+    ]
+    shape = ("batch", 3, "height", "width")
+    inputs = [value("x", shape), value("x0", (1,))]
+    return make("pooled", nodes, inputs, [value("y", ("batch", 3, "h", "w"))])
+
+
+def test_dimensions_that_nobody_gave_are_so_long_that_the_model_runs() -> None:
+    model = OnnxNarrowModels().open(pooled(), DataType.FLOAT16)
+    assert {feed["x"].shape for feed in feeds_of_half(model, None)} == {(1, 3, 16, 16)}
+    given = TensorMetadata().add("x", None, (2, 3, 4, 4))
+    feeds = feeds_of_half(model, DataLoader(input_metadata=given))
+    assert {feed["x"].shape for feed in feeds} == {(2, 3, 4, 4)}, "what is given stays"
+
+
+def test_dimensions_are_one_where_no_other_length_helps() -> None:
+    model = OnnxNarrowModels().open(pooled(), DataType.FLOAT16)
+    feeds = feeds_that_run(model, None, lambda feed: False)
+    assert {feed["x"].shape for feed in feeds} == {(1, 3, 1, 1)}

@@ -31,6 +31,14 @@ def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -
     assert found.where == (9,)
 
 
+def test_a_function_that_lies_below_one_is_as_precise_as_one() -> None:
+    """As the sigmoid of ONNX Runtime, which is 0 from -18 on."""
+    right = np.full(600, 1e-8, np.float32)
+    assert judged(np.zeros_like(right), right, 0.0, "Sigmoid")[1] is False
+    assert judged(np.zeros_like(right), right, 0.0, "Exp")[1] is True
+    assert judged(right + np.float32(1e-6), right, 0.0, "Sigmoid")[1] is True
+
+
 class QuantisesEarlier(OnnxParty):
     """Runs a graph in which what lies beyond the steps is cut off before a tensor is made."""
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import BackendError
+from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
@@ -69,3 +69,28 @@ def test_a_node_that_makes_another_shape_is_named_not_what_refuses_it(op: str, n
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([name], "wide", "kernel")
     assert any("refuses the model for that" in sentence for sentence in culprit["evidence"])
+
+
+def test_an_operator_that_is_in_no_standard_is_lacking_and_nobodys_fault() -> None:
+    model = network()
+    model.graph.node[1].CopyFrom(
+        helper.make_node("FusedSoftplus", ["e"], ["s"], "fused", domain="com.example")
+    )
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    able = Able()
+    with pytest.raises(InconclusiveError, match=r"onnx does not have com.example.FusedSoftplus"):
+        diagnose(model, [OnnxParty(), able])
+
+
+class Able(OnnxParty):
+    """Runs what the evaluator does not."""
+
+    name = "able"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        for node in made.graph.node:
+            if node.domain:
+                node.op_type, node.domain = "Softplus", ""
+        return super().load(made, plain=plain, without=without)

@@ -25,6 +25,7 @@ from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
+from polygraphy.domain.diagnosis.regions import BOUNDED
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
@@ -49,7 +50,7 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
 """What a reduction adds up on its way, from its result and how many elements went into each."""
 
 _CONVERTS = frozenset({"Cast", "CastLike"})
-_BOUNDED = frozenset({"Cos", "Erf", "HardSigmoid", "Sigmoid", "Sin", "Softmax", "Softsign", "Tanh"})
+_BOUNDED = BOUNDED | {"Softmax"}
 _MOVES = frozenset(
     {"Cast", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 )

@@ -1,0 +1,74 @@
+"""Lengths of dynamic dimensions that are tried where a model fails with 1, which is made up and may
+not be what it is made for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from math import prod
+
+from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.domain.tensors.shapes import is_dynamic_dim
+
+_LENGTHS = (2, 16, 64, 256, 512)
+_MOST_ELEMENTS = 1 << 22
+"""Of all inputs together, which are our choice."""
+_MOST_INPUTS = 4
+
+
+def longer(inputs: TensorMetadata) -> Iterator[TensorMetadata]:
+    """Yield inputs with other lengths than 1 for some of their dynamic dimensions, short ones
+    first; nothing where all shapes are known.
+    """
+    for length in _LENGTHS:
+        for chosen in _choices(inputs):
+            made = _with_length(inputs, length, chosen)
+            if made is not None:
+                yield made
+
+
+def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
+    """Yield which dimensions of inputs may be longer than 1, by name and axis: all but batches,
+    those of one input alone where there are several, and all.
+    """
+    dynamic = [
+        (name, axis, dim)
+        for name, meta in inputs.items()
+        for axis, dim in enumerate(meta.shape or ())
+        if is_dynamic_dim(dim)
+    ]
+    batches = {dim for _, axis, dim in dynamic if axis == 0}
+    others = [
+        (name, axis)
+        for name, axis, dim in dynamic
+        if axis and not (isinstance(dim, str) and dim in batches)
+    ]
+    names = dict.fromkeys(name for name, _ in others)
+    yield frozenset(others)
+    if len(names) > 1:
+        for name in list(names)[:_MOST_INPUTS]:
+            yield frozenset(place for place in others if place[0] == name)
+    yield frozenset((name, axis) for name, axis, _ in dynamic)
+
+
+def _with_length(
+    inputs: TensorMetadata, length: int, chosen: Collection[tuple[str, int]]
+) -> TensorMetadata | None:
+    """Return the inputs with numbers for dynamic dimensions: the length for the chosen ones, 1 for
+    the others. None where none is chosen, or the inputs would be too large.
+    """
+    made, elements = TensorMetadata(), 0
+    for name, meta in inputs.items():
+        dims: list[int] | None = None
+        if meta.shape is not None:
+            dims = [
+                (
+                    dim
+                    if isinstance(dim, int) and dim >= 0
+                    else length if (name, axis) in chosen else 1
+                )
+                for axis, dim in enumerate(meta.shape)
+            ]
+            elements += prod(dims)
+        made.add(name, meta.dtype, dims)
+    return made if chosen and elements <= _MOST_ELEMENTS else None
