@@ -15,6 +15,16 @@ def _integers(values: Any) -> list[int]:
     return [int(value) for value in np.ravel(values)]
 
 
+def optional(x: Any = None, **_: Any) -> Any:
+    """Return what an optional value holds; the onnx package puts it into a list."""
+    return [None] if x is None else x
+
+
+def has_element(x: Any = None, **_: Any) -> Array:
+    """Return whether there is a value."""
+    return np.array(x is not None and not (isinstance(x, list) and x == [None]))
+
+
 def slices(
     x: Array,
     starts_input: Array | None = None,

@@ -253,3 +253,15 @@ def test_finding_30_what_cannot_agree_is_said(
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[W]")]
     assert len(warnings) == bool(said)
     assert said in "".join(warnings)
+
+
+def test_an_optional_value_is_what_it_holds() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+        held (float[2] x) => (float[2] y, bool is) {
+            held = Optional(x)
+            is = OptionalHasElement(held)
+            got = OptionalGetElement(held)
+            y = Neg(got)
+        }"""
+    made = assert_as_in_onnx_runtime(text, x=np.float32([1, 2]))
+    assert made["is"]

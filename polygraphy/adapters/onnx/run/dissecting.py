@@ -135,9 +135,10 @@ class OnnxDissectedModel:
         """Return whether an array can stand for a tensor: other graphs keep names of tensors of
         which they changed the data type or the layout.
         """
-        if name in self.constants:
+        value = self._types().get(name)
+        if name in self.constants or not _is_tensor(value):
             return False
-        known = described(self._types().get(name))
+        known = described(value)
         meta = TensorMetadata.from_feed_dict({name: array})[name]
         return known.dtype in (None, meta.dtype) and (not checked or fits(array.shape, known.shape))
 
@@ -198,11 +199,14 @@ def _node(node: NodeProto) -> GraphNode:
     )
 
 
+def _is_tensor(value: ValueInfoProto | None) -> bool:
+    """Return whether it is one as far as is known, not a sequence or an optional value."""
+    return value is None or value.type.WhichOneof("value") in (None, "tensor_type")
+
+
 def _can_be_handed_out(value: ValueInfoProto | None) -> bool:
-    if value is None or value.type.WhichOneof("value") is None:
-        return True
-    if value.type.WhichOneof("value") != "tensor_type":
-        return False
+    if value is None or not _is_tensor(value):
+        return value is None
     return value.type.tensor_type.elem_type in (0, *_HANDED_OUT)
 
 

@@ -277,7 +277,7 @@ class _Guesses:
         for name, weight in self._side.weights.items():
             held = None if weight.values is None else np.asarray(weight.values)
             readers = self._side.readers.get(name, [])
-            if held is None or held.dtype != np.float32 or held.size < 2 or len(readers) != 1:
+            if held is None or not is_float(held) or held.size < 2 or len(readers) != 1:
                 continue
             if time.perf_counter() > stop:
                 notes.append(f"{count} weights; the rest was left out.")

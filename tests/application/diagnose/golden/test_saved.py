@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnx import ConvertToFp16
@@ -52,7 +52,11 @@ def outputs(model: onnx.ModelProto, *tensors: str) -> dict[str, np.ndarray]:
 
 
 def found(
-    model: onnx.ModelProto, folder: Path, saved: dict[str, Any], **options: Any
+    model: onnx.ModelProto,
+    folder: Path,
+    saved: dict[str, Any],
+    feed: dict[str, np.ndarray] = FEED,
+    **options: Any,
 ) -> tuple[Kept, str]:
     """Diagnose a model beside arrays that a script saved."""
     results = RunResults()
@@ -62,7 +66,7 @@ def found(
     with bind(Findings, kept):
         try:
             golden = str(folder / "golden.json")
-            diagnose(model, [OnnxrtParty()], [FEED], golden=golden, **options)
+            diagnose(model, [OnnxrtParty()], [feed], golden=golden, **options)
         except InconclusiveError as error:
             reason = str(error)
     return kept, reason
@@ -138,3 +142,42 @@ def test_float32_results_of_a_model_in_half_precision_agree(tmp_path: Path) -> N
 def test_results_beyond_the_memory_there_is_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"take 768 bytes.*budget is 700"):
         found(network(), tmp_path, outputs(network()), memory_budget=700)
+
+
+def test_a_scaled_weight_of_doubles_is_named(tmp_path: Path) -> None:
+    right, wrong = in_double(network()), in_double(network(1.5))
+    feed = {"x": FEED["x"].astype(np.float64)}
+    saved: dict[str, np.ndarray] = OnnxrtParty().load(right)(feed)
+    kept, _ = found(wrong, tmp_path, saved, feed)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["second"], "weight")
+
+
+def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
+    for tensor in model.graph.initializer:
+        wide = numpy_helper.to_array(tensor).astype(np.float64)
+        tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+    for each in (*model.graph.input, *model.graph.output):
+        each.type.tensor_type.elem_type = TensorProto.DOUBLE
+    return model
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_what_an_optional_value_holds_is_no_tensor_to_begin_at(
+    scale: float, tmp_path: Path
+) -> None:
+    def behind(model: onnx.ModelProto) -> onnx.ModelProto:
+        last = model.graph.node.pop()
+        model.graph.node.append(helper.make_node("Optional", ["third"], ["held"], "hold"))
+        model.graph.node.append(helper.make_node("OptionalHasElement", ["held"], ["is"], "ask"))
+        model.graph.node.append(helper.make_node("OptionalGetElement", ["held"], ["got"], "get"))
+        model.graph.node.append(last)
+        last = model.graph.node[-1]
+        last.input[0] = "got"
+        model.graph.output.append(value("is", [], TensorProto.BOOL))
+        return model
+
+    saved = outputs(network(), "first", "second", "third")
+    saved = {**saved, "held": saved["third"], "is": np.array(True)}
+    kept, _ = found(behind(network(scale)), tmp_path, saved)
+    assert [culprit["nodes"] for culprit in kept.culprits] == ([["second"]] if scale > 1 else [])
