@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -109,8 +109,7 @@ def feeds_of_parties(
             made = compute(feed)
         except REFUSALS:
             return False
-        is_of_integers = not all(map(is_float, feed.values()))
-        return not (is_of_integers and any(has_nan(made.get(name)) for name in model.outputs))
+        return not _is_of_nothing(feed, [made.get(name) for name in model.outputs])
 
     def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
         try:
@@ -129,12 +128,16 @@ def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:
 
     def runs(feed: dict[str, Any]) -> bool:
         try:
-            model.run(feed, model.nodes)
+            return not _is_of_nothing(feed, model.run(feed, model.nodes).values())
         except PolygraphyException:
             return False
-        return True
 
     return feeds_that_run(model, data_loader, runs)
+
+
+def _is_of_nothing(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:
+    """Return whether outputs are NaN that were made of integers, as of a mask of zeros."""
+    return not all(map(is_float, feed.values())) and any(map(has_nan, outputs))
 
 
 def has_nan(value: Any) -> bool:

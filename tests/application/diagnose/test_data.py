@@ -53,3 +53,16 @@ def test_dimensions_are_one_where_no_other_length_helps() -> None:
     model = OnnxNarrowModels().open(pooled(), DataType.FLOAT16)
     feeds = feeds_that_run(model, None, lambda feed: False)
     assert {feed["x"].shape for feed in feeds} == {(1, 3, 1, 1)}
+
+
+def test_a_mask_that_leaves_nothing_is_no_data_for_half_precision() -> None:
+    """Of one element that is 0, the mean of what is left is NaN."""
+    nodes = [
+        helper.make_node("Cast", ["mask"], ["m"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["m"], ["count"], keepdims=0),
+        helper.make_node("Div", ["count", "count"], ["y"]),
+    ]
+    mask = value("mask", ("length",), TensorProto.INT64)
+    model = OnnxNarrowModels().open(make("mean", nodes, [mask], [value("y", ())]), DataType.FLOAT16)
+    for seed in range(5):
+        assert feeds_of_half(model, DataLoader(seed=seed))[0]["mask"].any(), seed
