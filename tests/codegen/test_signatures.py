@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import inspect
 import os
+import re
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from textwrap import wrap
 from typing import Any
 
 import pytest
 
+from polygraphy import backend, cli
 from polygraphy.adapters.tensorrt.build.config import CreateConfig
 from polygraphy.adapters.tensorrt.build.config_settings import CommonSettings
 from polygraphy.adapters.tensorrt.build.rtx_config import CreateConfigRTX
@@ -21,15 +24,7 @@ from polygraphy.codegen.render import LINE_LENGTH
 from polygraphy.codegen.signatures import SIGNATURES, Signature
 
 PUBLISHED = (
-    "polygraphy.backend.common",
-    "polygraphy.backend.onnx",
-    "polygraphy.backend.onnxrt",
-    "polygraphy.backend.pluginref",
-    "polygraphy.backend.pyt",
-    "polygraphy.backend.tensorrt_rtx",
-    "polygraphy.backend.tf",
-    "polygraphy.backend.pyt",
-    "polygraphy.backend.trt",
+    *(f"polygraphy.backend.{each.name}" for each in iter_modules(backend.__path__)),
     "polygraphy.check",
     "polygraphy.comparator",
     "polygraphy.data",
@@ -42,6 +37,8 @@ PUBLISHED = (
     "polygraphy.plugin",
     "polygraphy.surgeon",
 )
+
+_CALLED = re.compile(r'\b(?:call_of|Call)\(\s*"([\w.]+)"')
 
 TAKERS: dict[Any, Any] = {CreateConfigRTX: CreateConfig, CreateConfig: CommonSettings}
 """Whose arguments are taken as further ones by name."""
@@ -57,7 +54,14 @@ def targets() -> set[str]:
 
 
 def names() -> list[str]:
-    return sorted({*SIGNATURES, *(target.rpartition(".")[0] for target in targets())})
+    """Return the names that rows feed, and those that the command line calls."""
+    called = (
+        name
+        for path in Path(cli.__file__).parent.rglob("*.py")
+        for name in _CALLED.findall(path.read_text(encoding="utf-8"))
+    )
+    fed = (target.rpartition(".")[0] for target in targets())
+    return sorted({*SIGNATURES, *fed, *called})
 
 
 def signature_of(name: str) -> Signature:
