@@ -92,40 +92,11 @@ def finalize_argument(value: Any) -> Source:
 
 
 _LEVELS = re.compile(r"[A-Z]+(_[A-Z]+)?")
-_OF_MODEL_ALONE = re.compile(r"(\w+)\(model\)")
-_WORDS = frozenset(
-    {
-        "CALIBRATION_CACHE",
-        "MODEL",
-        "OUTPUTS",
-        "PLUGINS",
-        "None",
-        "bool",
-        "build_engine",
-        "create_config",
-        "data_loader",
-        "iterations",
-        "load_model",
-        "load_network",
-        "load_unmarked",
-        "load_unmarked_network",
-        "make_runner",
-        "make_runners",
-        "matches",
-        "model",
-        "models",
-        "original",
-        "parties",
-        "part.bad",
-        "path",
-        "reduction.bad",
-        "reduction.good",
-        "results",
-        "runners",
-        "runs",
-        "verdicts",
-    }
-)
+_WORDS = frozenset((
+    "MODEL", "None", "PLUGINS", "bool", "build_engine", "iterations", "make_runner", "matches",
+    "model", "models", "part.bad", "path", "reduction.bad", "reduction.good", "results", "runners",
+    "runs",
+))  # fmt: skip
 
 
 def _level(name: str) -> Source:
@@ -133,12 +104,6 @@ def _level(name: str) -> Source:
     if not _LEVELS.fullmatch(name):
         raise ValueError(f"{name!r} is no log level.")
     return Source(name)
-
-
-def _function_of_model(made: Source) -> Source:
-    """Return a function of `model`: the class itself where it is called with nothing else."""
-    called = _OF_MODEL_ALONE.fullmatch(made)
-    return Source(called[1] if called else f"lambda model: {made}")
 
 
 def _source(word: str) -> Source:
@@ -161,7 +126,6 @@ def environment(loader: BaseLoader | None = None) -> Environment:
         keep_trailing_newline=True,
     )
     made.filters["literal"] = literal
-    made.filters["function_of_model"] = _function_of_model
     made.globals.update(arguments=_arguments, level=_level, source=_source)
     return made
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy import __version__
-from polygraphy.cli.commands.debug.options import CheckOptions
+from polygraphy.cli.commands.debug.context import CheckOptions
 from polygraphy.cli.commands.listing import (
     COMMANDS,
     GROUPS,

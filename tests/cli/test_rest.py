@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.cli.commands.debug.options import CheckOptions, UntilOptions
+from polygraphy.cli.commands.debug.context import CheckOptions, UntilOptions
 from polygraphy.cli.commands.listing import load
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import argv_of

@@ -30,7 +30,7 @@ from polygraphy.cli.backends.trt.precision_options import (
     TrtPrecisionOptions,
     TrtTensorOptions,
 )
-from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
+from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.shared.graph import TfLoadOptions, TfOnnxOptions
 

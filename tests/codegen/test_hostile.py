@@ -74,10 +74,11 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
 )
 from polygraphy.cli.commands.template.onnx import TemplateOnnxGsCommand
 from polygraphy.cli.commands.template.shard import (
+    HintOutputOptions,
+    HintSourceOptions,
     MultiDeviceShardCommand,
     TemplateShardHintsCommand,
 )
-from polygraphy.cli.commands.template.shard_options import HintOutputOptions, HintSourceOptions
 from polygraphy.cli.commands.template.template_options import TemplateOptions
 from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.declare.tensor_kinds import TensorSpec

@@ -30,8 +30,8 @@ from polygraphy.cli.commands.inspect.tactics import (
 from polygraphy.cli.commands.plugin.patterns import PluginChoiceOptions, PluginFolderOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
 from polygraphy.cli.commands.template.template_options import TemplateOptions
-from polygraphy.cli.commands.trt.autotune import PluginAutotuneCommand
-from polygraphy.cli.commands.trt.autotune_options import (
+from polygraphy.cli.commands.trt.autotune import (
+    PluginAutotuneCommand,
     TuningConfigOptions,
     TuningPluginOptions,
 )

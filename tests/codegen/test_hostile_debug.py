@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.cli.commands.command import Command
-from polygraphy.cli.commands.debug.options import (
+from polygraphy.cli.commands.debug.context import (
     ArtifactOptions,
     CheckOptions,
     DebugReplayOptions,
@@ -18,8 +18,11 @@ from polygraphy.cli.commands.debug.options import (
     ModelIterationOptions,
     UntilOptions,
 )
-from polygraphy.cli.commands.debug.reduce import DebugReduceCommand
-from polygraphy.cli.commands.debug.reduce_options import ReducedModelOptions, ReducedShapeOptions
+from polygraphy.cli.commands.debug.reduce import (
+    DebugReduceCommand,
+    ReducedModelOptions,
+    ReducedShapeOptions,
+)
 from polygraphy.cli.commands.debug.repeat import DebugRepeatCommand
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
 from polygraphy.cli.commands.trt.engine import DebugBuildCommand, DebugPrecisionCommand

@@ -86,29 +86,16 @@ _ROWS = (
         "is about TensorFlow. Make an ONNX model of it first, with polygraphy convert.",
     ),
     Removed(
-        ("--seed", "--iterations", "--iters", "--data-loader-backend-module"),
+        (
+            *("--seed", "--iterations", "--iters", "--data-loader-backend-module"),
+            *("--data-loader-script", "--data-loader-func-name"),
+            *("--int-min", "--int-max", "--float-min", "--float-max"),
+        ),
         _PATTERNS,
         _NO_DATA,
         1,
     ),
-    Removed(
-        ("--data-loader-script", "--data-loader-func-name"),
-        _PATTERNS,
-        _NO_DATA,
-        1,
-    ),
-    Removed(
-        ("--val-range", "--load-inputs", "--load-input-data"),
-        _PATTERNS,
-        _NO_DATA,
-        "+",
-    ),
-    Removed(
-        ("--int-min", "--int-max", "--float-min", "--float-max"),
-        _PATTERNS,
-        _NO_DATA,
-        1,
-    ),
+    Removed(("--val-range", "--load-inputs", "--load-input-data"), _PATTERNS, _NO_DATA, "+"),
     Removed(("--input-shapes", "--inputs"), (*_PATTERNS, "template onnx-gs"), _NO_DATA, "+"),
     Removed(
         ("--model-type",), _PATTERNS, "has no effect: these models always are of type onnx.", 1

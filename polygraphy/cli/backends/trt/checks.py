@@ -26,7 +26,7 @@ from polygraphy.cli.backends.trt.precision_options import (
     TrtPrecisionOptions,
     TrtTensorOptions,
 )
-from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
+from polygraphy.cli.backends.trt.profiles import TrtProfileOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.errors import warn
 from polygraphy.cli.declare.given import flags_feeding, flags_given

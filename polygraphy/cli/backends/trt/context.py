@@ -23,8 +23,7 @@ from polygraphy.cli.backends.trt.network_options import (
 from polygraphy.cli.backends.trt.precision_options import (
     TrtPrecisionOptions,
 )
-from polygraphy.cli.backends.trt.profiles import Profile, profiles_of
-from polygraphy.cli.backends.trt.profiles_options import TrtProfileOptions
+from polygraphy.cli.backends.trt.profiles import Profile, TrtProfileOptions, profiles_of
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError

@@ -5,23 +5,227 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
-from polygraphy.cli.commands.debug.options import (
-    ArtifactOptions,
-    CheckOptions,
-    DebugReplayOptions,
-    EngineIterationOptions,
-    IterationInfoOptions,
-    ModelIterationOptions,
-    UntilOptions,
-)
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.kinds import Integer, Kind, Number, Text, Texts, integer
+from polygraphy.cli.declare.option import Options, option, option_group
+from polygraphy.cli.declare.rest import Rest
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.paths import check_paths, read_in
 from polygraphy.codegen.call import Call, Words
 
-Named = Sequence["tuple[str, str | None]"]
+
+class _Integers(Texts):
+    """One or more whole numbers."""
+
+    def __init__(self) -> None:
+        super().__init__("CODE")
+
+    def parse(self, words: Sequence[str]) -> Any:
+        return tuple(map(integer, words))
+
+    def unparse(self, value: Any) -> list[str]:
+        return list(map(str, value))
+
+
+class _Until(Kind):
+    """``good``, ``bad``, or a number from 1 on."""
+
+    metavar = "good|bad|N"
+
+    def parse(self, words: Sequence[str]) -> str | int:
+        """Return the word, or the number."""
+        if words[0].lower() in ("good", "bad"):
+            return words[0].lower()
+        try:
+            return int(Integer(minimum=1).parse(words))
+        except BadValue as error:
+            raise BadValue(f"{error}; good, bad, or a number from 1 on is expected") from None
+
+    def unparse(self, value: str | int) -> list[str]:
+        return [str(value)]
+
+
+@option_group
+class CheckOptions(Options):
+    """Check: what decides whether an iteration has passed."""
+
+    check: tuple[str, ...] = option(
+        "--check",
+        "--check-inference",
+        kind=Rest("COMMAND"),
+        help="A command that fails where the problem is; everything that follows belongs to it. No"
+        " shell takes part; polygraphy is this one. Without it, you are asked.",
+    )
+    fail_codes: tuple[int, ...] = option(
+        "--fail-code",
+        "--fail-returncode",
+        kind=_Integers(),
+        excludes="--ignore-fail-code",
+        help="The only exit codes that are failures.",
+        otherwise="all but 0",
+        feeds="CheckCommand.fail_codes",
+    )
+    ignore_fail_codes: tuple[int, ...] = option(
+        "--ignore-fail-code",
+        "--ignore-fail-returncode",
+        kind=_Integers(),
+        help="Exit codes that are no failures.",
+        feeds="CheckCommand.ignored_codes",
+    )
+    skip_codes: tuple[int, ...] | None = option(
+        "--skip-code",
+        kind=_Integers(),
+        help="Exit codes that say neither, as for git bisect.",
+        feeds="CheckCommand.skip_codes",
+    )
+    fail_regex: tuple[str, ...] = option(
+        "--fail-regex",
+        kind=Texts("REGEX"),
+        help="Regular expressions: it is a failure only where what the command writes matches one"
+        " of them; and without --fail-code, whatever its exit code is.",
+        feeds="CheckCommand.fail_regex",
+    )
+    check_timeout: float | None = option(
+        "--check-timeout",
+        kind=Number(minimum=0),
+        help="Seconds that it may take; then it is stopped, as if it had ended with exit code 124.",
+        otherwise="no limit",
+        feeds="CheckCommand.timeout",
+    )
+    show_output: bool = option(
+        "--show-output",
+        excludes="--hide-fail-output",
+        help="Show what it writes, whether it passes or fails.",
+        feeds="CheckCommand.show_output",
+    )
+    hide_fail_output: bool = option(
+        "--hide-fail-output",
+        help="Do not show what it writes when it fails, not even with -v.",
+        feeds="CheckCommand.hide_fail_output",
+    )
+    check_runs: int | None = option(
+        "--check-runs",
+        kind=Integer(minimum=1),
+        help="How often it is run as long as it passes: for a failure that comes and goes, or data"
+        " that differ each time.",
+        feeds="CheckCommand.runs",
+    )
+    check_logs: str | None = option(
+        "--check-logs",
+        kind=Text("DIR"),
+        help="The folder for a log of each check.",
+        feeds="Iterations.logs",
+    )
+
+
+@option_group
+class ArtifactOptions(Options):
+    """Artifacts: files that are sorted by whether the iteration has passed."""
+
+    artifacts: tuple[str, ...] = option(
+        "--artifacts",
+        kind=Texts("PATH"),
+        help="Files and folders that are moved to DIR/good or DIR/bad after each iteration.",
+        feeds="Iterations.artifacts",
+    )
+    art_dir: str | None = option(
+        "--art-dir",
+        "--artifacts-dir",
+        kind=Text("DIR"),
+        help="That DIR.",
+        feeds="Iterations.artifacts_dir",
+    )
+
+
+def _artifact(name: str) -> Any:
+    return option(
+        "--iter-artifact",
+        "--intermediate-artifact",
+        writes=True,
+        default=name,
+        help="Where each iteration puts what is checked. There must be nothing yet.",
+    )
+
+
+def _kept() -> Any:
+    return option(
+        "--no-remove-intermediate",
+        help="Leave it there after each iteration.",
+        feeds="Iterations.keep_artifact",
+    )
+
+
+def _info() -> Any:
+    return option(
+        "--iter-info",
+        "--iteration-info",
+        writes=True,
+        help="A JSON file that tells the check the number of the iteration; removed after each.",
+        feeds="Iterations.iter_info",
+    )
+
+
+@option_group
+class IterationInfoOptions(Options):
+    """Iterations: what there is in each."""
+
+    iter_info: str | None = _info()
+
+
+@option_group
+class EngineIterationOptions(Options):
+    """Iterations: what there is in each."""
+
+    iter_artifact: str = _artifact("polygraphy_debug.engine")
+    no_remove_intermediate: bool = _kept()
+    iter_info: str | None = _info()
+
+
+@option_group
+class ModelIterationOptions(Options):
+    """Iterations: what there is in each."""
+
+    iter_artifact: str = _artifact("polygraphy_debug.onnx")
+    no_remove_intermediate: bool = _kept()
+    iter_info: str | None = _info()
+
+
+@option_group
+class UntilOptions(Options):
+    """End: how long it goes on."""
+
+    until: Union[str, int, None] = option(
+        "--until",
+        kind=_Until(),
+        excludes="--num-iterations",
+        help="Go on until an iteration passes (good), or fails (bad), or for so many iterations.",
+    )
+    num_iterations: int | None = option(
+        "--num-iterations", kind=Integer(minimum=1), help="As --until N."
+    )
+
+
+@option_group
+class DebugReplayOptions(Options):
+    """Debug Replay: going on after a search was stopped."""
+
+    load_debug_replay: str | None = option(
+        "--load-debug-replay",
+        reads="Debug replay",
+        help="Do not check again what this file has the answer to.",
+        feeds="Iterations.load_replay",
+    )
+    save_debug_replay: str = option(
+        "--save-debug-replay",
+        writes=True,
+        default="polygraphy_debug_replay.json",
+        help="Where answers are saved after each iteration. After a crash, the file with"
+        " _skip_current in its name takes the iteration that crashed for a failure.",
+    )
+
+
 IterationGroup = Union[
     type[IterationInfoOptions], type[EngineIterationOptions], type[ModelIterationOptions]
 ]

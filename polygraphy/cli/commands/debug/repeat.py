@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.debug.context import (
-    check_artifacts,
-    check_of,
-    iterations_of,
-    until_of,
-)
-from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
     CheckOptions,
     DebugReplayOptions,
     IterationInfoOptions,
     UntilOptions,
+    check_artifacts,
+    check_of,
+    iterations_of,
+    until_of,
 )
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call, Step

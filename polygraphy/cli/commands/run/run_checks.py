@@ -25,7 +25,6 @@ from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 
-Named = list[tuple[str, "str | None"]]
 Groups = tuple[type[Options], ...]
 
 _CHOOSE = f"Choose at least one of {', '.join(able_in_parts().values())}."

@@ -2,21 +2,190 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.surgeon.surgeon_options import EditedModelOptions, EditSaveOptions
-from polygraphy.cli.commands.template.shard_options import (
-    HintOutputOptions,
-    HintSourceOptions,
-    ShardHintOptions,
-)
 from polygraphy.cli.declare.call import call_of
-from polygraphy.cli.declare.errors import CommandLineError, warn
+from polygraphy.cli.declare.errors import BadValue, CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
+from polygraphy.cli.declare.kinds import Choice, Integer, Kind
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.onnx_model import onnx_of
 from polygraphy.codegen.call import Call
 from polygraphy.codegen.docstring import quoted
+
+
+class Integers(Kind):
+    """Some whole numbers, or none."""
+
+    nargs = "*"
+    metavar = "N"
+
+    def parse(self, words: Sequence[str]) -> tuple[int, ...]:
+        try:
+            return tuple(map(int, words))
+        except ValueError:
+            raise BadValue(f"{' '.join(words)!r} are not whole numbers") from None
+
+    def unparse(self, value: Sequence[int]) -> list[str]:
+        return list(map(str, value))
+
+    def argument(self, value: Sequence[int]) -> Any:
+        return list(value)
+
+
+_AXIS = Integer()
+_RANK = Integer(minimum=1)
+
+
+@option_group
+class HintOutputOptions(Options):
+    """Output: where the hints go."""
+
+    output: str | None = option(
+        "-o", "--output", writes=True, help="The JSON file to write. It must be given."
+    )
+
+
+@option_group
+class HintSourceOptions(Options):
+    """Source: where it is said how the model is split; one of these must be given."""
+
+    hint: str | None = option(
+        "-s", "--hint", reads="File of hints", help="A JSON file that template shard-hints wrote."
+    )
+    one_shot: bool = option("--one-shot", help="Find it out, as template shard-hints does.")
+
+
+@option_group
+class ShardHintOptions(Options):
+    """Shard Hints: how the model is split."""
+
+    parallelism: str | None = option(
+        "--parallelism",
+        kind=Choice("CP", "TP"),
+        help="CP splits the sequence, TP the weights.",
+        feeds="find_shard_hints.parallelism",
+    )
+    nb_rank: int | None = option(
+        "--nb-rank",
+        kind=_RANK,
+        help="How many devices there are.",
+        feeds="find_shard_hints.nb_rank",
+    )
+    root: int | None = option(
+        "--root",
+        kind=Integer(minimum=-1),
+        help="The device that results go to which go to one.",
+        feeds="find_shard_hints.root",
+    )
+    gpus: int | None = option(
+        "--gpus",
+        kind=Integer(minimum=0),
+        help="How many devices take part; 0 is all.",
+        feeds="find_shard_hints.gpus",
+    )
+    groups: tuple[int, ...] = option(
+        "--groups",
+        kind=Integers(),
+        help="The groups of devices that take part.",
+        otherwise="all",
+        feeds="find_shard_hints.groups",
+    )
+    cp_type: str | None = option(
+        "--cp-type",
+        kind=Choice("native", "fused"),
+        help="native gathers K and V of each attention layer; fused makes each one node, which"
+        " spreads over the devices by itself.",
+        feeds="find_shard_hints.cp_type",
+    )
+    no_suggest_io: bool = option(
+        "--no-suggest-io",
+        help="Do not split inputs that attention depends on, nor join outputs that depend on it.",
+        as_=False,
+        feeds="find_shard_hints.suggest_io",
+    )
+    i_idx: int | None = option(
+        "--i-idx",
+        kind=_AXIS,
+        help="Axis of the sequence in inputs.",
+        feeds="find_shard_hints.i_idx",
+    )
+    o_idx: int | None = option(
+        "--o-idx",
+        kind=_AXIS,
+        help="Axis of the sequence in outputs.",
+        feeds="find_shard_hints.o_idx",
+    )
+    k_idx: int | None = option(
+        "--k-idx",
+        kind=_AXIS,
+        help="Axis of the sequence in K, as it is multiplied.",
+        feeds="find_shard_hints.k_idx",
+    )
+    v_idx: int | None = option(
+        "--v-idx", kind=_AXIS, help="Axis of the sequence in V.", feeds="find_shard_hints.v_idx"
+    )
+    i_rank: int | None = option(
+        "--i-rank",
+        kind=_RANK,
+        help="How many axes inputs have whose shape the model does not say.",
+        feeds="find_shard_hints.i_rank",
+    )
+    o_rank: int | None = option(
+        "--o-rank",
+        kind=_RANK,
+        help="How many axes outputs have whose shape the model does not say.",
+        feeds="find_shard_hints.o_rank",
+    )
+    kv_rank: int | None = option(
+        "--kv-rank",
+        kind=_RANK,
+        help="How many axes K and V have whose shape the model does not say.",
+        feeds="find_shard_hints.kv_rank",
+    )
+    reduce_op: str | None = option(
+        "--reduce-op",
+        kind=Choice("sum", "prod", "min", "max", "avg"),
+        help="What becomes of the copies of an input that the devices have.",
+        feeds="find_shard_hints.reduce_op",
+    )
+    attention_pattern: int | None = option(
+        "--attention-pattern",
+        kind=Integer(minimum=0),
+        help="0 finds attention whose scale and mask are weights or inputs, 1 also where they are"
+        " computed.",
+        feeds="find_shard_hints.attention_pattern",
+    )
+    q_shuffle: tuple[int, ...] | None = option(
+        "--q-shuffle",
+        kind=Integers(),
+        help="A permutation of the axes of Q, for --cp-type fused.",
+        feeds="find_shard_hints.q_shuffle",
+    )
+    k_shuffle: tuple[int, ...] | None = option(
+        "--k-shuffle",
+        kind=Integers(),
+        help="A permutation of the axes of K, for --cp-type fused.",
+        otherwise="swaps the last two",
+        feeds="find_shard_hints.k_shuffle",
+    )
+    v_shuffle: tuple[int, ...] | None = option(
+        "--v-shuffle",
+        kind=Integers(),
+        help="A permutation of the axes of V, for --cp-type fused.",
+        feeds="find_shard_hints.v_shuffle",
+    )
+    is_causal: bool = option(
+        "--is-causal",
+        help="A position only attends to those before it, with --cp-type fused.",
+        feeds="find_shard_hints.is_causal",
+    )
+
 
 _PATTERNS = (0, 1)
 

@@ -15,17 +15,15 @@ from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.debug.context import (
-    check_artifacts,
-    check_of,
-    iterations_of,
-    until_of,
-)
-from polygraphy.cli.commands.debug.options import (
     ArtifactOptions,
     CheckOptions,
     DebugReplayOptions,
     EngineIterationOptions,
     UntilOptions,
+    check_artifacts,
+    check_of,
+    iterations_of,
+    until_of,
 )
 from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.commands.trt.onnx_precision import render_onnx_precision

@@ -9,11 +9,13 @@ from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.commands.command import Program
-from polygraphy.cli.commands.debug.context import check_artifacts, check_of, iterations_of
-from polygraphy.cli.commands.debug.options import (
+from polygraphy.cli.commands.debug.context import (
     CheckOptions,
     EngineIterationOptions,
     ModelIterationOptions,
+    check_artifacts,
+    check_of,
+    iterations_of,
 )
 from polygraphy.cli.commands.run.run_backends import kind_of_model
 from polygraphy.cli.commands.trt.precision_options import GoldenOptions, PrecisionSearchOptions
