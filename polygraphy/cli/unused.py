@@ -46,7 +46,7 @@ def _suspects(values: Values, source: str) -> Iterator[tuple[Options, Option]]:
 def _without(values: Values, group: Options, row: Option) -> Values:
     """Return the options as if one had been left out."""
     made = changed(group, **{row.name: row.default})
-    return Values({**values.by_group, type(group): made})
+    return values.replaced(made)
 
 
 def _makes(source: str, call: str) -> bool:

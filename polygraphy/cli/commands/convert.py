@@ -273,9 +273,7 @@ def _for_target(values: Values, target: str, output: str) -> Values:
     """Return the options, in which an ONNX model is saved where the converted one is to be."""
     if target != "onnx":
         return values
-    groups = {type(group): group for group in values}
-    groups[OnnxSaveOptions] = changed(values[OnnxSaveOptions], save_onnx=output)
-    return Values(groups)
+    return values.replaced(changed(values[OnnxSaveOptions], save_onnx=output))
 
 
 def _warn_about_unused(values: Values, target: str) -> None:

@@ -20,10 +20,17 @@ class Values:
         found: Any = self._groups[group]
         return found  # type: ignore[no-any-return]
 
-    @property
-    def by_group(self) -> Mapping[type[Options], Options]:
-        """The groups, by class."""
-        return self._groups
+    def replaced(self, *groups: Options) -> Values:
+        """Return the same with other groups in the place of those of their classes."""
+        return Values({**self._groups, **{type(group): group for group in groups}})
+
+    def without(self, *classes: type[Options]) -> Values:
+        """Return the same without some groups."""
+        return Values({each: group for each, group in self._groups.items() if each not in classes})
+
+    def completed(self, *classes: type[Options]) -> Values:
+        """Return the same with the groups of some classes that it lacks as if left out."""
+        return Values({**{each: each() for each in classes}, **self._groups})
 
     def __iter__(self) -> Any:
         return iter(self._groups.values())

@@ -10,7 +10,7 @@ from attrs import frozen
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_feeding
-from polygraphy.cli.declare.option import Options, argv_of
+from polygraphy.cli.declare.option import argv_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import (
     CASTS,
@@ -89,18 +89,9 @@ def with_defaults(values: Values) -> Values:
     """Return the options of a command that loads an ONNX model and does not save it as one of its
     options says, with the groups that it lacks as if they had been left out.
     """
-    groups: dict[type[Options], Options] = {
-        group: group()
-        for group in (
-            OutputOptions,
-            OnnxLoadOptions,
-            OnnxCastOptions,
-            OnnxShapeOptions,
-            OnnxSaveOptions,
-        )
-    }
-    groups.update({type(group): group for group in values})
-    return Values(groups)
+    return values.completed(
+        OutputOptions, OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions, OnnxSaveOptions
+    )
 
 
 def onnx_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, is_calibrated, warn_about_unused
 from polygraphy.cli.backends.trt.config_options import (
@@ -43,11 +42,7 @@ def with_build_defaults(values: Values) -> Values:
     """Return the options of a command, with all groups about builds that it lacks as if they had
     been left out.
     """
-    groups: dict[Any, Any] = {
-        group: group() for group in (*BUILD_GROUPS, TrtPluginOptions, OutputOptions)
-    }
-    groups.update({type(group): group for group in values})
-    return Values(groups)
+    return values.completed(*BUILD_GROUPS, TrtPluginOptions, OutputOptions)
 
 
 def build_of(values: Values, *, is_script: bool, builder: str = "EngineFromNetwork") -> TrtModel:

@@ -49,10 +49,8 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     precision = TrtPrecisionOptions(
         layer_precisions=typing.layer_precisions, strongly_typed=typing.strongly_typed
     )
-    groups: tuple[type[Options], ...] = (TrtPluginOptions, *_SHOWN_GROUPS)
-    whole: dict[type[Options], Options] = {group: values[group] for group in groups}
-    whole.update({TrtPrecisionOptions: precision, ModelOptions: model})
-    network = network_of(with_build_defaults(Values(whole)), is_script=is_script)
+    whole = with_build_defaults(values.replaced(precision, model))
+    network = network_of(whole, is_script=is_script)
     return Inspected(
         split_symbol(path)[0], network.steps_from(RunnerModel.path), Source("load_network")
     )

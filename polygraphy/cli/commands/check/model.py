@@ -122,7 +122,7 @@ class CheckCompatibilityCommand(Command):
         converts = is_tensorflow and backends != ("tf",)
         ran = RunnerModel(Source("load_model") if converts else RunnerModel.path, not converts)
         model = changed(values[ModelOptions], input_shapes=None)  # They are about the data alone.
-        as_it_is = Values({**{type(group): group for group in values}, ModelOptions: model})
+        as_it_is = values.replaced(model)
         return Program(
             "check_compatibility.py.j2",
             f"Check whether {quoted(path)} runs in {_listed(backends)}.",

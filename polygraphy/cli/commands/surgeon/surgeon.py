@@ -28,7 +28,6 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.given import flags_given
-from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxShapeOptions
@@ -165,32 +164,45 @@ def _output_steps(values: Values) -> list[Call]:
     return [step.of(**{name: step.kwargs.get(name) for name in ("outputs", "mark_types")})]
 
 
-class SurgeonInsertCommand(Command):
+class _EditCommand(Command):
+    """Edits a model in some steps; it is run where the edit is to be verified."""
+
+    suffix: ClassVar[str]
+    summary: ClassVar[str]
+
+    def program(self, values: Values) -> Program:
+        verifies, data = trial_of(values)
+        return edit_of(
+            values,
+            summary=self.summary,
+            ending=self.suffix,
+            steps=self._steps(values),
+            verifies=verifies,
+            data=data,
+        )
+
+    def _steps(self, values: Values) -> list[Call]:
+        """Return what is done to the model."""
+        raise NotImplementedError
+
+
+class SurgeonInsertCommand(_EditCommand):
     """Put a node into an ONNX model, in place of what is between its operands and results."""
 
     name = "surgeon insert"
+    summary = "Put a node into {}."
+    suffix = "_inserted.onnx"
     groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
-    def program(self, values: Values) -> Program:
+    def _steps(self, values: Values) -> list[Call]:
         node = values[InsertOptions]
         for flag, given in (("--inputs", node.inputs), ("--outputs", node.outputs)):
             if not given:
                 raise CommandLineError(f"{flag} is missing: which tensors the node has.")
         if node.op is None:
             raise CommandLineError("--op is missing: the type of the node's operator.")
-        verifies, data = trial_of(values)
-        return edit_of(
-            values,
-            summary="Put a node into {}.",
-            ending="_inserted.onnx",
-            steps=[
-                *inference_of(values),
-                call_of("insert_node", values),
-                *cast_of(values[OnnxCastOptions]),
-            ],
-            verifies=verifies,
-            data=data,
-        )
+        insert = call_of("insert_node", values)
+        return [*inference_of(values), insert, *cast_of(values[OnnxCastOptions])]
 
 
 class SurgeonPruneCommand(Command):
@@ -215,29 +227,7 @@ class SurgeonPruneCommand(Command):
         )
 
 
-class _WeightsCommand(Command):
-    """Takes weights out, or puts others in."""
-
-    suffix: ClassVar[str]
-    summary: ClassVar[str]
-    groups: tuple[type[Options], ...] = (*LOADED, OnnxCastOptions, *_TRIAL, *_SAVED)
-
-    def program(self, values: Values) -> Program:
-        verifies, data = trial_of(values)
-        return edit_of(
-            values,
-            summary=self.summary,
-            ending=self.suffix,
-            steps=[*cast_of(values[OnnxCastOptions]), self._step(values)],
-            verifies=verifies,
-            data=data,
-        )
-
-    def _step(self, values: Values) -> Call:
-        return call_of("reconstruct_weights", values, map_weights=True)
-
-
-class SurgeonWeightStripCommand(_WeightsCommand):
+class SurgeonWeightStripCommand(_EditCommand):
     """Take the weights out of an ONNX model: what is left is enough to build a TensorRT engine that
     is given its weights later.
     """
@@ -247,13 +237,18 @@ class SurgeonWeightStripCommand(_WeightsCommand):
     suffix = "_stripped.onnx"
     groups = (*LOADED, StripOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
-    def _step(self, values: Values) -> Call:
-        return call_of("strip_weights", values)
+    def _steps(self, values: Values) -> list[Call]:
+        return [*cast_of(values[OnnxCastOptions]), call_of("strip_weights", values)]
 
 
-class SurgeonWeightReconstructCommand(_WeightsCommand):
+class SurgeonWeightReconstructCommand(_EditCommand):
     """Put random numbers in place of weights that weight-strip took out."""
 
     name = "surgeon weight-reconstruct"
     summary = "Put random weights into {}."
     suffix = "_reconstructed.onnx"
+    groups = (*LOADED, OnnxCastOptions, *_TRIAL, *_SAVED)
+
+    def _steps(self, values: Values) -> list[Call]:
+        rebuild = call_of("reconstruct_weights", values, map_weights=True)
+        return [*cast_of(values[OnnxCastOptions]), rebuild]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
 from polygraphy.cli.backends.trt.config_options import (
     TrtConfigOptions,
@@ -29,7 +28,7 @@ from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn
 from polygraphy.cli.declare.given import flags_given
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text
-from polygraphy.cli.declare.option import Options, option, option_group, options_of
+from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
@@ -213,16 +212,14 @@ def _whole(values: Values) -> Values:
     else as if they had been left out.
     """
     model, plugins = values[CheckedModelOptions], values[TuningPluginOptions].plugin_libraries
-    timing = {
-        row.name: getattr(values[TrtTimingOptions], row.name)
-        for row in options_of(TrtTimingOptions)
-    }
-    groups: dict[Any, Any] = {
-        TrtTacticOptions: TrtTacticOptions(**timing),
-        TrtPluginOptions: TrtPluginOptions(plugins=plugins),
-        ModelOptions: ModelOptions(model_file=model.path, input_shapes=model.input_shapes),
-    }
-    return with_build_defaults(Values({**{type(group): group for group in values}, **groups}))
+    timing = vars(values[TrtTimingOptions])
+    return with_build_defaults(
+        values.replaced(
+            TrtTacticOptions(**timing),
+            TrtPluginOptions(plugins=plugins),
+            ModelOptions(model_file=model.path, input_shapes=model.input_shapes),
+        )
+    )
 
 
 def _compare_func(options: TuningOptions) -> Call | None:

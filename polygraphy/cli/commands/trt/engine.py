@@ -89,7 +89,7 @@ class _EngineCommand(Command):
         """
         model = _model(values)
         is_script = kind_of_model(values) == _SCRIPT
-        unmarked = Values({type(g): g for g in values if not _is_about_all(g)})
+        unmarked = values.without(OutputOptions)  # They are about the network here.
         onnx = onnx_of(unmarked, is_loaded=not is_script, has_others=is_script)
         onnx = OnnxModel() if is_script else onnx
         check = check_of(values, implied=check_words, asks=asks)
@@ -190,11 +190,6 @@ class DebugPrecisionCommand(_EngineCommand):
         )
 
 
-def _is_about_all(group: Options) -> bool:
-    """Return whether options make tensors outputs in every backend: here those of the network."""
-    return isinstance(group, OutputOptions)
-
-
 def _model(values: Values) -> str:
     """Return the path of the model.
 
@@ -274,5 +269,4 @@ def _with_precision(values: Values) -> Values:
         options = changed(options, fp16=True)
     if options.precision_constraints is None:
         options = changed(options, precision_constraints="obey")
-    groups = {type(group): group for group in values}
-    return Values({**groups, TrtPrecisionOptions: options})
+    return values.replaced(options)

@@ -50,10 +50,7 @@ def render_onnx_precision(values: Values) -> Program:
     values = _with_model_artifact(values)
     golden, data = values[GoldenOptions], values[DataOptions]
     check_artifacts(values)
-    others = (OutputOptions, OnnxCastOptions)  # The search itself casts.
-    model = onnx_of(
-        Values({type(group): group for group in values if not isinstance(group, others)})
-    )
+    model = onnx_of(values.without(OutputOptions, OnnxCastOptions))  # The search itself casts.
     iterations = _iterations(values)
     load = data_step(data_of(data, values[ModelOptions].input_shapes))
     return Program(
@@ -107,13 +104,11 @@ def _iterations(values: Values) -> Call | None:
 
 def _with_model_artifact(values: Values) -> Values:
     """Return the options, in which each iteration makes a model where no other path is given."""
-    groups = {type(group): group for group in values}
     options = values[EngineIterationOptions]
-    if options.iter_artifact == EngineIterationOptions().iter_artifact:
-        groups[EngineIterationOptions] = changed(
-            options, iter_artifact=ModelIterationOptions().iter_artifact
-        )
-    return Values(groups)
+    if options.iter_artifact != EngineIterationOptions().iter_artifact:
+        return values
+    usual = ModelIterationOptions().iter_artifact
+    return values.replaced(changed(options, iter_artifact=usual))
 
 
 def _dtype(values: Values) -> str | None:
