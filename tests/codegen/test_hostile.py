@@ -80,7 +80,6 @@ from polygraphy.cli.commands.template.shard import (
     TemplateShardHintsCommand,
 )
 from polygraphy.cli.commands.template.template_options import TemplateOptions
-from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.declare.tensor_kinds import TensorSpec
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.compare import (
@@ -103,7 +102,7 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.report import ReportOptions
+from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions
 from polygraphy.codegen.render import formatted

@@ -117,11 +117,7 @@ def _choose(values: Values, kind: str) -> Chosen:
 
 
 def _check_tensorrt(values: Values) -> None:
-    """Refuse options about TensorRT in TensorFlow without it.
-
-    Raises:
-        CommandLineError: there are such.
-    """
+    """Refuse options about TensorRT in TensorFlow without it."""
     declared = {type(group) for group in values}  # `check compatibility` has no such options.
     given = flags_given(values, declared & {TfTrtOptions})
     if given and not values[TfTrtOptions].tftrt:

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from polygraphy.cli.declare.option import Option, Options, options_of
-from polygraphy.cli.declare.script import ScriptOptions
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.shared.log_context import Log, log_of
-from polygraphy.cli.shared.report import ReportOptions
+from polygraphy.cli.shared.report import ReportOptions, ScriptOptions
 
 
 class Program:

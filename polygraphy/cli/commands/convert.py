@@ -230,11 +230,7 @@ def _target(options: ConvertOptions) -> str:
 
 
 def _check_extension(target: str, output: str | None) -> None:
-    """Refuse a name that says that the file is something else.
-
-    Raises:
-        CommandLineError: it does.
-    """
+    """Refuse a name that says that the file is something else."""
     said = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
     if said is not None and TARGETS[said].format != TARGETS[target].format:
         raise CommandLineError(
@@ -244,11 +240,7 @@ def _check_extension(target: str, output: str | None) -> None:
 
 
 def _check_conversion(model: str, kind: str, target: str) -> None:
-    """Refuse what cannot be converted.
-
-    Raises:
-        CommandLineError: it cannot.
-    """
+    """Refuse what cannot be converted."""
     if kind == "engine":
         raise CommandLineError(
             f"{model} is a TensorRT engine, which cannot be converted to anything. Give the model"

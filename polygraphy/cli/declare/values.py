@@ -21,7 +21,7 @@ class Values:
         return found  # type: ignore[no-any-return]
 
     def replaced(self, *groups: Options) -> Values:
-        """Return the same with other groups in the place of those of their classes."""
+        """Return the same with some groups instead of those of their classes."""
         return Values({**self._groups, **{type(group): group for group in groups}})
 
     def without(self, *classes: type[Options]) -> Values:

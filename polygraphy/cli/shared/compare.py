@@ -266,11 +266,7 @@ def compare_func_of(functions: list[Call]) -> Any:
 
 
 def check_average(values: Values, functions: list[Call]) -> None:
-    """Refuse averages of what has none.
-
-    Raises:
-        CommandLineError: they are asked for.
-    """
+    """Refuse averages of what has none."""
     if not values[CompareOptions].check_average:
         return
     names = [call.name for call in functions]
@@ -291,11 +287,7 @@ def check_average(values: Values, functions: list[Call]) -> None:
 
 
 def check_saved_verdicts(values: Values, runners: int) -> None:
-    """Refuse to save verdicts where there are none; `runners` is how many there are.
-
-    Raises:
-        CommandLineError: that was asked for.
-    """
+    """Refuse to save verdicts where there are none; `runners` is how many there are."""
     options = values[CompareOptions]
     if options.save_accuracy_results is None:
         return

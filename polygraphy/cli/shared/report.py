@@ -1,4 +1,4 @@
-"""The verdict as a document."""
+"""What becomes of the program, and the verdict as a document."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from polygraphy.cli.declare.kinds import Choice, Text
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.declare.repeated import Repeated
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
+
+
+@option_group
+class ScriptOptions(Options):
+    """Program: the Python program that the command stands for."""
+
+    gen_script: str | None = option(
+        "--gen-script",
+        "--gen",
+        writes=True,
+        help="Save the program instead of running it; - is standard output.",
+    )
 
 
 class ReportPath(Text):

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 NAMES: dict[str, tuple[str, ...]] = {
     "DLAWorkspaceAllocationStrategy": ("default", "shared_static"),
-    "EngineCapability": (
-        "standard",
-        "safety",
-        "dla_standalone",
-        "default",
-        "safe_dla",
-        "safe_gpu",
-    ),
+    "EngineCapability": ("standard", "safety", "dla_standalone", "default", "safe_dla", "safe_gpu"),
     "HardwareCompatibilityLevel": ("none", "ampere_plus", "same_compute_capability"),
     "MemoryPoolType": (
         "workspace",
@@ -43,13 +36,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "ProfilingVerbosity": ("layer_names_only", "detailed", "none", "default", "verbose"),
     "QuantizationFlag": ("calibrate_before_fusion",),
     "RuntimePlatform": ("same_as_build", "windows_amd64"),
-    "TacticSource": (
-        "cublas",
-        "cublas_lt",
-        "cudnn",
-        "edge_mask_convolutions",
-        "jit_convolutions",
-    ),
+    "TacticSource": ("cublas", "cublas_lt", "cudnn", "edge_mask_convolutions", "jit_convolutions"),
     "TensorFormat": (
         "linear",
         "chw2",

@@ -141,11 +141,7 @@ def _listed(backends: Sequence[str]) -> str:
 
 
 def _check_type(path: str, kind: str, backends: Sequence[str]) -> None:
-    """Refuse a model that a backend takes in no form.
-
-    Raises:
-        CommandLineError: it does not.
-    """
+    """Refuse a model that a backend takes in no form."""
     if kind in _UNCHECKED:
         raise CommandLineError(
             f"{path} is a model of type {kind}, which belongs to TensorRT alone. Run it there:"

@@ -297,11 +297,7 @@ def until_of(options: UntilOptions) -> str | int:
 
 
 def check_artifacts(values: Values) -> None:
-    """Refuse to move away what is read.
-
-    Raises:
-        CommandLineError: a file would be.
-    """
+    """Refuse to move away what is read."""
     artifacts = values[ArtifactOptions].artifacts
     check_paths(read_in(values), [("--artifacts", path) for path in artifacts])
 

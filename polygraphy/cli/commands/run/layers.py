@@ -112,11 +112,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
 
 
 def check_worst(values: Values, *, compares: bool) -> None:
-    """Refuse to save something about a comparison where there is none.
-
-    Raises:
-        CommandLineError: that was asked for.
-    """
+    """Refuse to save something about a comparison where there is none."""
     options = values[LayerwiseOptions]
     given = {
         "--save-worst": options.save_worst is not None,

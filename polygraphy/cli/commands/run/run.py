@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from attrs import evolve
@@ -19,7 +19,6 @@ from polygraphy.cli.commands.run.layers import (
 from polygraphy.cli.commands.run.run_backends import backends_of
 from polygraphy.cli.commands.run.run_checks import check_run, compares_runs
 from polygraphy.cli.commands.run.run_plugins import checked, titles_of, with_flags
-from polygraphy.cli.commands.run.summary import summary_of
 from polygraphy.cli.commands.run.whole import Run, as_a_whole, one_after_the_other
 from polygraphy.cli.declare.call import call_of, constants_of
 from polygraphy.cli.declare.option import Option, Options, options_of
@@ -50,7 +49,34 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.codegen.call import Call, Step
+from polygraphy.codegen.docstring import quoted
 from polygraphy.codegen.source import Source
+from polygraphy.domain.tensors.naming import enumerated
+
+
+def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
+    """Return the sentence; `titles` are what people call the backends."""
+    path = split_symbol(values[ModelOptions].model_file or "")[0]
+    model = quoted(path.replace("\\", "/").rpartition("/")[2]) if path else ""
+    runners = [each.partition(":")[::2] for each in values[RunnerOptions].runners]
+    saved = {name for name, each in built_in().items() if each.text and not each.groups}
+    backends = [titles[name] for name, _ in runners if name not in saved]
+    engines = [quoted(text) for name, text in runners if name in saved]
+    loaded = [quoted(path) for path in values[CompareOptions].load_outputs]
+    if not backends and engines:
+        model, backends = enumerated(engines), [titles[name] for name, _ in runners[:1]]
+        engines = []
+    elif not model:
+        model = enumerated([quoted(text) for _, text in runners if text])
+    if not backends:
+        return f"Compare the saved outputs {enumerated(loaded)}."
+    twice = [
+        f"{name} (twice)" if backends.count(name) == 2 else name for name in dict.fromkeys(backends)
+    ]
+    where = f"{model} in {enumerated(twice)}"
+    if loaded or engines:
+        return f"Compare {where} with {enumerated([*engines, *loaded])}."
+    return f"Compare {where}." if compares else f"Run {where}."
 
 
 class RunCommand(Command):

@@ -110,9 +110,6 @@ def check_model_type(
 ) -> None:
     """Refuse a model that a backend cannot run; `offered` are the backends of the command, by
     default all that run the model of the command line.
-
-    Raises:
-        CommandLineError: it cannot.
     """
     if kind in _REMOVED:
         raise CommandLineError(

@@ -35,9 +35,6 @@ def check_run(values: Values) -> None:
 
     Args:
         values: the options.
-
-    Raises:
-        CommandLineError: something cannot be meant.
     """
     for refusal in _REFUSALS:
         if refusal.applies(values):

@@ -40,9 +40,6 @@ def check_types(path: str, kind: str, plugins: Sequence[PluggedBackend]) -> None
         path: the model.
         kind: its type; those of TensorFlow count as ``onnx``, which they are converted to.
         plugins: the backends that are to run it.
-
-    Raises:
-        CommandLineError: one of them cannot.
     """
     for plugin in plugins:
         types = plugin.declared.model_types
