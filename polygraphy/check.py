@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
-    from polygraphy.application.compare.rejudging import check_accuracy
+    from polygraphy.application.compare.reevaluating import check_accuracy
     from polygraphy.application.models.compatibility import check_compatibility
     from polygraphy.application.models.linting import check_lint
 
@@ -14,7 +14,7 @@ __all__ = ["check_accuracy", "check_compatibility", "check_lint"]
 __getattr__ = deferred_names(
     globals(),
     {
-        "check_accuracy": "polygraphy.application.compare.rejudging",
+        "check_accuracy": "polygraphy.application.compare.reevaluating",
         "check_compatibility": "polygraphy.application.models.compatibility",
         "check_lint": "polygraphy.application.models.linting",
     },

@@ -1,5 +1,5 @@
 """Rearranging saved inputs and results."""
 
-from polygraphy.application.rearranging import concat, convert, merge
+from polygraphy.application.data_files import concat, convert, merge
 
 __all__ = ["concat", "convert", "merge"]

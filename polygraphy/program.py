@@ -111,7 +111,7 @@ def _plain(main: Callable[[], Any], view: RunView) -> int:
     start = time.perf_counter()
     view.watch()
     code = exit_code(main)
-    if view.sums_up:
+    if view.is_summary:
         view.close(lambda: None, code, time.perf_counter() - start)
     return code
 
@@ -173,8 +173,8 @@ def _framed(main: Callable[[], Any], view: RunView, listen: Listen = _unheard) -
         try:
             return main()
         except CheckFailedError as error:
-            if view.says_why():
-                view.tell_aside(partial(_say, str(error)))
+            if view.explains_failure():
+                view.log_aside(partial(_say, str(error)))
                 mark_as_logged(error)
             raise
 

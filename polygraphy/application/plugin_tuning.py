@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, evolve, frozen
 
-from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of, last_device_times
+from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of, last_device_times
 from polygraphy.domain.calling import supporting
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.data.feed import own_copy
@@ -165,7 +165,7 @@ class _Tuning:
     def _run(self, choice: Choice) -> tuple[IterationResult, Cost]:
         self.builds += 1
         with self.make_runner(_joined([self.parts[position] for position in choice])) as runner:
-            feed = FeedFitter(runner, resolve(Console))(self._feed(runner))
+            feed = InputAdapter(runner, resolve(Console))(self._feed(runner))
             outputs = runner.infer(feed)
             result = IterationResult(
                 {name: own_copy(array) for name, array in outputs.items()},

@@ -148,13 +148,13 @@ def str_histogram(output: Any, hist_range: tuple[float, float] | None = None) ->
         output: the array.
         hist_range: the outer edges (default: the smallest and the largest element).
     """
-    from polygraphy.adapters.console.numbers import bars
+    from polygraphy.adapters.console.numbers import histogram_bars
     from polygraphy.domain.arithmetic import histogram
 
     values = array.to_numpy(output)
     if values.dtype.kind == "b" or not values.size:
         return ""
-    return bars(histogram(values, range=hist_range)) + "\n"
+    return histogram_bars(histogram(values, range=hist_range)) + "\n"
 
 
 def log_output_stats(

@@ -35,7 +35,7 @@ def name_of(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def check_takes(function: Callable[..., Any], what: str, *arguments: str) -> None:
+def check_signature(function: Callable[..., Any], what: str, *arguments: str) -> None:
     """Make sure that a function can be called with so many positional arguments.
 
     Args:

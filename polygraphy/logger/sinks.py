@@ -83,9 +83,9 @@ def _discard_from_now_on(stream: TextIO) -> None:
 
 
 def shows_colours(stream: TextIO) -> bool:
-    """Return whether to colour a stream: a capable terminal, and no wish against it.
+    """Return whether to colour a stream: a capable terminal, and no setting against it.
 
-    The wish is the variable NO_COLOR, set and not empty (https://no-color.org).
+    That setting is the variable NO_COLOR, set and not empty (https://no-color.org).
     """
     isatty = getattr(stream, "isatty", None)
     if isatty is None or not isatty():

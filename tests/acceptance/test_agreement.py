@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy import program
-from polygraphy.application.compare.rejudging import check_accuracy
+from polygraphy.application.compare.reevaluating import check_accuracy
 from polygraphy.comparator import (
     AccuracyResults,
     Comparator,

@@ -9,7 +9,7 @@ import pytest
 
 from polygraphy.adapters.fake import FakeRunner, RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
-from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of
+from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of
 from polygraphy.domain.data.loading import ONLY_FIRST
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UsageError
@@ -23,7 +23,7 @@ from tests.application.runs import INPUTS, doubler, feed
 @pytest.fixture
 def fit(console: RecordingConsole) -> Any:
     with doubler("a") as runner:
-        yield FeedFitter(runner, console)
+        yield InputAdapter(runner, console)
 
 
 # Fitting.
@@ -80,7 +80,7 @@ def test_a_fitter_asks_its_runner_once_for_data_of_one_kind() -> None:
             return super().get_input_metadata(use_numpy_dtypes)
 
     with Asked({}, INPUTS) as runner:
-        fit = FeedFitter(runner, RecordingConsole())
+        fit = InputAdapter(runner, RecordingConsole())
         for _ in range(5):
             fit(feed(1, 2))
         assert asked == [False]

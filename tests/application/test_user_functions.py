@@ -7,7 +7,7 @@ import pytest
 
 from polygraphy.backend.common import InvokeFromScript
 from polygraphy.comparator import Comparator, RunResults
-from polygraphy.domain.calling import check_takes
+from polygraphy.domain.calling import check_signature
 from polygraphy.domain.errors import InconclusiveError, UsageError
 from tests.application.runs import results
 
@@ -28,8 +28,8 @@ def test_a_function_that_takes_something_else_is_located_where_it_is() -> None:
             Comparator.compare_accuracy(results(a=[1], b=[1]), compare_func=function)
     with pytest.raises(UsageError, match=r"post-processing function.*missing a required"):
         Comparator.postprocess(results(a=[1]), lambda one, two: one)
-    check_takes(max, "function", "a number")
-    check_takes(lambda *every: every, "function", "one", "two")
+    check_signature(max, "function", "a number")
+    check_signature(lambda *every: every, "function", "one", "two")
 
 
 @pytest.mark.parametrize(

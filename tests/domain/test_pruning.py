@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from polygraphy.domain.model import pruning
 from polygraphy.domain.model.pruning import pruned
+from polygraphy.domain.model.random_weights import random_weight
 from polygraphy.domain.model.sparsity import dense_groups
-from polygraphy.domain.model.substitution import substitute
 from polygraphy.domain.tensors.datatype import DataType
 
 
@@ -57,9 +57,9 @@ def test_blocks_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     "dtype", [DataType.FLOAT32, DataType.BFLOAT16, DataType.INT8, DataType.INT4]
 )
 def test_substitutes_are_of_the_type_and_the_same_each_time(dtype: object) -> None:
-    made = substitute((8, 16), dtype, 5)  # type: ignore[arg-type]
+    made = random_weight((8, 16), dtype, 5)  # type: ignore[arg-type]
     assert made.dtype == dtype.numpy() and made.shape == (8, 16)  # type: ignore[attr-defined]
-    again, other = (substitute((8, 16), dtype, seed) for seed in (5, 6))  # type: ignore[arg-type]
+    again, other = (random_weight((8, 16), dtype, seed) for seed in (5, 6))  # type: ignore[arg-type]
     assert made.tobytes() == again.tobytes() != other.tobytes()
 
 

@@ -26,6 +26,12 @@ MOST = {
     "in the place of": 0,  # in place of
     "of late": 0,  # since, recently
     "in vain": 0,  # without effect
+    "wish": 0,  # request
+    "seat": 0,  # state
+    "giver": 0,  # producer
+    "taker": 0,  # consumer
+    "heed": 0,  # respect
+    "anybody": 6,  # a user, user code
     "somebody": 5,  # a caller, another process
     "nobody": 25,  # nothing, no caller
 }

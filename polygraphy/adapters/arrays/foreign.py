@@ -14,10 +14,10 @@ import numpy as np
 from polygraphy.domain.errors import InputError
 from polygraphy.ports.machine import DeviceStream
 
-Place = tuple[int, tuple[int, ...], Any]
+DeviceBuffer = tuple[int, tuple[int, ...], Any]
 """Address, shape, and what keeps the memory alive."""
 
-_Reader = Callable[[Any, DeviceStream], Union[Place, None]]
+_Reader = Callable[[Any, DeviceStream], Union[DeviceBuffer, None]]
 
 # Streams of `__cuda_array_interface__`: none, and the default stream, with which ours are ordered.
 _ORDERED_STREAMS = (None, 0, 1)
@@ -26,7 +26,7 @@ _DLPACK_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged
 _readers: dict[type, _Reader] = {}
 
 
-def place(array: Any, stream: DeviceStream) -> Place | None:
+def device_buffer(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
     """Return where an array lies on the device; None for one in host memory.
 
     Work that is still to be done on the array is done before what is queued on `stream` next.
@@ -77,7 +77,7 @@ def is_on_device(array: Any) -> bool:
     return hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] in _DLPACK_DEVICES
 
 
-def brought_to_host(name: str, array: Any) -> np.ndarray[Any, Any]:
+def host_copy(name: str, array: Any) -> np.ndarray[Any, Any]:
     """Return a NumPy array with the elements of an array, wherever that lies.
 
     Args:
@@ -140,11 +140,11 @@ def _on_host(array: Any, stream: DeviceStream) -> None:
     return None
 
 
-def _of_view(view: Any, stream: DeviceStream) -> Place:
+def _of_view(view: Any, stream: DeviceStream) -> DeviceBuffer:
     return view.ptr, view.shape, view
 
 
-def _of_torch(tensor: Any, stream: DeviceStream) -> Place | None:
+def _of_torch(tensor: Any, stream: DeviceStream) -> DeviceBuffer | None:
     if not tensor.is_cuda:
         return None
     _check_gpu(tensor, tensor.get_device(), stream)
@@ -166,7 +166,7 @@ def _check_gpu(array: Any, gpu: int, stream: DeviceStream) -> None:
         )
 
 
-def _of_interface(array: Any, stream: DeviceStream) -> Place:
+def _of_interface(array: Any, stream: DeviceStream) -> DeviceBuffer:
     described = array.__cuda_array_interface__
     if not _is_contiguous(described):
         array = _contiguous(array)
@@ -220,7 +220,7 @@ class _DLTensor(ctypes.Structure):
     ]
 
 
-def _of_dlpack(array: Any, stream: DeviceStream) -> Place | None:
+def _of_dlpack(array: Any, stream: DeviceStream) -> DeviceBuffer | None:
     kind, gpu = array.__dlpack_device__()
     if kind not in _DLPACK_DEVICES:
         return None

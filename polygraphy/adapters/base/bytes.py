@@ -9,7 +9,7 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translated_os_errors
-from polygraphy.domain.calling import check_takes
+from polygraphy.domain.calling import check_signature
 from polygraphy.logger import G_LOGGER
 
 bytes_from_path: Callable[..., bytes]
@@ -67,7 +67,7 @@ class InvokeFromScript(BaseLoader):
         if not self._loaded:
             symbol = mod.import_from_script(self._path, self._name)
             if isinstance(symbol, type):
-                check_takes(symbol, "class")
+                check_signature(symbol, "class")
                 symbol = symbol()
             self._loaded.append(symbol)
         return self._loaded[0]
@@ -76,7 +76,7 @@ class InvokeFromScript(BaseLoader):
         """Call the symbol with the same arguments; UsageError when it takes others."""
         target = self._load()
         if not kwargs:
-            check_takes(target, "function", *(f"a {type(each).__name__}" for each in args))
+            check_signature(target, "function", *(f"a {type(each).__name__}" for each in args))
         return target(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -10,7 +10,7 @@ from math import inf, isfinite, isinf, isnan
 from attrs import frozen
 
 from polygraphy.adapters.console.metrics import metric_words
-from polygraphy.adapters.console.numbers import brief, rounded_up, tolerance
+from polygraphy.adapters.console.numbers import format_number, round_up, tolerance
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.pairs import WorstOutput
 from polygraphy.domain.arithmetic import Element
@@ -74,8 +74,8 @@ def _passed(worst: WorstOutput, result: AccuracyResult, *, several: bool) -> str
         )
     return (
         f"Worst output: {worst.name!r}{_where(iteration, several)} differs by at most"
-        f" {brief(largest.max_absdiff)} (relative {brief(relative)}); within {allowed}"
-        f"{_kept(answers)}."
+        f" {format_number(largest.max_absdiff)} (relative {format_number(relative)});"
+        f" within {allowed}{_kept(answers)}."
     )
 
 
@@ -117,7 +117,9 @@ def _failed(
             f"Worst output: {called} has differences that are NaN; that exceeds {_allowed(result)}."
         ]
     else:
-        largest = f"{brief(result.max_absdiff)} (relative {brief(result.max_reldiff)})"
+        largest = (
+            f"{format_number(result.max_absdiff)} (relative {format_number(result.max_reldiff)})"
+        )
         facts = [
             f"Worst output: {called} differs by up to {largest}; that exceeds {_allowed(result)}."
         ]
@@ -126,8 +128,8 @@ def _failed(
         if found.nan and not _is_infinite(found.worst):
             facts[-1] += f", {found.nan} of them because of NaN"
         facts[-1] += (
-            f"; the worst is at {found.worst.index}: {brief(found.worst.value)} instead of"
-            f" {brief(found.worst.reference)}."
+            f"; the worst is at {found.worst.index}: {format_number(found.worst.value)} instead of"
+            f" {format_number(found.worst.reference)}."
         )
     facts += _rounding_words(result, failing)
     advice = _advice(result, failing)
@@ -166,10 +168,10 @@ class _Needed:
         """Name those that there are; empty where there is none."""
         offers = []
         if isfinite(self.absolute):
-            offers.append(f"an absolute tolerance of {rounded_up(self.absolute)}")
+            offers.append(f"an absolute tolerance of {round_up(self.absolute)}")
         if isfinite(self.relative):
             one = "a relative one" if offers else "a relative tolerance"
-            offers.append(f"{one} of {rounded_up(self.relative)}")
+            offers.append(f"{one} of {round_up(self.relative)}")
         return " or ".join(offers)
 
 
@@ -201,9 +203,8 @@ def _rounding_words(result: OutputCompareResult, failing: Sequence[object]) -> l
     rounding = result.rounding
     if rounding is None or rounding.rtol == 0:
         return []
-    explained = (
-        f"Rounding explains abs={brief(rounding.atol)} or rel={brief(rounding.rtol)} ({rounding})"
-    )
+    atol, rtol = format_number(rounding.atol), format_number(rounding.rtol)
+    explained = f"Rounding explains abs={atol} or rel={rtol} ({rounding})"
     if not result.is_rounding:
         return [f"{explained}, and not this difference."]
     if all(isinstance(each, OutputCompareResult) and each.is_rounding for each in failing):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ENOUGH_TO_SPREAD = 10
 _QUICK = 1 << 14
-"""Elements whose statistics are computed before anybody could read a line."""
+"""Elements whose statistics are computed before a line could be read."""
 
 
 class LogConsole:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from polygraphy.adapters.console.numbers import apart, bars, brief, rounded_up
+from polygraphy.adapters.console.numbers import (
+    format_distinct,
+    format_number,
+    histogram_bars,
+    round_up,
+)
 from polygraphy.domain.arithmetic import Histogram
 from polygraphy.domain.compare.detailed import DetailedResult
 from polygraphy.domain.compare.indices import IndicesResult
@@ -30,12 +35,14 @@ def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
 def _log_details(result: DetailedResult) -> None:
     """Log the facts behind a metric; a distribution is drawn."""
     facts = [
-        f"{name}={brief(result.details[name])}" for name in result.shown if name in result.details
+        f"{name}={format_number(result.details[name])}"
+        for name in result.shown
+        if name in result.details
     ]
     G_LOGGER.info(f"{result.metric.title} | {', '.join(facts)}")
     drawn = result.details.get("histogram")
     if drawn:
-        G_LOGGER.info(lambda: bars(_histogram(drawn)))
+        G_LOGGER.info(lambda: histogram_bars(_histogram(drawn)))
 
 
 def _histogram(drawn: Mapping[str, Sequence[float]]) -> Histogram:
@@ -66,8 +73,8 @@ def metric_line(result: MetricResult) -> str:
     """Return ``L2 Norm: 0.1 (tolerance: 1e-05)``."""
     metric = result.metric
     if result.value is None or result.thresholds is None:
-        return f"{metric.title}: {brief(result.value)}{metric.unit}"
-    value, limit = apart(result.value, result.thresholds.threshold)
+        return f"{metric.title}: {format_number(result.value)}{metric.unit}"
+    value, limit = format_distinct(result.value, result.thresholds.threshold)
     held_to = "tolerance" if metric.lower_is_better else "min required"
     return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
 
@@ -81,7 +88,7 @@ def metric_words(
     metric, thresholds = result.metric, result.thresholds
     if result.value is None or thresholds is None:
         return f"Worst output: {name!r}{where} has no {metric.title} that could be judged."
-    value, limit = apart(result.value, thresholds.threshold)
+    value, limit = format_distinct(result.value, thresholds.threshold)
     found = f"Worst output: {name!r}{where} has the {metric.title} {value}{metric.unit}"
     allowed = f"{limit}{metric.unit} ({thresholds.reason})"
     if metric.lower_is_better:
@@ -98,7 +105,7 @@ def metric_words(
     if metric.lower_is_better:
         values = [abs(each.value) for each in failing or [result] if each.value is not None]
         if all(map(math.isfinite, values)):
-            return f"{text} A tolerance of {rounded_up(max(values))} would pass."
+            return f"{text} A tolerance of {round_up(max(values))} would pass."
     return text
 
 

@@ -12,7 +12,7 @@ from polygraphy.domain.arithmetic import Histogram, Summary
 _BAR_WIDTH = 40
 
 
-def brief(value: Any) -> str:
+def format_number(value: Any) -> str:
     """Return a number with five significant digits; anything else as it is."""
     if type(value) is float:  # Nearly always.
         return f"{value:.5g}"
@@ -31,7 +31,7 @@ def tolerance(value: float) -> str:
     return f"{value:.15g}"
 
 
-def apart(value: float, limit: float) -> tuple[str, str]:
+def format_distinct(value: float, limit: float) -> tuple[str, str]:
     """Return two numbers with five significant digits, or as many more as tell them apart."""
     for digits in range(5, 18):
         texts = f"{value:.{digits}g}", f"{limit:.{digits}g}"
@@ -40,10 +40,10 @@ def apart(value: float, limit: float) -> tuple[str, str]:
     return texts
 
 
-def rounded_up(value: float | None) -> str:
+def round_up(value: float | None) -> str:
     """Return a tolerance with two digits that is not smaller than `value`."""
     if value is None or not math.isfinite(value) or value == 0:
-        return brief(value)
+        return format_number(value)
     digits = float(f"{value:.1e}")
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
     return f"{digits if digits >= value else digits + step:.2g}"
@@ -51,7 +51,7 @@ def rounded_up(value: float | None) -> str:
 
 def statistics(summary: Summary) -> str:
     """Return the statistics of an array in one line."""
-    # All of these are numbers, which need no `brief`.
+    # All of these are numbers, which need no `format_number`.
     return (
         f"mean={summary.mean:.5g}, std-dev={summary.std:.5g}, var={summary.var:.5g},"
         f" median={summary.median:.5g}, min={summary.min:.5g} at {summary.argmin},"
@@ -64,10 +64,10 @@ def percentiles(summary: Summary) -> str:
     return ", ".join([f"p{q * 100:g}={value:.5g}" for q, value in summary.quantiles.items()])
 
 
-def bars(histogram: Histogram) -> str:
+def histogram_bars(histogram: Histogram) -> str:
     """Draw a histogram: one line per bin with its range, its count and a bar."""
     counts: Sequence[int] = [int(count) for count in histogram.counts]
-    edges = [brief(float(edge)) for edge in histogram.edges]
+    edges = [format_number(float(edge)) for edge in histogram.edges]
     low_width, high_width = max(map(len, edges[:-1])), max(map(len, edges[1:]))
     ranges = [
         f"({low:{low_width}}, {high:{high_width}})" for low, high in itertools.pairwise(edges)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import Factory, frozen
 
 from polygraphy.adapters.console.makers import node_words
-from polygraphy.adapters.console.numbers import brief, rounded_up
+from polygraphy.adapters.console.numbers import format_number, round_up
 from polygraphy.adapters.console.tables import badness, limit_words, short
 from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, Worst, largest_jump
 from polygraphy.domain.compare.result import excess_ratio
@@ -158,11 +158,11 @@ def _worst_words(each: Comparison, row: OutputRow) -> str:
     if worst.element is not None:
         index = ",".join(map(str, worst.element.index))
         return (
-            f"{name}[{index}]: {brief(worst.element.value)}, expected"
-            f" {brief(worst.element.reference)}{where}"
+            f"{name}[{index}]: {format_number(worst.element.value)}, expected"
+            f" {format_number(worst.element.reference)}{where}"
         )
     if row.metric not in {"simple", ""}:
-        return f"{name}: {row.metric} {brief(row.value)}{where}"
+        return f"{name}: {row.metric} {format_number(row.value)}{where}"
     if worst.mismatched is not None:
         return f"{name}: {worst.mismatched} of {worst.size} elements{where}"
     return f"{name}: max abs {short(worst.absolute)}, max rel {short(worst.relative)}{where}"
@@ -286,7 +286,7 @@ def needed_words(comparisons: Sequence[Comparison]) -> str:
     ):
         known = [number for number in numbers if number is not None and isfinite(number)]
         if len(known) == len(numbers) and all(map(le, known, most)):
-            offers.append(f"{option} {rounded_up(max(known))}")
+            offers.append(f"{option} {round_up(max(known))}")
     return " or ".join(offers)
 
 

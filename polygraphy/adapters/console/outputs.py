@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polygraphy.adapters.console.numbers import brief
+from polygraphy.adapters.console.numbers import format_number
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRow
 from polygraphy.domain.accuracy.pairs import RunnerPair, first_failure
@@ -66,7 +66,7 @@ def _cells(output: OutputRow) -> tuple[str, ...]:
         one_line(output.name),
         ", ".join(output.dtypes) or _UNKNOWN,
         ", ".join(map(str, output.shapes)) or _UNKNOWN,
-        _UNKNOWN if output.absolute is None else brief(output.absolute),
-        _UNKNOWN if output.relative is None else brief(output.relative),
+        _UNKNOWN if output.absolute is None else format_number(output.absolute),
+        _UNKNOWN if output.relative is None else format_number(output.relative),
         "PASSED" if output.passed else "FAILED",
     )

@@ -156,7 +156,7 @@ def _progress() -> Progress:
 
 
 def _is_watched() -> bool:
-    """Return whether anybody sees a bar, and did not ask for silence or another form of log."""
+    """Return whether a bar is seen, and the user did not ask for silence or another form of log."""
     stream = sys.stderr
     if stream is None or stream.closed or not stream.isatty() or os.environ.get("TERM") == "dumb":
         return False

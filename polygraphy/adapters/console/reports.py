@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.console.columns import Column, drawn
-from polygraphy.adapters.console.numbers import bars, brief, percentiles, statistics
+from polygraphy.adapters.console.numbers import (
+    format_number,
+    histogram_bars,
+    percentiles,
+    statistics,
+)
 from polygraphy.adapters.console.screen import columns, is_abridged, only_in_file, write_lines
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorReport
@@ -174,7 +179,7 @@ def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
     if report.detail.statistics:
         yield _INDENT + f"{one_line(tensor.name)} | Percentiles: {percentiles(tensor.summary)}"
     if tensor.histogram is not None:
-        yield _indented(bars(tensor.histogram))
+        yield _indented(histogram_bars(tensor.histogram))
 
 
 def _indented(text: str) -> str:
@@ -220,7 +225,9 @@ def _answer(name: str, answer: object, *, is_judged: bool) -> str:
             field: value for field, value in answer.metric_values().items() if value is not None
         }
         if metrics:
-            facts.append(", ".join(f"{field}={brief(value)}" for field, value in metrics.items()))
+            facts.append(
+                ", ".join(f"{field}={format_number(value)}" for field, value in metrics.items())
+            )
         if isinstance(answer.thresholds, Tolerance):
             stats = ", ".join(answer.thresholds.check_error_stat)
             facts.append(f"Tolerance: {answer.thresholds}, {stats}")

@@ -87,30 +87,30 @@ class RunView:
             code: the exit code.
             seconds: how long the program ran.
         """
-        if self._screen is None or not self._screen.sums_up:
+        if self._screen is None or not self._screen.is_summary:
             self._release()
             command = self._verdict.next_command()
             if command.startswith("polygraphy diagnose "):
                 G_LOGGER.start(f"To find the cause: {command}")
             tell()
             return
-        self.tell_aside(tell)
+        self.log_aside(tell)
         self._conclude(code, seconds)
 
-    def says_why(self) -> bool:
+    def explains_failure(self) -> bool:
         """Return whether the verdict is going to say why a check failed."""
-        return self.sums_up and self._verdict.is_failure
+        return self.is_summary and self._verdict.is_failure
 
-    def tell_aside(self, tell: Callable[[], object]) -> None:
+    def log_aside(self, tell: Callable[[], object]) -> None:
         """Log what the console does not show where a run is summed up."""
         assert self._screen is not None
         with self._screen.telling():
             tell()
 
     @property
-    def sums_up(self) -> bool:
+    def is_summary(self) -> bool:
         """Whether there is more to say than that the program passed."""
-        return self._screen is not None and self._screen.sums_up
+        return self._screen is not None and self._screen.is_summary
 
     def abandon(self) -> None:
         """Show what is held back, and from now on everything."""
@@ -127,9 +127,9 @@ class RunView:
     def note(self, text: str) -> None:
         if self._verdict.comparisons:
             self._write(*noted(text))
-        elif self._screen is not None and (self._screen.holds or self._screen.sums_up):
+        elif self._screen is not None and (self._screen.holds or self._screen.is_summary):
             self._head.notes.append(text)
-        self._tell("note", text)
+        self._log_event("note", text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
         """Input data are about to be taken from a data loader."""
@@ -138,52 +138,52 @@ class RunView:
     def runner_activating(self, runner: str) -> None:
         self._begin()
         self._head.runners.append(runner)
-        self._tell("runner_activating", runner)
+        self._log_event("runner_activating", runner)
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
         """A model is about to be run in segments of layers."""
         self._begin()
-        self._tell("segments_planned", segments, tensors, budget)
+        self._log_event("segments_planned", segments, tensors, budget)
 
     def iteration_starting(self, index: int) -> None:
         """All runners are about to take the data of an iteration."""
-        self._tell("iteration_starting", index)
+        self._log_event("iteration_starting", index)
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """What the runner is fed with."""
         self._head.inputs = self._head.inputs or metadata
-        self._tell("inputs_described", runner, metadata)
+        self._log_event("inputs_described", runner, metadata)
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """What the runner gave."""
-        self._tell("outputs_described", runner, metadata)
+        self._log_event("outputs_described", runner, metadata)
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done."""
         self._head.times[runner] = runtimes
-        self._tell("runner_completed", runner, runtimes)
+        self._log_event("runner_completed", runner, runtimes)
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         """What a runner's device measured."""
-        self._tell("device_times_measured", runner, times)
+        self._log_event("device_times_measured", runner, times)
 
     def runner_failed(self, runner: str, reason: str) -> None:
-        self._told_by().runner_failed(runner, reason)
+        self._line_log().runner_failed(runner, reason)
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
         self._begin()
-        self._tell("comparison_starting", runner0, runner1)
+        self._log_event("comparison_starting", runner0, runner1)
 
     def iteration_compared(self, pair: PairResult) -> None:
         if self._screen is not None:
             self._fold(pair)
-        self._tell("iteration_compared", pair)
+        self._log_event("iteration_compared", pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         if self._table is None and self._screen is not None:  # The results are those of a file.
             self._count("compared", sum(1 for _ in result.scan()))
-        self._tell("comparison_finished", result)
-        if self.sums_up:
+        self._log_event("comparison_finished", result)
+        if self.is_summary:
             self._show(result)
             return
         self._release()
@@ -193,21 +193,21 @@ class RunView:
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""
         self._begin()
-        self._tell("validation_starting", runners)
+        self._log_event("validation_starting", runners)
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         self._count("validated", 1)
         self._verdict.add_validity(runner, validity)
-        self._tell("output_validated", runner, validity)
+        self._log_event("output_validated", runner, validity)
 
     def validation_finished(self, passed: bool) -> None:
-        self._tell("validation_finished", passed)
+        self._log_event("validation_finished", passed)
 
     # How it is shown.
 
     def _watched(self) -> Screen | None:
         """Return the screen; None where everything is shown line by line."""
-        if self._screen is None and not _tells_all():
+        if self._screen is None and not _is_line_by_line():
             from polygraphy.adapters.console.screen import Screen
 
             least = G_LOGGER.ERROR if _level() >= G_LOGGER.START else G_LOGGER.WARNING
@@ -223,7 +223,7 @@ class RunView:
             if _level() >= G_LOGGER.START:
                 screen.sum_up()
 
-    def _told_by(self) -> LogConsole:
+    def _line_log(self) -> LogConsole:
         if self._log is None:
             from polygraphy.adapters.console.log import LogConsole
 
@@ -231,13 +231,13 @@ class RunView:
             self._log = LogConsole(draws=draws)
         return self._log
 
-    def _tell(self, event: str, *facts: object) -> None:
+    def _log_event(self, event: str, *facts: object) -> None:
         """Tell the log, of which the console shows what the screen lets through."""
         if self._screen is None:
-            getattr(self._told_by(), event)(*facts)
-        elif not self.sums_up or G_LOGGER.log_file is not None:
+            getattr(self._line_log(), event)(*facts)
+        elif not self.is_summary or G_LOGGER.log_file is not None:
             with self._screen.telling():
-                getattr(self._told_by(), event)(*facts)
+                getattr(self._line_log(), event)(*facts)
 
     def _count(self, what: str, count: int) -> None:
         """Count what was compared or checked; too many are summed up."""
@@ -248,7 +248,7 @@ class RunView:
         """Sum up what was compared or checked, or is going to be, if it is too much for lines."""
         screen = self._screen
         most = 0 if self._verifies else MOST_LINES
-        if screen is None or screen.sums_up or count <= most:
+        if screen is None or screen.is_summary or count <= most:
             return
         kept = screen.sum_up()
         if kept:
@@ -356,7 +356,7 @@ def _level() -> int:
     return max(G_LOGGER.severity, G_LOGGER.console_severity)
 
 
-def _tells_all() -> bool:
+def _is_line_by_line() -> bool:
     """Return whether the log is read line by line: by a program, or by somebody who wants more."""
     if G_LOGGER.json or G_LOGGER.use_python_logging_system or G_LOGGER.legacy:
         return True

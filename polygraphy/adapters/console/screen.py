@@ -75,7 +75,7 @@ class Screen:
         return self._holds
 
     @property
-    def sums_up(self) -> bool:
+    def is_summary(self) -> bool:
         """Whether a run is summed up."""
         return self._sums_up
 

@@ -7,7 +7,7 @@ from math import inf, isinf, isnan
 from typing import TYPE_CHECKING
 
 from polygraphy.adapters.console.columns import Column, drawn
-from polygraphy.adapters.console.numbers import apart, brief
+from polygraphy.adapters.console.numbers import format_distinct, format_number
 from polygraphy.domain.accuracy.output_rows import OutputRow, OutputRows, largest_jump
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.errors import PolygraphyException
@@ -182,7 +182,7 @@ def _result_columns(rows: Sequence[OutputRow], *, repeats: bool = False) -> list
     ]
     others = [row.metric for row in rows if row.metric not in _DIFFERENCES]
     if others:
-        values = ["" if row.value is None else brief(row.value) for row in rows]
+        values = ["" if row.value is None else format_number(row.value) for row in rows]
         numbers = [Column(others[0], values, is_number=True)]
     limits = [limit_words(row) for row in rows]
     said = [limit if repeats or limit != last else "" for limit, last in zip(limits, ["", *limits])]
@@ -222,9 +222,9 @@ def limit_words(row: OutputRow) -> str:
         return f"{words} ({checked})" if checked else words
     if isinstance(limit, MetricThreshold):
         least = "at most" if limit.metric.lower_is_better else "at least"
-        text = brief(limit.threshold)
+        text = format_number(limit.threshold)
         if row.value is not None:
-            text = apart(row.value, limit.threshold)[1]
+            text = format_distinct(row.value, limit.threshold)[1]
         return f"{least} {text}{limit.metric.unit}"
     return ""
 

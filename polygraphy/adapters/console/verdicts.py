@@ -16,8 +16,8 @@ from polygraphy.adapters.console.metrics import (
     metric_line,
 )
 from polygraphy.adapters.console.numbers import (
-    bars,
-    brief,
+    format_number,
+    histogram_bars,
     percentiles,
     statistics,
     tolerance,
@@ -114,7 +114,7 @@ def _log_metrics(result: OutputCompareResult) -> None:
             absolute, relative = result.required(statistic)
             G_LOGGER.info(
                 f"Minimum Required Tolerance: {_named(statistic, result)} error |"
-                f" [abs={brief(absolute)}] OR [rel={brief(relative)}]"
+                f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
                 + (
                     " (requirements may be lower if both abs/rel tolerances are set)"
                     if statistic == "elemwise"
@@ -144,13 +144,13 @@ def _log_histograms(
     for runner, tensor, array in zip(pair.runners, tensors, result.arrays):
         drawn = histogram(array, range=joint, threads=result.difference.threads)
         name = one_line(tensor.name) if tensor else ""
-        G_LOGGER.info(f"{label_of_runner(runner)}: {name}\n{bars(drawn)}")
+        G_LOGGER.info(f"{label_of_runner(runner)}: {name}\n{histogram_bars(drawn)}")
     drawn_differences = (
         result.difference.absolute_histogram(),
         result.difference.relative_histogram(),
     )
     for label, drawn in zip(_KINDS, drawn_differences):
-        G_LOGGER.info(f"{label}\n{bars(drawn)}")
+        G_LOGGER.info(f"{label}\n{histogram_bars(drawn)}")
 
 
 def _log_verdict(name: str, result: OutputCompareResult) -> None:
@@ -213,7 +213,7 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
                     absolute, relative = average.required(statistic)
                     G_LOGGER.info(
                         f"Average Minimum Required Tolerance: {_named(statistic, average)} error |"
-                        f" [abs={brief(absolute)}] OR [rel={brief(relative)}]"
+                        f" [abs={format_number(absolute)}] OR [rel={format_number(relative)}]"
                     )
                 _log_verdict(name, average)
                 continue

@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.arrays.foreign import host_array, place
+from polygraphy.adapters.arrays.foreign import device_buffer, host_array
 from polygraphy.domain.errors import DataTypeConversionException, InputError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -132,7 +132,7 @@ class BoundRuns:
             raise InputError(
                 f"Input {name!r} must have data type {dtype}, but the data have {found}."
             )
-        where = place(data, self._stream)
+        where = device_buffer(data, self._stream)
         if where is None:
             array = numpy.require(host_array(data), requirements=["A", "C"])
             binding.bind_cpu_input(name, array)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.arrays.foreign import brought_to_host, is_on_device
+from polygraphy.adapters.arrays.foreign import host_copy, is_on_device
 from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
@@ -174,7 +174,7 @@ class OnnxrtRunner(BaseRunner):
             )
         if self._gpu is None or (to_host and not any(map(is_on_device, feed_dict.values()))):
             outputs = self._infer_plain(
-                {name: brought_to_host(name, data) for name, data in feed_dict.items()}
+                {name: host_copy(name, data) for name, data in feed_dict.items()}
             )
         else:
             outputs = self._infer_bound(self._gpu, feed_dict, to_host)

@@ -15,8 +15,8 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnxruntime.errors import translated_errors
 from polygraphy.adapters.onnxruntime.rewrites import matched_rewrites
-from polygraphy.adapters.os.interruptible import interruptible
 from polygraphy.adapters.os.paths import readable_file
+from polygraphy.adapters.os.signals import cancellable
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
 from polygraphy.logger import G_LOGGER
@@ -145,7 +145,7 @@ def load_session(
         return made
 
     cancel = getattr(options, "set_load_cancellation_flag", None)
-    return load() if cancel is None else interruptible(load, lambda: cancel(True))
+    return load() if cancel is None else cancellable(load, lambda: cancel(True))
 
 
 def terminable(call: Callable[[RunOptions], T]) -> T:
@@ -154,7 +154,7 @@ def terminable(call: Callable[[RunOptions], T]) -> T:
     That takes a thread: 0.3 milliseconds, more than a tiny model does.
     """
     options = onnxrt.RunOptions()
-    return interruptible(partial(call, options), lambda: setattr(options, "terminate", True))
+    return cancellable(partial(call, options), lambda: setattr(options, "terminate", True))
 
 
 def _warn_of_unused(wanted: Sequence[Provider], used: Sequence[str]) -> None:

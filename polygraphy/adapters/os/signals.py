@@ -1,7 +1,8 @@
-"""Signals that come while the first thread is in a library.
+"""Signals that come while the first thread is in a library, and calls that they cancel.
 
 Python handles signals in its first thread, between two steps of its own; while that thread is in a
-library, ctrl-C and SIGTERM do nothing. So another thread hears of them.
+library, ctrl-C and SIGTERM do nothing. So another thread hears of them. The call stays in the first
+thread: allocators keep memory for each thread that makes one.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from polygraphy.termination import interrupt_program
+
 T = TypeVar("T")
 
 _NONE = -1
 
 
-def hearing(hear: Callable[[int], None], call: Callable[[], T]) -> T:
+def watch_signals(on_signal: Callable[[int], None], call: Callable[[], T]) -> T:
     """Return what a call returns, and hear of the signals that come meanwhile, without waiting for
     their handlers.
 
@@ -26,7 +29,7 @@ def hearing(hear: Callable[[int], None], call: Callable[[], T]) -> T:
     wherever it does.
 
     Args:
-        hear: is called in another thread with the number of each signal that has a handler in
+        on_signal: is called in another thread with the number of each signal that has a handler in
             Python, as it comes, for the last time before this returns.
         call: gives up Python's lock while it waits. In other threads than the first, where no
             signal is handled, it is only made.
@@ -36,7 +39,7 @@ def hearing(hear: Callable[[int], None], call: Callable[[], T]) -> T:
     heard, written = os.pipe()
     os.set_blocking(written, False)
     before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-    listener = threading.Thread(target=_listen, args=(heard, before, hear), daemon=True)
+    listener = threading.Thread(target=_listen, args=(heard, before, on_signal), daemon=True)
     listener.start()
     try:
         try:
@@ -50,10 +53,36 @@ def hearing(hear: Callable[[int], None], call: Callable[[], T]) -> T:
         os.close(heard)
 
 
-def _listen(heard: int, others: int, hear: Callable[[int], None]) -> None:
+def _listen(heard: int, others: int, on_signal: Callable[[int], None]) -> None:
     while numbers := os.read(heard, 16):
         if others != _NONE:  # Such as an event loop, which hears of signals in the same way.
             with suppress(OSError):
                 os.write(others, numbers)
         for number in numbers:
-            hear(number)
+            on_signal(number)
+
+
+def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
+    """Return what a call returns, and raise what it raises, or KeyboardInterrupt.
+
+    Args:
+        call: as for `watch_signals`.
+        cancel: has the call end soon; it is made in another thread, at each ctrl-C that is going to
+            raise KeyboardInterrupt, and at each SIGTERM that Python handles.
+    """
+
+    def on_signal(number: int) -> None:
+        if _ends_call(number):
+            cancel()
+
+    return watch_signals(on_signal, call)
+
+
+def _ends_call(number: int) -> bool:
+    """Return whether a signal asks for the end: ctrl-C unless it is handled in another way, and any
+    SIGTERM that does not end the process by itself.
+    """
+    handler = signal.getsignal(number)
+    if number == signal.SIGINT:
+        return handler in (signal.default_int_handler, interrupt_program)
+    return number == signal.SIGTERM and callable(handler)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx_common.messages import all_nodes
-from polygraphy.adapters.os.places import place_of
+from polygraphy.adapters.os.user_frame import user_frame
 from polygraphy.adapters.pluginref.references import Reference
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -76,7 +76,7 @@ def _called(
         said = f"{type(error).__name__}: {text}" if text else type(error).__name__
         raise BackendError(
             f"The reference of {node.op_type} failed at node {node.name!r}:"
-            f" {said}{place_of(error)}.",
+            f" {said}{user_frame(error)}.",
             backend="pluginref",
         ) from error
 

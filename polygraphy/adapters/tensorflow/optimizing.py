@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.tensorflow.detours import without_detours, without_waiting
 from polygraphy.adapters.tensorflow.errors import translated_errors
 from polygraphy.adapters.tensorflow.graphs import graph_from_definition, op_name, pruned
 from polygraphy.adapters.tensorflow.module import tensorflow_module
+from polygraphy.adapters.tensorflow.passthroughs import (
+    without_control_dependencies,
+    without_passthroughs,
+)
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -52,8 +55,8 @@ class OptimizeGraph(BaseLoader):
         if not any(
             op.op_def.is_stateful for op in graph_from_definition(definition).get_operations()
         ):
-            definition = pruned(without_waiting(definition), outputs)
-        definition = without_detours(definition, names)
+            definition = pruned(without_control_dependencies(definition), outputs)
+        definition = without_passthroughs(definition, names)
         before = len(graph.get_operations())
         G_LOGGER.info(
             f"Optimised the TensorFlow graph: {len(definition.node)} operations, {before} before"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from polygraphy.adapters.os.places import place_of
+from polygraphy.adapters.os.user_frame import user_frame
 from polygraphy.domain.errors import BackendError, InputError, ModelError, PolygraphyException
 
 
@@ -30,7 +30,7 @@ def translated_errors(doing: str, model: object = "") -> Iterator[None]:
     except Exception as error:
         kind = type(error).__name__
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        place = place_of(error)
+        place = user_frame(error)
         said = f"{kind}: {text.rstrip('.')}{place}." if text else f"{kind}{place}."
         if doing == "load":
             raise ModelError(

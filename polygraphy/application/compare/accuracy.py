@@ -20,7 +20,7 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.accuracy.comparison_record import ComparisonRecord
 from polygraphy.domain.accuracy.pairs import PairResult
-from polygraphy.domain.calling import check_takes, name_of, supporting
+from polygraphy.domain.calling import check_signature, name_of, supporting
 from polygraphy.domain.compare import (
     CompareResult,
     PairwiseCompareFunc,
@@ -321,7 +321,9 @@ def _functions(compare_func: Any) -> list[Any]:
     functions = compare_func if isinstance(compare_func, (list, tuple)) else [compare_func]
     made = [function() if isinstance(function, type) else function for function in functions]
     for function in made:
-        check_takes(function, "comparison function", "the outputs of one run", "those of the other")
+        check_signature(
+            function, "comparison function", "the outputs of one run", "those of the other"
+        )
         threaded = supporting(function, UsesThreads)
         if threaded is not None:
             threaded.grant_threads(resolve(Machine).cores())

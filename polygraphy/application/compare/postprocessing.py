@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from polygraphy.domain.calling import check_takes, name_of
+from polygraphy.domain.calling import check_signature, name_of
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults
 
@@ -28,7 +28,7 @@ def postprocess(run_results: Any, function: Any) -> Any:
         UsageError: the function answers with something else.
     """
     apply: Postprocess = function() if isinstance(function, type) else function
-    check_takes(apply, "post-processing function", "the outputs of an iteration")
+    check_signature(apply, "post-processing function", "the outputs of an iteration")
     if isinstance(run_results, RunResults):
         return _changed(run_results, apply)
     if isinstance(run_results, list):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polygraphy.application.models.linting import lint
-from polygraphy.application.run.feeding import FeedFitter, Feeds
+from polygraphy.application.run.feeding import Feeds, InputAdapter
 from polygraphy.domain.checks.capability import Compatibility, UnsupportedNode
 from polygraphy.domain.checks.lint import EXCEPTION, INFO, Source
 from polygraphy.domain.data.synthesis import DataLoader
@@ -69,7 +69,7 @@ def _failure(runner: Runner, data_loader: Any, seen: set[str]) -> str | None:
             feeds = Feeds(data_loader, console, seen)
             feeds.describe_model_inputs([runner])
             feeds.tell_if_more()
-            runner.infer(FeedFitter(runner, console)(feeds.current))
+            runner.infer(InputAdapter(runner, console)(feeds.current))
     except (InputError, FileError, UnknownNameError, MissingDependencyError) as error:
         if isinstance(error, ModelError):
             return str(error)

@@ -87,7 +87,7 @@ def assumptions_noted(data_loader: Any) -> Iterator[None]:
         raise
 
 
-class Fed(Protocol):
+class InputSpec(Protocol):
     """What data are fitted to."""
 
     name: str
@@ -96,12 +96,12 @@ class Fed(Protocol):
         """Describe the inputs."""
 
 
-class FeedFitter:
+class InputAdapter:
     """Fits feed dictionaries to one runner; data of the same description as the last are known to
     fit. A runner that does not promise to leave its inputs alone is given copies.
     """
 
-    def __init__(self, runner: Fed, console: Console) -> None:
+    def __init__(self, runner: InputSpec, console: Console) -> None:
         self._runner = runner
         self._console = console
         self._copies = not promises(runner, "leaves_inputs_alone")

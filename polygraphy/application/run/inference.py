@@ -11,8 +11,8 @@ from typing import Any, cast
 from attrs import Factory, define
 
 from polygraphy.application.run.feeding import (
-    FeedFitter,
     Feeds,
+    InputAdapter,
     facts_of,
     last_device_times,
     promises,
@@ -33,11 +33,11 @@ Feed = Mapping[str, Any]
 
 
 @define
-class _Seat:
+class _RunnerState:
     """One active runner, with what is remembered about it during a run."""
 
     runner: Runner
-    fit: FeedFitter
+    fit: InputAdapter
     keep: Callable[[Any], Any]
     facts: Facts
     runtimes: array[float] = Factory(lambda: array("d"))
@@ -108,14 +108,14 @@ def stream(
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         save_results = _writer(saving, save_outputs_path, RunResults)
         with ExitStack() as active:
-            seats = [_seated(active, runner, console) for runner in runners]
+            states = [_activated(active, runner, console) for runner in runners]
             feeds.describe_model_inputs(runners)
             step = active.enter_context(resolve(Progress).follow("Running", feeds.total))
             index = 0
             while True:
                 console.iteration_starting(index)
                 save_feed(feeds.current)
-                results = _one_iteration(seats, feeds.current, console, is_first=index == 0)
+                results = _one_iteration(states, feeds.current, console, is_first=index == 0)
                 save_results(results)
                 step()
                 index += 1
@@ -129,8 +129,8 @@ def stream(
                     return
                 del results  # Nothing of this iteration is held while the next one runs.
     # The last results are handed over when memory is released and files are complete.
-    for seat in seats:
-        seat.completed(console)
+    for state in states:
+        state.completed(console)
     yield results
 
 
@@ -261,28 +261,28 @@ def _one_turn(
     """Run one runner on all data, which the first turn takes from the data loader."""
     fresh: list[Feed] = []
     with ExitStack() as active:
-        seat = _seated(active, runner, console)
+        state = _activated(active, runner, console)
         if not cached:
             feeds.describe_model_inputs([runner])
             fresh = feeds.all_copied()
         data = cached or fresh
         for _ in range(warm_up):
-            seat.infer(data[0])
-        seat.warmed_up()
+            state.infer(data[0])
+        state.warmed_up()
         done = active.enter_context(resolve(Progress).follow(runner.name, len(data)))
         iterations = []
         for index, feed in enumerate(data):
-            step = _one_iteration([seat], feed, console, is_first=index == 0)
+            step = _one_iteration([state], feed, console, is_first=index == 0)
             iterations += step[0][1]
             done()
-    seat.completed(console)
+    state.completed(console)
     return _Turn(iterations, fresh)
 
 
-def _seated(active: ExitStack, runner: Runner, console: Console) -> _Seat:
+def _activated(active: ExitStack, runner: Runner, console: Console) -> _RunnerState:
     console.runner_activating(runner.name)
     active.enter_context(runner)
-    return _Seat(runner, FeedFitter(runner, console), kept_as(runner), facts_of(runner))
+    return _RunnerState(runner, InputAdapter(runner, console), kept_as(runner), facts_of(runner))
 
 
 def kept_as(runner: Runner) -> Callable[[Any], Any]:
@@ -291,14 +291,14 @@ def kept_as(runner: Runner) -> Callable[[Any], Any]:
 
 
 def _one_iteration(
-    seats: Sequence[_Seat], feed: Feed, console: Console, *, is_first: bool
+    states: Sequence[_RunnerState], feed: Feed, console: Console, *, is_first: bool
 ) -> RunResults:
     results = RunResults()
-    for seat in seats:
-        name = seat.runner.name
+    for state in states:
+        name = state.runner.name
         if is_first:
-            console.inputs_described(name, TensorMetadata.from_feed_dict(seat.fit(feed)))
-        outputs = seat.infer(feed)
+            console.inputs_described(name, TensorMetadata.from_feed_dict(state.fit(feed)))
+        outputs = state.infer(feed)
         if is_first:
             console.outputs_described(name, TensorMetadata.from_feed_dict(outputs))
         results.append((name, [outputs]))

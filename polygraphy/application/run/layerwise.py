@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import Factory, define
 
-from polygraphy.application.run.feeding import FeedFitter, Feeds, facts_of, promises
+from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of, promises
 from polygraphy.application.run.inference import feed_writer, kept_as
 from polygraphy.application.run.steps import was_interrupted
 from polygraphy.application.run.unmarked import MarkingEffect
@@ -120,12 +120,12 @@ def _steps(
 
 
 @define
-class _Seat:
+class _RunnerState:
     """One runner, which is another one for each segment, and what is remembered about it."""
 
     make: MakeRunner
     name: str = ""
-    loaded: dict[int, tuple[Runner, FeedFitter]] = Factory(dict)
+    loaded: dict[int, tuple[Runner, InputAdapter]] = Factory(dict)
     carried: dict[str, Any] = Factory(dict)
     own: Mapping[str, Any] = Factory(dict)
     """The outputs of the model as it is, in this iteration."""
@@ -149,12 +149,12 @@ class _Run:
         self.is_done = False
         self._unmarked = unmarked
         self._layered = layered
-        self._seats = [_Seat(make) for make in make_runners]
+        self._states = [_RunnerState(make) for make in make_runners]
         self._memory = memory_budget
         self._console = console
         self._machine = resolve(Machine)
         self._compared = set(layered.outputs)
-        self._fit = FeedFitter(_Inputs(layered.inputs), console)
+        self._fit = InputAdapter(_Inputs(layered.inputs), console)
         self._segments: list[Segment] = []
         self._keeps_loaded = False
         self._index = 0
@@ -186,17 +186,17 @@ class _Run:
 
     def _iteration_ended(self) -> None:
         self._index += 1
-        for seat in self._seats:
-            seat.carried = {}
-            seat.own = {}
-            if seat.runtime is not None:
-                seat.runtimes.append(seat.runtime)
-            seat.runtime = None
+        for state in self._states:
+            state.carried = {}
+            state.own = {}
+            if state.runtime is not None:
+                state.runtimes.append(state.runtime)
+            state.runtime = None
 
     def completed(self) -> None:
         """Report how long the runners took."""
-        for seat in self._seats:
-            self._console.runner_completed(seat.name, seat.runtimes)
+        for state in self._states:
+            self._console.runner_completed(state.name, state.runtimes)
 
     def _plan(self, feed: Feed) -> None:
         shapes = {name: tuple(array.shape) for name, array in feed.items()}
@@ -208,7 +208,7 @@ class _Run:
             nbytes = self._machine.free_memory() // _SHARE
         budget = Budget(
             nbytes,
-            runners=len(self._seats),
+            runners=len(self._states),
             weight_copies=_WEIGHT_COPIES,
             free_weights=0 if self._layered.resident_weights else max(total - _SCRATCH, 0),
         )
@@ -218,7 +218,7 @@ class _Run:
                 "No node of the model makes a tensor that could be compared.",
                 hint="Run it without --mark-all.",
             )
-        self._keeps_loaded = (len(self._seats) + 1) * total <= nbytes
+        self._keeps_loaded = (len(self._states) + 1) * total <= nbytes
         self._console.segments_planned(len(self._segments), len(self._compared), nbytes)
 
     def _segment(
@@ -228,37 +228,37 @@ class _Run:
         part = Part(shown, self._layered.outputs) if len(self._segments) > 1 else None
         model = _Once(lambda: self._model(segment))
         results = RunResults()
-        for seat in self._seats:
+        for state in self._states:
             with ExitStack() as loading:
-                if position not in seat.loaded:
+                if position not in state.loaded:
                     stack = loading if active is None else active
-                    seat.loaded[position] = self._load(seat, model(), stack)
-                outputs = self._infer(seat, position, segment, feed)
+                    state.loaded[position] = self._load(state, model(), stack)
+                outputs = self._infer(state, position, segment, feed)
                 outputs.part = part
                 if active is None:
-                    del seat.loaded[position]
+                    del state.loaded[position]
             if active is None:
                 self._machine.release_memory()
-            results.append((seat.name, [outputs]))
+            results.append((state.name, [outputs]))
         return results
 
     def _run_unmarked(self, feed: Feed, active: ExitStack | None) -> None:
         """Run the model as it is in every runner, and keep its outputs until they are shown."""
         model = _Once(self._layered.unmarked)
-        for seat in self._seats:
+        for state in self._states:
             with ExitStack() as loading:
-                if _UNMARKED not in seat.loaded:
+                if _UNMARKED not in state.loaded:
                     stack = loading if active is None else active
-                    runner = seat.make(model())
+                    runner = state.make(model())
                     if promises(runner, "rewrites_nothing"):
                         continue
-                    seat.loaded[_UNMARKED] = self._loaded(seat, runner, stack)
-                runner, fit = seat.loaded[_UNMARKED]
+                    state.loaded[_UNMARKED] = self._loaded(state, runner, stack)
+                runner, fit = state.loaded[_UNMARKED]
                 keep = kept_as(runner)
                 made = runner.infer(fit(feed), check_inputs=False)
-                seat.own = {n: keep(array) for n, array in made.items() if n in self._compared}
+                state.own = {n: keep(array) for n, array in made.items() if n in self._compared}
                 if active is None:
-                    del seat.loaded[_UNMARKED]
+                    del state.loaded[_UNMARKED]
             if active is None:
                 self._machine.release_memory()
 
@@ -266,43 +266,49 @@ class _Run:
         is_all = len(self._segments) == 1
         return self._layered.whole() if is_all else self._layered.part(segment)
 
-    def _load(self, seat: _Seat, model: Any, stack: ExitStack) -> tuple[Runner, FeedFitter]:
-        return self._loaded(seat, seat.make(model), stack)
+    def _load(
+        self, state: _RunnerState, model: Any, stack: ExitStack
+    ) -> tuple[Runner, InputAdapter]:
+        return self._loaded(state, state.make(model), stack)
 
-    def _loaded(self, seat: _Seat, runner: Runner, stack: ExitStack) -> tuple[Runner, FeedFitter]:
-        if seat.name:
-            runner.name = seat.name
+    def _loaded(
+        self, state: _RunnerState, runner: Runner, stack: ExitStack
+    ) -> tuple[Runner, InputAdapter]:
+        if state.name:
+            runner.name = state.name
         else:
-            seat.name = runner.name
+            state.name = runner.name
             self._console.runner_activating(runner.name)
         stack.enter_context(runner)
-        return runner, FeedFitter(runner, self._console)
+        return runner, InputAdapter(runner, self._console)
 
-    def _infer(self, seat: _Seat, position: int, segment: Segment, feed: Feed) -> IterationResult:
-        runner, fit = seat.loaded[position]
-        given = {**feed, **seat.carried}
+    def _infer(
+        self, state: _RunnerState, position: int, segment: Segment, feed: Feed
+    ) -> IterationResult:
+        runner, fit = state.loaded[position]
+        given = {**feed, **state.carried}
         if len(self._segments) > 1:
             wanted = runner.get_input_metadata(use_numpy_dtypes=False)
             given = {name: given[name] for name in wanted if name in given}
         fitted = fit(given)
         if self._index == 0 and position == 0:
-            self._console.inputs_described(seat.name, TensorMetadata.from_feed_dict(fitted))
+            self._console.inputs_described(state.name, TensorMetadata.from_feed_dict(fitted))
         keep = kept_as(runner)
         made = {name: keep(a) for name, a in runner.infer(fitted, check_inputs=False).items()}
         runtime = runner.last_inference_time()
         if runtime is not None:
-            seat.runtime = runtime + (seat.runtime or 0.0)
-        seat.carried = {
-            name: made[name] if name in made else seat.carried[name] for name in segment.carried
+            state.runtime = runtime + (state.runtime or 0.0)
+        state.carried = {
+            name: made[name] if name in made else state.carried[name] for name in segment.carried
         }
         shown = {n: a for n, a in made.items() if n in self._compared or n not in segment.carried}
         facts = _joint(facts_of(runner), self._layered.facts) if position else facts_of(runner)
-        seat.effect.tell(seat.name, shown, seat.own, facts)
-        shown = {name: seat.own.get(name, array) for name, array in shown.items()}
-        outputs = IterationResult(shown, runtime, seat.name, facts=facts)
+        state.effect.tell(state.name, shown, state.own, facts)
+        shown = {name: state.own.get(name, array) for name, array in shown.items()}
+        outputs = IterationResult(shown, runtime, state.name, facts=facts)
         outputs.lineage = Lineage(self._layered, {**given, **fitted, **made})
         if self._index == 0:
-            self._console.outputs_described(seat.name, TensorMetadata.from_feed_dict(outputs))
+            self._console.outputs_described(state.name, TensorMetadata.from_feed_dict(outputs))
         return outputs
 
 

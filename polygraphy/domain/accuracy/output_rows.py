@@ -243,7 +243,7 @@ class _Found:
         passed = bool(answer)
         self.total += 1
         self.matched += passed
-        # Anybody's function may give these.
+        # Comparison functions of users may give these.
         self.absolute = larger(self.absolute, getattr(answer, "max_absdiff", None))
         self.relative = larger(self.relative, getattr(answer, "max_reldiff", None))
         if isinstance(answer, OutputCompareResult):

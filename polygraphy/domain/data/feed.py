@@ -41,7 +41,7 @@ def own_copy(data: Any) -> Any:
             return getattr(data, method)()
     try:
         return deepcopy(data)
-    except Exception:  # Anybody's class.
+    except Exception:  # A class of the user's.
         return data
 
 

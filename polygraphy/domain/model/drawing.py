@@ -135,17 +135,17 @@ def _body(function: Function) -> Graph:
 
 def _wires(graph: Graph) -> Iterator[Wire]:
     first_node = len(graph.inputs)
-    givers = {tensor.name: vertex for vertex, tensor in enumerate(graph.inputs)}
+    producers = {tensor.name: vertex for vertex, tensor in enumerate(graph.inputs)}
     for position, node in enumerate(graph.nodes, first_node):
-        givers.update((name, position) for name in node.outputs if name)
+        producers.update((name, position) for name in node.outputs if name)
     for position, node in enumerate(graph.nodes, first_node):
         for name in dict.fromkeys(node.reads()):
-            giver = givers.get(name)
-            if giver is not None and giver != position:
-                yield giver, position, name
+            producer = producers.get(name)
+            if producer is not None and producer != position:
+                yield producer, position, name
     for position, tensor in enumerate(graph.outputs, first_node + len(graph.nodes)):
-        if tensor.name in givers:
-            yield givers[tensor.name], position, tensor.name
+        if tensor.name in producers:
+            yield producers[tensor.name], position, tensor.name
 
 
 def _network(

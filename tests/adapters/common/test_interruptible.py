@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polygraphy.adapters.os.interruptible import interruptible
+from polygraphy.adapters.os.signals import cancellable
 from tests.support.signals import send_later
 
 
@@ -32,14 +32,14 @@ def test_what_a_call_returns_and_raises_arrives() -> None:
     def fail() -> int:
         raise Failure("as it is")
 
-    assert interruptible(lambda: 3, _no_cancel) == 3
+    assert cancellable(lambda: 3, _no_cancel) == 3
     with pytest.raises(Failure, match="as it is"):
-        interruptible(fail, _no_cancel)
+        cancellable(fail, _no_cancel)
 
 
 def test_in_another_thread_a_call_is_only_made() -> None:
     made: list[int] = []
-    thread = threading.Thread(target=lambda: made.append(interruptible(lambda: 3, _no_cancel)))
+    thread = threading.Thread(target=lambda: made.append(cancellable(lambda: 3, _no_cancel)))
     thread.start()
     thread.join()
     assert made == [3]
@@ -49,7 +49,7 @@ def test_ctrl_c_cancels_a_call() -> None:
     cancelled = threading.Event()
     send_later(0.1)
     with pytest.raises(KeyboardInterrupt):
-        interruptible(lambda: cancelled.wait(30), cancelled.set)
+        cancellable(lambda: cancelled.wait(30), cancelled.set)
     assert cancelled.is_set()
 
 
@@ -58,7 +58,7 @@ def test_sigterm_does_where_a_handler_is_set() -> None:
     cancelled = threading.Event()
     send_later(0.1, signal.SIGTERM)
     with pytest.raises(SystemExit):
-        interruptible(lambda: cancelled.wait(30), cancelled.set)
+        cancellable(lambda: cancelled.wait(30), cancelled.set)
     assert cancelled.is_set()
 
 
@@ -67,7 +67,7 @@ def test_a_handler_of_the_user_decides_what_ctrl_c_does() -> None:
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.set())
     send_later(0.1)
     try:
-        assert interruptible(lambda: pressed.wait(30), _no_cancel)
+        assert cancellable(lambda: pressed.wait(30), _no_cancel)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -80,7 +80,7 @@ def test_who_heard_of_signals_before_still_does() -> None:
     send_later(0.1)
     try:
         with pytest.raises(KeyboardInterrupt):
-            interruptible(lambda: cancelled.wait(30), cancelled.set)
+            cancellable(lambda: cancelled.wait(30), cancelled.set)
         assert os.read(reader, 16) == bytes([signal.SIGINT])
     finally:
         assert signal.set_wakeup_fd(-1) == writer

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polygraphy.adapters.console.log import LogConsole
 from polygraphy.adapters.console.metrics import metric_line, metric_words
-from polygraphy.adapters.console.numbers import apart, rounded_up
+from polygraphy.adapters.console.numbers import format_distinct, round_up
 from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.accuracy.pairs import PairResult
 from polygraphy.domain.compare import (
@@ -79,20 +79,20 @@ def test_words(result: Any, words: str) -> None:
 
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False))
 def test_numbers_are_distinguished(value: float, limit: float) -> None:
-    shown = apart(value, limit)
+    shown = format_distinct(value, limit)
     assert value == limit or shown[0] != shown[1]
     assume(f"{value:.5g}" != f"{limit:.5g}")
     assert shown == (f"{value:.5g}", f"{limit:.5g}")
 
 
 def test_neighbours_are_distinguished() -> None:
-    assert apart(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
-    assert apart(0.9970001, 0.997) == ("0.9970001", "0.997")
+    assert format_distinct(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
+    assert format_distinct(0.9970001, 0.997) == ("0.9970001", "0.997")
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))
 def test_a_tolerance_that_is_proposed_would_pass(value: float) -> None:
-    assert value <= float(rounded_up(value)) <= value * 1.11
+    assert value <= float(round_up(value)) <= value * 1.11
 
 
 def test_functions_are_named_unless_there_is_nothing_to_choose(

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.application.compare.rejudging import check_accuracy
+from polygraphy.application.compare.reevaluating import check_accuracy
 from polygraphy.application.inspection import inspect_data
 from polygraphy.comparator import (
     AccuracyResults,

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from polygraphy import func
-from polygraphy.adapters.tensorrt.describe import provenance
-from polygraphy.adapters.tensorrt.describe.provenance import record_of
+from polygraphy.adapters.tensorrt.describe import build_record
+from polygraphy.adapters.tensorrt.describe.build_record import record_of
 from polygraphy.adapters.tensorrt.library import gpu, logger
 from polygraphy.adapters.tensorrt.plan import deserialize
 from polygraphy.backend.tensorrt_rtx import CreateConfigRTX, create_config_rtx
@@ -500,7 +500,7 @@ def engine(rtx: Any, mlp_path: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     made = Engine()
     record = record_of(plan)
     assert record is not None
-    provenance.remember_record(made, record)
+    build_record.remember_record(made, record)
     return made
 
 
@@ -547,7 +547,7 @@ def test_a_plan_in_memory_is_saved_without_a_record(engine: Any, tmp_path: Path)
     save_engine(engine, str(path))
     save_engine(b"another plan", str(path))
     assert path.read_bytes() == b"another plan"
-    assert not provenance.record_path(path).exists()  # It was that of the first.
+    assert not build_record.record_path(path).exists()  # It was that of the first.
 
 
 def test_loading_warns_when_the_model_changed(
@@ -555,12 +555,12 @@ def test_loading_warns_when_the_model_changed(
 ) -> None:
     path = tmp_path / "mlp.engine"
     save_engine(engine, str(path))
-    provenance.check_record(path)
+    build_record.check_record(path)
     Path(mlp_path).touch()
-    provenance.check_record(path)
+    build_record.check_record(path)
     assert "changed" not in capsys.readouterr().out
     Path(mlp_path).write_bytes(Path(mlp_path).read_bytes() + b"\x00")
-    provenance.check_record(path)
+    build_record.check_record(path)
     assert "has changed since it was built" in capsys.readouterr().out
 
 
@@ -582,13 +582,13 @@ def test_loading_warns_of_another_version_or_gpu(
 ) -> None:
     path = tmp_path / "mlp.engine"
     save_engine(engine, str(path))
-    record = provenance.record_path(path)
+    record = build_record.record_path(path)
     record.write_text(json.dumps({**json.loads(record.read_text()), key: value}))
-    monkeypatch.setattr(provenance, "gpu_name", lambda: "NVIDIA H200 (9.0)")
-    provenance.check_record(path)
+    monkeypatch.setattr(build_record, "gpu_name", lambda: "NVIDIA H200 (9.0)")
+    build_record.check_record(path)
     assert text in capsys.readouterr().out
     path.write_bytes(b"another plan")  # to which the record does not belong
-    provenance.check_record(path)
+    build_record.check_record(path)
     assert text not in capsys.readouterr().out
 
 
@@ -596,8 +596,8 @@ def test_loading_warns_of_another_version_or_gpu(
 def test_records_that_are_damaged_are_ignored(content: str, tmp_path: Path) -> None:
     path = tmp_path / "x.engine"
     path.write_bytes(b"plan")
-    provenance.record_path(path).write_text(content)
-    provenance.check_record(path)
+    build_record.record_path(path).write_text(content)
+    build_record.check_record(path)
 
 
 def test_without_a_gpu_engines_are_refused_before_tensorrt_is_asked(

@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polygraphy.adapters.tensorrt.describe import provenance
+from polygraphy.adapters.tensorrt.describe import build_record
+from polygraphy.adapters.tensorrt.describe.build_record import (
+    BuildRecord,
+    ModelFile,
+    remember_record,
+)
 from polygraphy.adapters.tensorrt.describe.compute_dtypes import (
     engine_facts,
     inspected_dtype,
     network_dtypes,
 )
-from polygraphy.adapters.tensorrt.describe.provenance import BuildRecord, ModelFile, remember_record
 from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
 from polygraphy.backend.trt import Profile as TrtProfile
@@ -34,7 +38,7 @@ def _built_dtypes(path: str, **settings: Any) -> dict[str, str]:
     plan = EngineBytesFromNetwork(
         NetworkFromOnnxPath(path), CreateConfig(profiles=[BATCHES], **settings)
     )()
-    record = provenance.record_of(plan)
+    record = build_record.record_of(plan)
     assert record is not None
     return dict(record.compute_dtypes)
 
@@ -59,7 +63,7 @@ def test_a_build_knows_in_what_it_computes(
 def test_the_model_s_own_types_count(tmp_path: Path) -> None:
     models.save(models.identity_fp16(), tmp_path / "half.onnx")
     plan = EngineBytesFromNetwork(NetworkFromOnnxPath(str(tmp_path / "half.onnx")))()
-    record = provenance.record_of(plan)
+    record = build_record.record_of(plan)
     assert record is not None and set(record.compute_dtypes.values()) == {"float16"}
 
 
@@ -227,6 +231,6 @@ def test_a_loaded_plan_remembers_its_record(
     path = tmp_path / "a.engine"
     path.write_bytes(b"plan")
     record = BuildRecord("TensorRT", "10.16.1.11", compute_dtypes={"Y": "bfloat16"})
-    provenance.save_record(path, record, 4)
+    build_record.save_record(path, record, 4)
     engine = engines.EngineFromPath(str(path))()
     assert engine_facts(engine).compute_dtypes == {"Y": "bfloat16"}

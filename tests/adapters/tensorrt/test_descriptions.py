@@ -183,18 +183,20 @@ def test_data_types_are_whole_words_of_the_layout(fake: None, layout: str, dtype
 def test_attributes_of_layers(fake: None) -> None:
     engine = identity()
     engine.layers = [
-        layer("mul", "FP32", ParameterType="Pointwise", TacticValue="0x1d", Origin="POINTWISE")
+        layer(
+            "mul", "FP32", ParameterType="Pointwise", TacticValue="0x1d", NetworkSource="POINTWISE"
+        )
     ]
     lines = text(engine, layers=True, attrs=True).splitlines()
     assert lines[-6:] == [
         "Layer 0    | mul [Op: Mul]",
         "    {} -> {mul_out [dtype=float32, shape=(1, 4), Format: FP32]}",
         "    ---- Attributes ----",
-        "    Origin = POINTWISE",
+        "    NetworkSource = POINTWISE",
         "    Tactic = 0x1d",
         "    ParameterType = Pointwise",
     ]
-    assert "Origin" not in text(engine, layers=True)
+    assert "NetworkSource" not in text(engine, layers=True)
 
 
 def test_later_modules_tell_format_and_data_type_apart(fake: None) -> None:

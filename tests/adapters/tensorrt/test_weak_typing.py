@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from polygraphy.adapters.tensorrt.library.module import trt, using
 from polygraphy.adapters.tensorrt.network import network as network_module
-from polygraphy.adapters.tensorrt.network.origins import Origin, remember_origin
+from polygraphy.adapters.tensorrt.network.network_source import NetworkSource, remember_source
 from polygraphy.backend.trt import (
     CreateConfig,
     EngineBytesFromNetwork,
@@ -176,7 +176,7 @@ def test_a_calibrator_is_reported_what_the_model_file_tells(version: str, tmp_pa
     outputs = [models.value("y", ("n", 8, 4))]
     models.save(models.make("table", nodes, inputs, outputs, weights=weights), tmp_path / "m.onnx")
     network, calibrator = Network(), Calibrator()
-    remember_origin(network, Origin(parse=None, model=str(tmp_path / "m.onnx")))
+    remember_source(network, NetworkSource(parse=None, model=str(tmp_path / "m.onnx")))
     create_config(Builder(version), network, int8=True, calibrator=calibrator, profiles=[PROFILE])
     assert calibrator.hints["x"].high == 29
     del calibrator.hints
@@ -241,13 +241,13 @@ def test_flags_of_networks(
             setattr(module.NetworkDefinitionCreationFlag, name, position)
             flags[name] = 1 << position
     monkeypatch.setattr(network_module, "new_builder", lambda: builder)
-    monkeypatch.setattr(network_module, "watching", _watching_nothing)
+    monkeypatch.setattr(network_module, "capture_log", _capturing_nothing)
     with using(module):
         create_network(**settings)
     assert builder.flags == sum(flags[name] for name in names)
 
 
-class _watching_nothing:
+class _capturing_nothing:
     def __enter__(self) -> None: ...
 
     def __exit__(self, *exc_info: object) -> None: ...

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
+from polygraphy.adapters.onnx.cast.cast_model import cast_in_place, check_castable
+from polygraphy.adapters.onnx.cast.cast_rules import Forms
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection
-from polygraphy.adapters.onnx.cast.lowered_model import check_castable, lower
 from polygraphy.adapters.onnx.cast.narrowed_weights import original
-from polygraphy.adapters.onnx.cast.node_forms import Forms
 from polygraphy.adapters.onnx.graph.editing import faults_of
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model
 from polygraphy.adapters.onnx.storage.stored import is_stored
@@ -40,7 +40,7 @@ class OnnxPrecisionCaster:
         in `dtype` in it.
 
         Nodes of other domains stay as they are, as do those whose tensors are of unknown type, and
-        `node_forms.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
+        `cast_rules.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
         the log tells which.
 
         Raises:
@@ -106,7 +106,7 @@ class _Convert(BaseLoader):
             return cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)[0]
         with faults_of(model):
             check_castable(model, self.dtype, self._selection)
-            lower(model, self.dtype, self._selection, casts_io=self._casts_io)
+            cast_in_place(model, self.dtype, self._selection, casts_io=self._casts_io)
         return model
 
 
@@ -150,7 +150,7 @@ def cast_copy(
             return str(len(weights) - 1), 0, 0
 
         made = skeleton(model, place)
-        forms = lower(made, dtype, selection, weights, casts_io=casts_io, is_trial=is_trial)
+        forms = cast_in_place(made, dtype, selection, weights, casts_io=casts_io, is_trial=is_trial)
         for graph in all_graphs(made.graph):
             for tensor in graph.initializer:
                 if is_external(tensor) and not is_stored(tensor):

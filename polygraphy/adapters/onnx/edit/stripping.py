@@ -29,8 +29,8 @@ from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
 from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameError
 from polygraphy.domain.model.pruning import pruned
+from polygraphy.domain.model.random_weights import random_weight
 from polygraphy.domain.model.sparsity import dense_groups
-from polygraphy.domain.model.substitution import substitute
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
         raise ModelError(f"Weight {tensor.name!r} is of an unknown type {tensor.data_type}.")
     shape = tuple(tensor.dims)
     try:
-        made: Any = substitute(shape, dtype, seed=crc32(tensor.name.encode()))
+        made: Any = random_weight(shape, dtype, seed=crc32(tensor.name.encode()))
     except (MemoryError, ValueError) as error:
         raise ModelError(
             f"Weight {tensor.name!r} of shape {shape} cannot be made: {error}."

@@ -31,7 +31,7 @@ from polygraphy.adapters.onnx.graph.element_types import (
 from polygraphy.adapters.onnx.graph.graph import taken_names
 from polygraphy.adapters.onnx_common.messages import graphs_of
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.search.halving import computed_by_halves
+from polygraphy.domain.search.bisect_batch import bisect_batch
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.editing import ConstantEvaluator
@@ -365,7 +365,7 @@ class GraphWalk:
             missing = [name for name in names if not nodes.is_at_hand(name)]
             if not missing:
                 break
-            values, failed = computed_by_halves(missing, partial(self._together, partitioning))
+            values, failed = bisect_batch(missing, partial(self._together, partitioning))
             nodes.values.update(values)
             if failed:
                 nodes.keep(failed)

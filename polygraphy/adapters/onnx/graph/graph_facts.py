@@ -22,7 +22,7 @@ class GraphFacts:
     Attributes:
         weights: its weights by name, initialisers and those of Constant nodes.
         index: the node that makes each tensor, by number.
-        takers: the nodes that take each tensor, or graphs inside them, by number.
+        consumers: the nodes that take each tensor, or graphs inside them, by number.
         infos: what is stated about tensors, by name.
         nodes: its nodes.
         outputs: names of its outputs.
@@ -30,7 +30,7 @@ class GraphFacts:
 
     weights: dict[str, Any]
     index: dict[str, int]
-    takers: dict[str, list[int]]
+    consumers: dict[str, list[int]]
     infos: dict[str, Any]
     nodes: Any
     outputs: tuple[str, ...]
@@ -38,14 +38,14 @@ class GraphFacts:
     @staticmethod
     def of(graph: GraphProto) -> GraphFacts:
         """Return the facts about a graph, which must not be changed as long as they are used."""
-        takers: dict[str, list[int]] = {}
+        consumers: dict[str, list[int]] = {}
         for index, node in enumerate(graph.node):
             for name in dict.fromkeys(used_by(node)):
-                takers.setdefault(name, []).append(index)
+                consumers.setdefault(name, []).append(index)
         return GraphFacts(
             weights=graph_weights(graph),
             index={name: i for i, node in enumerate(graph.node) for name in node.output if name},
-            takers=takers,
+            consumers=consumers,
             infos={v.name: v for v in (*graph.input, *graph.value_info, *graph.output)},
             nodes=graph.node,
             outputs=tuple(value.name for value in graph.output),

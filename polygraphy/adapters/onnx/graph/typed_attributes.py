@@ -34,7 +34,7 @@ def state_type(
         node: the node, of the standard's domain.
         elem_type: the number of the type.
         version: the opset.
-        convert: converts a tensor; see `lowering.Lowering`.
+        convert: converts a tensor; see `cast_rules.CastSettings`.
     """
     if node.op_type in CONSTANTS:
         _convert_value(node, convert)

@@ -106,7 +106,7 @@ class OnnxNarrowModel:
         self._weights = _weight_names(model, self._nodes)
         self.nodes = list(
             dict.fromkeys(
-                name for node in self._nodes if self._is_lowered(node) for name in _known_as(node)
+                name for node in self._nodes if self._is_cast(node) for name in _known_as(node)
             )
         )
         self.users = _users(self._nodes)
@@ -133,7 +133,7 @@ class OnnxNarrowModel:
         losses: list[NodeLoss] = []
 
         def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
-            if not self._is_lowered(node):
+            if not self._is_cast(node):
                 return run
             return self._measuring(node, run, losses.append)
 
@@ -146,7 +146,7 @@ class OnnxNarrowModel:
         spacing = self._range.spacing
 
         def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
-            if not self._is_lowered(node):
+            if not self._is_cast(node):
                 return run
             takes, gives = self._forms[node.output[0]]
 
@@ -180,7 +180,7 @@ class OnnxNarrowModel:
             made = evaluator.run(None, given)
         return {name: numpy.asarray(each) for name, each in zip(self._names, made)}
 
-    def _is_lowered(self, node: NodeProto) -> bool:
+    def _is_cast(self, node: NodeProto) -> bool:
         # What is in the graphs inside a node is computed node by node.
         return bool(node.output) and node.output[0] in self._forms and not graphs_of(node)
 

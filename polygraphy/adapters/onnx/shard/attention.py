@@ -67,10 +67,10 @@ def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterato
             to be a weight, a constant or an input.
     """
     made_by = {name: node for node in graph.node for name in node.output if name}
-    takers: dict[str, list[NodeProto]] = {}
+    consumers: dict[str, list[NodeProto]] = {}
     for node in graph.node:
         for name in node.input:
-            takers.setdefault(name, []).append(node)
+            consumers.setdefault(name, []).append(node)
     for node in graph.node:
         if node.domain not in ("", "ai.onnx"):
             continue
@@ -78,7 +78,7 @@ def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterato
             yield Attention((node,))
         elif node.op_type == "Softmax":
             before = _before(node, made_by, scale_is_computed=scale_is_computed)
-            after = _after(node, takers)
+            after = _after(node, consumers)
             if before and after:
                 scores = tuple(str(one.output[0]) for one in before)
                 yield Attention((*before, node, *after), scores, tuple(before[1:]))
@@ -106,14 +106,14 @@ def _before(
     return []
 
 
-def _after(softmax: NodeProto, takers: dict[str, list[NodeProto]]) -> list[NodeProto]:
+def _after(softmax: NodeProto, consumers: dict[str, list[NodeProto]]) -> list[NodeProto]:
     """Return what is between Softmax and the second product, and that; nothing where there is
     none.
     """
     chain: list[NodeProto] = []
     name = softmax.output[0]
     while True:
-        following = takers.get(name, [])
+        following = consumers.get(name, [])
         if len(following) != 1:
             return []
         node = following[0]

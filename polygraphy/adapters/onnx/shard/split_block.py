@@ -127,9 +127,9 @@ class _Search:
             if name in self._split:
                 raise Cannot(f"{name!r}, an output of the model, would be split")
         for name in self._split:
-            for taker in self.facts.takers.get(name, ()):
-                if taker not in self._nodes:
-                    other = self.facts.nodes[taker]
+            for consumer in self.facts.consumers.get(name, ()):
+                if consumer not in self._nodes:
+                    other = self.facts.nodes[consumer]
                     raise Cannot(f"{other.op_type} {other.name!r} takes {name!r}, too")
         names = [name for name, _ in self._weights]
         if len(set(names)) < len(names):

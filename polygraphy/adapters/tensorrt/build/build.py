@@ -13,24 +13,24 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.tensorrt.build.build_progress import build_watched
 from polygraphy.adapters.tensorrt.build.cached_tactics import tactics_kept
-from polygraphy.adapters.tensorrt.build.config import CreateConfig, wish_of
+from polygraphy.adapters.tensorrt.build.config import CreateConfig, request_of
 from polygraphy.adapters.tensorrt.build.config_settings import FLAGS
 from polygraphy.adapters.tensorrt.build.timing_cache import ensure_timing_cache, save_timing_cache
-from polygraphy.adapters.tensorrt.describe.compute_dtypes import network_dtypes
-from polygraphy.adapters.tensorrt.describe.provenance import (
+from polygraphy.adapters.tensorrt.describe.build_record import (
     record_build,
     record_of,
     remember_record,
 )
+from polygraphy.adapters.tensorrt.describe.compute_dtypes import network_dtypes
 from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_errors
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.gpu import require_gpu
-from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.library.setting import setting_of
+from polygraphy.adapters.tensorrt.network.cast_fallback import network_with, recast
 from polygraphy.adapters.tensorrt.network.network import NetworkParts
-from polygraphy.adapters.tensorrt.network.origins import origin_of
-from polygraphy.adapters.tensorrt.network.recasting import network_with, recast
+from polygraphy.adapters.tensorrt.network.network_source import source_of
 from polygraphy.adapters.tensorrt.plan.deserialize import deserialized
 from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
@@ -98,22 +98,22 @@ class EngineBytesFromNetwork(BaseLoader):
             return self._build()
 
     def _build(self) -> Any:
-        parts = network_with(self._network, wish_of(self._config))
+        parts = network_with(self._network, request_of(self._config))
         builder, network = parts[0], parts[1]
         config = self._config(builder, network) if callable(self._config) else self._config
-        wish = wish_of(config)
-        if wish:
-            parts = recast(self._network, parts, wish)
+        request = request_of(config)
+        if request:
+            parts = recast(self._network, parts, request)
             network = parts[1]
         _check(network, config)
         if self._save_timing_cache is not None:
             ensure_timing_cache(config)
         plan = _built(builder, network, config)
-        origin = origin_of(network)
+        origin = source_of(network)
         record = record_build(
             config,
             model=origin.model if origin else "",
-            precision=str(origin.wish) if origin and origin.wish else "",
+            precision=str(origin.request) if origin and origin.request else "",
             plan_size=plan.nbytes,
         )
         dtypes = network_dtypes(network, record.flags)
@@ -173,7 +173,7 @@ def _built(builder: Any, network: Any, config: Any) -> Any:
     )
     calibrator: Any = getattr(config, "int8_calibrator", None)
     try:
-        with watching() as reasons, tactics_kept(config):
+        with capture_log() as reasons, tactics_kept(config):
             build = partial(builder.build_serialized_network, network, config)
             plan = build_watched(config, build)
         raise_kept_errors(config)

@@ -23,9 +23,9 @@ from functools import lru_cache, partial
 from typing import Any, NoReturn, TypeVar
 
 from polygraphy.adapters.os.last_words import dismiss_witnesses, last_words
-from polygraphy.adapters.os.signals import hearing
+from polygraphy.adapters.os.signals import watch_signals
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.logger import heard_by
+from polygraphy.adapters.tensorrt.library.logger import log_listener
 from polygraphy.adapters.tensorrt.library.module import ModuleKey, tensorrt_module
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Progress
@@ -62,7 +62,7 @@ def build_watched(config: Any, build: Callable[[], T]) -> T:
     with resolve(Progress).watch("Building engine") as tell, last_words(_CRASHED):
         signals = _Signals(can_stop, tell)
         if not can_stop:
-            with heard_by(partial(_tell_part, tell, signals.have_come)):
+            with log_listener(partial(_tell_part, tell, signals.have_come)):
                 return signals.handled(build)
         monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, signals.have_come)
         config.progress_monitor = monitor
@@ -106,7 +106,7 @@ class _Signals:
         for number in self._handlers:
             signal.signal(number, self._handle)
         try:
-            return hearing(self._hear, call)
+            return watch_signals(self._hear, call)
         finally:
             self._patience.cancel()
             for number, handler in self._handlers.items():

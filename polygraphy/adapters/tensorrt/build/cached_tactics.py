@@ -19,7 +19,7 @@ from polygraphy.adapters.tensorrt.build.timing_cache import (
     load_timing_cache,
     save_timing_cache,
 )
-from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
@@ -134,6 +134,6 @@ def _edit(cache: Any, wanted: TacticReplay) -> None:
 def _set(cache: Any, name: str, algorithm: Algorithm) -> None:
     key = trt.TimingCacheKey.parse(name)
     time = cache.query(key).timingMSec
-    with watching() as reasons:
+    with capture_log() as reasons:
         if not cache.update(key, trt.TimingCacheValue(algorithm.tactic, time)):
             raise reasons.failed(f"take the tactic {algorithm.tactic} for {name}")

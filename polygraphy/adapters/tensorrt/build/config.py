@@ -17,11 +17,11 @@ from polygraphy.adapters.tensorrt.build.profile import Profile
 from polygraphy.adapters.tensorrt.build.timing_cache import load_timing_cache
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, require
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
-from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.library.setting import setting_of
-from polygraphy.adapters.tensorrt.network.origins import origin_of
-from polygraphy.adapters.tensorrt.precision.casting import PrecisionWish
+from polygraphy.adapters.tensorrt.network.network_source import source_of
+from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType
@@ -37,18 +37,18 @@ postprocess_config: Callable[..., Any]
 _QUANTIZE_OPS = ("QUANTIZE", "DEQUANTIZE", "DYNAMIC_QUANTIZE")
 
 # What was asked for that no flag of the configuration can hold.
-_wishes: WeakKeyDictionary[Any, PrecisionWish] = WeakKeyDictionary()
+_requests: WeakKeyDictionary[Any, PrecisionRequest] = WeakKeyDictionary()
 
 
-def wish_of(source: Any) -> PrecisionWish:
+def request_of(source: Any) -> PrecisionRequest:
     """Return the precision that a configuration, or a loader of one, asks for without a flag; of
     another callable it is known when the configuration is there.
     """
     if isinstance(source, CreateConfig):
-        return source.wish()
+        return source.request()
     if isinstance(source, PostprocessConfig):
-        return wish_of(source.inner)
-    return PrecisionWish() if callable(source) else _wishes.get(source, PrecisionWish())
+        return request_of(source.inner)
+    return PrecisionRequest() if callable(source) else _requests.get(source, PrecisionRequest())
 
 
 @mod.export(funcify=True)
@@ -96,11 +96,11 @@ class CreateConfig(BaseLoader):
         self._allow_gpu_fallback = bool(allow_gpu_fallback)
         self._settings = common_settings(type(self).__name__, kwargs)
 
-    def wish(self) -> PrecisionWish:
+    def request(self) -> PrecisionRequest:
         """Return what is asked for that this TensorRT has no flag for."""
         wanted = [each for each in self._precisions if each.name in REDUCED]
         if not wanted or capabilities().has("weak_typing"):
-            return PrecisionWish()
+            return PrecisionRequest()
         floats = [DataType[each.dtype.upper()] for each in wanted if not each.is_quantized]
         quantized = [DataType[each.dtype.upper()] for each in wanted if each.is_quantized]
         if len(floats) > 1:
@@ -108,7 +108,7 @@ class CreateConfig(BaseLoader):
                 "Both fp16 and bf16 are asked for, and this TensorRT does not choose between them:"
                 " using fp16."
             )
-        return PrecisionWish(
+        return PrecisionRequest(
             floats=floats[0] if floats else None,
             quantized=quantized[0] if quantized else None,
             calibration=self._calibrator,
@@ -141,11 +141,11 @@ class CreateConfig(BaseLoader):
 
     def _set_precisions(self, config: Any) -> None:
         config.clear_flag(trt.BuilderFlag.TF32)  # TensorRT's own default is on.
-        wish = self.wish()
-        if wish:
-            _wishes[config] = wish
+        request = self.request()
+        if request:
+            _requests[config] = request
         for each in self._precisions:
-            if not wish or each.name not in REDUCED:
+            if not request or each.name not in REDUCED:
                 set_flag(config, each.name, setting_of(each.name))
 
     def _set_dla(self, builder: Any, config: Any) -> None:
@@ -169,7 +169,7 @@ class CreateConfig(BaseLoader):
 
     def _set_calibrator(self, network: Any, config: Any, profiles: list[Any]) -> None:
         calibrator = self._calibrator
-        if calibrator is None or self.wish():
+        if calibrator is None or self.request():
             return
         if PRECISIONS["int8"] not in self._precisions:
             # Another TensorRT would quantise the model to fp8 with it; this one has a flag.
@@ -195,7 +195,7 @@ class CreateConfig(BaseLoader):
 
 def _new_config(builder: Any) -> Any:
     """Return an empty `tensorrt.IBuilderConfig`."""
-    with watching() as reasons:
+    with capture_log() as reasons:
         config = builder.create_builder_config()
     if config is None:
         raise reasons.failed("make a builder configuration")
@@ -214,7 +214,7 @@ def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSetti
         for profile in settings.profiles or [Profile()]:
             filled = Profile(profile).fill_defaults(network)
             native = filled.to_trt(builder, network)
-            with watching() as reasons:
+            with capture_log() as reasons:
                 index = config.add_optimization_profile(native)
             if index < 0:
                 raise reasons.failed(f"use the profile {filled}")
@@ -249,7 +249,7 @@ def _model_facts(network: Any) -> Facts | None:
     """Return what is known of the file that a network was parsed from, such as which indices are
     legal; None of a network that comes from elsewhere: its data loader may know more.
     """
-    origin = origin_of(network)
+    origin = source_of(network)
     if origin is None or not origin.model:
         return None
     try:

@@ -13,7 +13,7 @@ from attrs import field, fields, fields_dict, frozen
 from polygraphy import mod
 from polygraphy.adapters.tensorrt.build.cached_tactics import CachedTactics
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
-from polygraphy.adapters.tensorrt.library.logger import asking, watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log, mute_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.domain.errors import BackendError, UsageError
@@ -142,7 +142,7 @@ class CommonSettings:
                 if feature:
                     require(feature, setting_of(name, _spelt(value)))
                 wanted = _member(enum, value, name) if enum else value
-                with watching() as reasons:  # TensorRT only logs what it does not take.
+                with capture_log() as reasons:  # TensorRT only logs what it does not take.
                     setattr(config, name, wanted)
                 if str(reasons):
                     raise reasons.failed(f"take {setting_of(name, _spelt(value))}")
@@ -203,7 +203,7 @@ class CommonSettings:
     def _apply_pools(self, config: Any) -> None:
         for pool, size in (self.memory_pool_limits or {}).items():
             member = _member("MemoryPoolType", pool, "memory_pool_limits")
-            with watching() as reasons, asking():
+            with capture_log() as reasons, mute_log():
                 config.set_memory_pool_limit(member, int(size))
             if str(reasons):  # A command may name pools that this machine has no use for.
                 G_LOGGER.warning(

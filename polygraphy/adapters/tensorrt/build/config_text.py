@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.logger import asking
+from polygraphy.adapters.tensorrt.library.logger import mute_log
 from polygraphy.adapters.tensorrt.library.module import trt
 
 _WIDTH = 22
@@ -39,7 +39,7 @@ def _settings(config: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _pools(config: Any, *, uses_dla: bool) -> str:
-    with asking():  # Some pools are of hardware that is not there.
+    with mute_log():  # Some pools are of hardware that is not there.
         sizes = {
             name: config.get_memory_pool_limit(pool)
             for name, pool in _members("MemoryPoolType")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.constants import DEFAULT_SHAPE_VALUE
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.naming import matching
@@ -92,7 +92,7 @@ class Profile(DomainProfile):
             ranged = filled[tensor.name]
             _check(tensor, ranged)
             setter = profile.set_shape_input if tensor.is_shape_tensor else profile.set_shape
-            with watching() as reasons:
+            with capture_log() as reasons:
                 try:
                     setter(tensor.name, *ranged)
                 except (RuntimeError, TypeError, ValueError) as error:

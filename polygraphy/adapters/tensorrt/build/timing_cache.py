@@ -13,7 +13,7 @@ from typing import IO, Any, Union
 
 from polygraphy import mod
 from polygraphy.adapters.os.paths import atomic_file, ensure_parent, translated_os_errors
-from polygraphy.adapters.tensorrt.library.logger import asking, watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log, mute_log
 from polygraphy.domain.errors import FileError
 from polygraphy.logger import G_LOGGER
 
@@ -56,7 +56,7 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
         FileError: the file cannot be written.
     """
     cache = config.get_timing_cache()
-    with watching() as reasons:
+    with capture_log() as reasons:
         if cache is None:
             raise reasons.failed("save a timing cache: the configuration has none")
         if not isinstance(dest, (str, Path)):
@@ -73,7 +73,7 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
 
 def _set(config: Any, content: bytes, source: PathOrFile | None) -> None:
     name = source if isinstance(source, (str, Path)) else "that was given"
-    with watching() as reasons:
+    with capture_log() as reasons:
         cache, complaint = _made(config, content)
         if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
             raise reasons.failed(
@@ -93,7 +93,7 @@ def _made(config: Any, content: bytes) -> tuple[Any, str]:
         The cache, None if TensorRT makes none; and why it is an empty one in place of what the
         bytes hold: TensorRT says so in its log only.
     """
-    with asking(), watching() as reasons:
+    with mute_log(), capture_log() as reasons:
         cache = config.create_timing_cache(content)
     return cache, reasons.warnings[-1] if content and reasons.warnings else ""
 
@@ -109,7 +109,7 @@ def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
 
 
 def _serialized(cache: Any) -> memoryview:
-    with asking(), watching() as reasons:
+    with mute_log(), capture_log() as reasons:
         content = cache.serialize()
         if content is None:
             raise reasons.failed("serialise the timing cache")

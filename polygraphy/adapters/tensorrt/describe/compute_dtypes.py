@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from polygraphy.adapters.tensorrt.describe.build_record import BuildRecord, record_of
 from polygraphy.adapters.tensorrt.describe.describe_engine import inspected_layers
-from polygraphy.adapters.tensorrt.describe.provenance import BuildRecord, record_of
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
 from polygraphy.adapters.tensorrt.network.network import layers_of
 from polygraphy.domain.model.engine import Layer

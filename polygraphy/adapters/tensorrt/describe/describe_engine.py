@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polygraphy.adapters.tensorrt.describe.describe_network import tensor_dtype
-from polygraphy.adapters.tensorrt.library.logger import asking
+from polygraphy.adapters.tensorrt.library.logger import mute_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.domain.model.engine import EngineDescription, EngineProfile, Layer, ProfileTensor
 from polygraphy.domain.tensors.datatype import DataType
@@ -33,7 +33,7 @@ _DTYPES = {
 _WORD = re.compile(r"[A-Z]+\d*")
 _TENSORS = ("Inputs", "Outputs")
 _KNOWN = {"Name", "LayerType", *_TENSORS}
-_FIRST = ("Origin", "Tactic")
+_FIRST = ("NetworkSource", "Tactic")
 _SPELLED = {"TacticValue": "Tactic"}
 
 
@@ -88,7 +88,7 @@ def _is_input(engine: Any, name: str) -> bool:
 def _weight_bytes(engine: Any) -> int | None:
     """Return how many bytes the weights take; None where that is unknown."""
     if hasattr(engine, "get_engine_stat"):
-        with asking():
+        with mute_log():
             found = int(engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE))
         return found if found >= 0 else None
     return None

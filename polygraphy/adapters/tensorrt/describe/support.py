@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log, get_trt_logger
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.network.network import new_builder
 from polygraphy.domain.checks.capability import Problem
@@ -68,7 +68,7 @@ class TensorrtSupportChecker:
             with G_LOGGER.verbosity(G_LOGGER.WARNING):
                 resolve(ModelWriter).write(model, str(path))
             # What the parser logs is what it answers: an error in the log would be one of ours.
-            with watching(), G_LOGGER.verbosity(G_LOGGER.CRITICAL):
+            with capture_log(), G_LOGGER.verbosity(G_LOGGER.CRITICAL):
                 yield trt.OnnxParser(network, get_trt_logger()), path.read_bytes(), str(path)
 
 

@@ -57,7 +57,7 @@ class Reasons:
 
 
 @contextmanager
-def watching() -> Iterator[Reasons]:
+def capture_log() -> Iterator[Reasons]:
     """Collect the errors that TensorRT logs inside the block, from whichever thread.
 
     What a logging call raised, such as KeyboardInterrupt, is raised when the block ends.
@@ -73,7 +73,7 @@ def watching() -> Iterator[Reasons]:
 
 
 @contextmanager
-def asking() -> Iterator[None]:
+def mute_log() -> Iterator[None]:
     """Log errors and warnings as details inside the block: it asks for something that need not be
     there, such as what an engine of an older version has not, and says itself what that means.
     """
@@ -86,7 +86,7 @@ def asking() -> Iterator[None]:
 
 
 @contextmanager
-def heard_by(hear: Callable[[str], None]) -> Iterator[None]:
+def log_listener(hear: Callable[[str], None]) -> Iterator[None]:
     """Call a function with each detail that TensorRT logs inside the block, from any thread."""
     _hearers.append(hear)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.logger import asking, watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log, mute_log
 from polygraphy.domain.errors import BackendError
 
 
@@ -16,7 +16,7 @@ def is_of_older_version(engine: Any) -> bool:
     """
     if not hasattr(engine, "is_debug_tensor"):  # TensorRT 8 itself.
         return False
-    with asking(), watching() as reasons:
+    with mute_log(), capture_log() as reasons:
         engine.is_debug_tensor(engine.get_tensor_name(0))
     return bool(str(reasons))
 

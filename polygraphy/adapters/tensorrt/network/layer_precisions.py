@@ -16,11 +16,11 @@ from polygraphy.adapters.tensorrt.network.network import (
     parts_of,
     tensors_of,
 )
-from polygraphy.adapters.tensorrt.network.origins import origin_of
+from polygraphy.adapters.tensorrt.network.network_source import source_of
 from polygraphy.adapters.tensorrt.precision.casting import (
     QUANTIZED_TYPES,
     Casting,
-    PrecisionWish,
+    PrecisionRequest,
     continuing,
     current_casting,
     warn_of_unknown_layer,
@@ -104,14 +104,14 @@ class SetLayerPrecisions(BaseLoader):
             if job.calibration is None:
                 job.calibration = self._calibrator
             return parts_of(self._network)
-        own = Casting(PrecisionWish(), calibration=self._calibrator)
+        own = Casting(PrecisionRequest(), calibration=self._calibrator)
         _add(wanted, own)
         lowered = own.named(floats=True) | own.named(floats=False)
         if not lowered:
             parts = parts_of(self._network)
             names = [layer.name for layer in layers_of(parts[1])]
             wanted = _of_known(wanted, [*names, *tensors_of(parts[1])])
-            origin = origin_of(parts[1])
+            origin = source_of(parts[1])
             if origin is not None:  # Its model may be cast when its configuration is known.
                 origin.layer_precisions.update(wanted)
             return parts
@@ -129,11 +129,11 @@ def _add(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
     and quantise to one.
     """
     job.layer_precisions.update(wanted)
-    for whole, is_float in ((job.wish.floats, True), (job.wish.quantized, False)):
+    for whole, is_float in ((job.request.floats, True), (job.request.quantized, False)):
         named = job.named(floats=is_float)
         unlike = named - {whole}
         if whole is not None and unlike:
-            raise _impossible(unlike, f"while the rest of the model is cast to {job.wish}")
+            raise _impossible(unlike, f"while the rest of the model is cast to {job.request}")
         if len(named) > 1:
             raise _impossible(named, "together")
 

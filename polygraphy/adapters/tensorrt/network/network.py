@@ -9,7 +9,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, require
 from polygraphy.adapters.tensorrt.library.gpu import require_gpu
-from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log, get_trt_logger
 from polygraphy.adapters.tensorrt.library.module import is_rtx, tensorrt_module, trt
 from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.plugins import load_own_plugins
@@ -32,7 +32,7 @@ def new_builder() -> Any:
     tensorrt_module()  # A GPU is of no use without it.
     if not is_rtx():  # TensorRT-RTX builds anywhere.
         require_gpu("Building with TensorRT")
-    with watching() as reasons:
+    with capture_log() as reasons:
         try:
             builder = trt.Builder(get_trt_logger())
         except TypeError as error:  # Its constructor answered with a null pointer.
@@ -116,7 +116,7 @@ class CreateNetwork(BaseLoader):
             require("marked_unfused_tensors", setting_of("mark_unfused_tensors_as_debug_tensors"))
         job = current_casting()
         builder = job.builder if job is not None and job.builder is not None else new_builder()
-        with watching() as reasons:
+        with capture_log() as reasons:
             network = builder.create_network(self._flags())
         if network is None:
             raise reasons.failed("make a network")

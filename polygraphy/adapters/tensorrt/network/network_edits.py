@@ -17,7 +17,7 @@ from polygraphy.adapters.tensorrt.network.network import (
     parts_of,
     tensors_of,
 )
-from polygraphy.adapters.tensorrt.network.origins import NetworkEdit, remember_edit
+from polygraphy.adapters.tensorrt.network.network_source import NetworkEdit, remember_edit
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.logger import G_LOGGER
 

@@ -13,18 +13,18 @@ from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.os.last_words import last_words
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
-from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log, get_trt_logger
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.network import CreateNetwork
-from polygraphy.adapters.tensorrt.network.origins import Origin, remember_origin
+from polygraphy.adapters.tensorrt.network.network_source import NetworkSource, remember_source
 from polygraphy.adapters.tensorrt.network.parser_errors import parsing_failed, warn_about_errors
 from polygraphy.adapters.tensorrt.precision.casting import (
     Casting,
-    PrecisionWish,
+    PrecisionRequest,
     cast_model,
     current_casting,
-    wish_named,
+    request_named,
 )
 from polygraphy.domain.errors import UsageError
 from polygraphy.logger import G_LOGGER
@@ -84,7 +84,7 @@ class _NetworkFromOnnx(BaseLoader):
         self._strongly_typed = bool(strongly_typed)
         self._mark_unfused = bool(mark_unfused_tensors_as_debug_tensors)
         self._config = config
-        self._cast: PrecisionWish | None = None if cast is None else wish_named(cast)
+        self._cast: PrecisionRequest | None = None if cast is None else request_named(cast)
 
     def _parsed(self, parse: Callable[[Any], bool], model: Any, source: str) -> tuple[Any, ...]:
         """Make a network, and return it with its builder and its parser.
@@ -104,7 +104,7 @@ class _NetworkFromOnnx(BaseLoader):
         parser = trt.OnnxParser(network, get_trt_logger())
         self._set_flags(parser)
         self._set_config(builder, parser)
-        with ExitStack() as stack, watching() as reasons, last_words(_CRASHED.format(source)):
+        with ExitStack() as stack, capture_log() as reasons, last_words(_CRASHED.format(source)):
             if job is not None:
                 is_parsed = _parse_model(parser, cast_model(model(), job), stack)
             else:
@@ -123,8 +123,8 @@ class _NetworkFromOnnx(BaseLoader):
 
     def _remember(self, parts: tuple[Any, ...], parse: Callable[[], Any], model: str) -> None:
         job = self._job()
-        wish = None if job is None else job.wish
-        remember_origin(parts[1], Origin(parse=parse, model=model, wish=wish))
+        request = None if job is None else job.request
+        remember_source(parts[1], NetworkSource(parse=parse, model=model, request=request))
 
     def _set_flags(self, parser: Any) -> None:
         has_flags = capabilities().has("parser_flags")

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from polygraphy.adapters.tensorrt.library.callbacks import raise_kept_error
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities, enum_value, require
 from polygraphy.adapters.tensorrt.library.gpu import require_gpu
-from polygraphy.adapters.tensorrt.library.logger import get_trt_logger, watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log, get_trt_logger
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
 from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.adapters.tensorrt.network.plugins import load_own_plugins
@@ -27,7 +27,7 @@ def new_runtime() -> Any:
     tensorrt_module()  # A GPU is of no use without it.
     require_gpu("Loading TensorRT engines, to run or to inspect them,")
     load_own_plugins()
-    with watching() as reasons:
+    with capture_log() as reasons:
         try:
             return trt.Runtime(get_trt_logger())
         except TypeError as error:  # Its constructor answered with a null pointer.
@@ -39,7 +39,7 @@ def loaded_runtime(path: str) -> Any:
     require("lean_runtime", "LoadRuntime (--load-runtime)")
     parent = new_runtime()
     _allow_host_code(parent)
-    with watching() as reasons:
+    with capture_log() as reasons:
         try:
             runtime = parent.load_runtime(path)
         except RuntimeError as error:
@@ -75,7 +75,7 @@ def deserialized(plan: Any, runtime: Any = None, dla_strategy: Any = None) -> An
         made.dla_workspace_allocation_strategy = enum_value(
             "DLAWorkspaceAllocationStrategy", name, asked
         )
-    with watching() as reasons:
+    with capture_log() as reasons:
         engine = made.deserialize_cuda_engine(plan)
         raise_kept_error(plan)  # A plan may be a `FileReader`.
         if engine is None:

@@ -15,13 +15,13 @@ from polygraphy.adapters.os.paths import (
     readable_file,
     translated_os_errors,
 )
-from polygraphy.adapters.tensorrt.describe.provenance import (
+from polygraphy.adapters.tensorrt.describe.build_record import (
     check_record,
     record_of,
     remember_record,
     save_record,
 )
-from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.plan.deserialize import deserialized, loaded_runtime
 from polygraphy.adapters.tensorrt.plan.plan_header import HEADER_SIZE, check_plan
 from polygraphy.logger import G_LOGGER
@@ -192,7 +192,7 @@ class SaveEngine(BaseLoader):
 def _serialized(engine: Any) -> Any:
     if not hasattr(engine, "serialize"):  # It is a plan already.
         return engine
-    with watching() as reasons:
+    with capture_log() as reasons:
         plan = engine.serialize()
         if plan is None:
             raise reasons.failed("serialise the engine")

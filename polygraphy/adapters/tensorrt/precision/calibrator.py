@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.adapters.arrays.foreign import host_array, place
+from polygraphy.adapters.arrays.foreign import device_buffer, host_array
 from polygraphy.adapters.os.paths import atomic_file, translated_os_errors
 from polygraphy.adapters.tensorrt.library.callbacks import guarded
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
@@ -255,7 +255,7 @@ class _Feed:
 
     def _address(self, name: str, value: Any) -> int:
         if not isinstance(value, np.ndarray):
-            found = place(value, self._order())
+            found = device_buffer(value, self._order())
             if found is not None:
                 address, _, keeper = found
                 self._held.append(keeper)

@@ -2,7 +2,7 @@
 
 TensorRT 11 and TensorRT-RTX build strongly typed networks only: there is no flag that lets the
 builder choose fp16. What such a flag asked for is done to the ONNX model instead, in front of the
-parser. The wish travels in a context variable, so that a chain of loaders of whatever length -
+parser. The request travels in a context variable, so that a chain of loaders of whatever length -
 `ModifyNetworkOutputs`, a user's ``func.extend`` - need not know: the loader that parses the model
 finds it, and the others do to the new network what they do to any.
 """
@@ -35,7 +35,7 @@ _Q_OPS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
 
 
 @frozen
-class PrecisionWish:
+class PrecisionRequest:
     """The precision in which a network should compute.
 
     Attributes:
@@ -62,15 +62,15 @@ class Casting:
     Layers are named as in `node_names`.
 
     Attributes:
-        wish: what is asked for of the whole model.
+        request: what is asked for of the whole model.
         builder: the builder that new networks come from; None for one of their own.
         layer_precisions: what is asked for of layers, by name: float32 for those that stay as they
             are. What none of the two asks for otherwise is only had by the layers that name it.
-        calibration: what layers are quantised with, where `wish` has nothing of the kind.
+        calibration: what layers are quantised with, where `request` has nothing of the kind.
         is_done: whether a model was cast.
     """
 
-    wish: PrecisionWish
+    request: PrecisionRequest
     builder: Any = None
     layer_precisions: dict[str, DataTypeEntry] = field(factory=dict)
     calibration: Any = None
@@ -91,9 +91,9 @@ def current_casting() -> Casting | None:
 
 
 @contextmanager
-def casting(wish: PrecisionWish, builder: Any = None) -> Iterator[Casting]:
+def casting(request: PrecisionRequest, builder: Any = None) -> Iterator[Casting]:
     """Have every model that is parsed inside the block cast first."""
-    with continuing(Casting(wish, builder)) as made:
+    with continuing(Casting(request, builder)) as made:
         yield made
 
 
@@ -107,13 +107,13 @@ def continuing(job: Casting) -> Iterator[Casting]:
         _current.reset(token)
 
 
-def wish_named(name: str) -> PrecisionWish:
+def request_named(name: str) -> PrecisionRequest:
     """Return what ``cast='fp16'`` means; UsageError for a name that means nothing."""
     if name.lower() not in _FLOAT_TYPES:
         raise UsageError(
             f"cast={name!r} is not known.", hint=f"Available: {', '.join(sorted(_FLOAT_TYPES))}."
         )
-    return PrecisionWish(floats=_FLOAT_TYPES[name.lower()])
+    return PrecisionRequest(floats=_FLOAT_TYPES[name.lower()])
 
 
 def cast_model(model: Any, job: Casting) -> Any:
@@ -129,16 +129,16 @@ def cast_model(model: Any, job: Casting) -> Any:
         warn_of_unknown_layer(name, named.known)
         del job.layer_precisions[name]
     precisions = job.layer_precisions
-    quantized = job.wish.quantized or next(iter(job.named(floats=False)), None)
+    quantized = job.request.quantized or next(iter(job.named(floats=False)), None)
     if quantized is not None:
         keeps = {name for name, dtype in precisions.items() if dtype != quantized}
-        only = None if job.wish.quantized else set(precisions) - keeps
+        only = None if job.request.quantized else set(precisions) - keeps
         model = _quantized_once(model, job, quantized, _kept_nodes(model, keeps, only))
-    floats = job.wish.floats or next(iter(job.named(floats=True)), None)
+    floats = job.request.floats or next(iter(job.named(floats=True)), None)
     if floats is not None:
         keeps = {name for name, dtype in precisions.items() if dtype == DataType.FLOAT32}
         only = {name for name, dtype in precisions.items() if dtype == floats}
-        kept = _kept_nodes(model, keeps, None if job.wish.floats else only)
+        kept = _kept_nodes(model, keeps, None if job.request.floats else only)
         model = _cast(model, floats, kept)
     job.is_done = True
     return model
@@ -166,7 +166,7 @@ def _quantized_once(
 ) -> Any:
     """Quantise a model unless it is quantised already."""
     if not _is_quantized(model):
-        given = job.calibration if job.wish.calibration is None else job.wish.calibration
+        given = job.calibration if job.request.calibration is None else job.request.calibration
         made = _quantized(model, given, dtype, keep_nodes)
         _warn_about_others(
             made, {it for it, asked in job.layer_precisions.items() if asked == dtype}

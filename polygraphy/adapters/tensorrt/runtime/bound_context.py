@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.runtime.graphs import GraphPolicy
 from polygraphy.adapters.tensorrt.runtime.input_errors import check_shape, refused
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
@@ -57,7 +57,7 @@ class BoundContext:
         check_shape(tensor, shape, self._profile)
         self._set_shapes.pop(name, None)
         self._know_nothing()
-        with watching() as reasons:
+        with capture_log() as reasons:
             accepted = self.native.set_input_shape(name, shape)
         if not accepted:
             raise refused(f"shape {shape} for input {name!r}", reasons)
@@ -67,7 +67,7 @@ class BoundContext:
         """Set where an input or output is; BackendError when TensorRT refuses."""
         if self._set_addresses.get(name) == address:
             return
-        with watching() as reasons:
+        with capture_log() as reasons:
             accepted = self.native.set_tensor_address(name, address)
         if not accepted:
             raise refused(f"the address of {name!r}", reasons)
@@ -82,7 +82,7 @@ class BoundContext:
         """
         if self._is_complete:
             return
-        with watching() as reasons:
+        with capture_log() as reasons:
             try:
                 missing = self.native.infer_shapes()
             except RuntimeError as error:

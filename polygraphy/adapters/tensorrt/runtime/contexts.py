@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.logger import asking
+from polygraphy.adapters.tensorrt.library.logger import mute_log
 from polygraphy.adapters.tensorrt.runtime.bound_context import BoundContext
 from polygraphy.adapters.tensorrt.runtime.graphs import GraphPolicy
 from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
@@ -88,7 +88,7 @@ class Contexts:
         if bound is self.main:
             yield
             return
-        with asking():
+        with mute_log():
             yield
 
     def share_no_more(self, reason: str = "a second context cannot run") -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
-from polygraphy.adapters.tensorrt.library.logger import asking
+from polygraphy.adapters.tensorrt.library.logger import mute_log
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module
 from polygraphy.ports.machine import Device
 
@@ -64,7 +64,7 @@ def listen(context: Any, listener: Any) -> bool:
     """
     if not hasattr(context, "set_debug_listener"):
         return False
-    with asking():
+    with mute_log():
         return bool(
             context.set_all_tensors_debug_state(True) and context.set_debug_listener(listener)
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.arrays.foreign import host_array, place
+from polygraphy.adapters.arrays.foreign import device_buffer, host_array
 from polygraphy.adapters.tensorrt.runtime.input_errors import wrong_dtype
 from polygraphy.adapters.tensorrt.runtime.layout import Layout
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory
@@ -60,7 +60,7 @@ class FormattedInput:
         return before != self.shape
 
     def _on_host(self, array: Any) -> Array:
-        where = place(array, self._stream)
+        where = device_buffer(array, self._stream)
         if where is None:
             return host_array(array)
         address, shape, _ = where

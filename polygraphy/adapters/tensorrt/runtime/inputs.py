@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polygraphy.adapters.arrays.foreign import brought_to_host, host_array, place
+from polygraphy.adapters.arrays.foreign import device_buffer, host_array, host_copy
 from polygraphy.adapters.tensorrt.runtime.input_errors import wrong_dtype
 from polygraphy.adapters.tensorrt.runtime.memory import DeviceBlock, PinnedMemory, ReusedArrays
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
@@ -81,7 +81,7 @@ class DeviceInput:
             return self._read_in_place(array, self._shape_of_address())
         if isinstance(array, FormattedArray):
             return self._feed_formatted(array)
-        where = place(array, self._stream)
+        where = device_buffer(array, self._stream)
         if where is None:
             return self._feed_host(host_array(array))
         address, shape, self._kept = where
@@ -90,7 +90,7 @@ class DeviceInput:
 
     def _feed_formatted(self, array: FormattedArray) -> bool:
         """Take an array whose memory is as the engine wants it, whatever shape it has itself."""
-        where = place(array.array, self._stream)
+        where = device_buffer(array.array, self._stream)
         if where is None:
             return self._feed_host(host_array(array.array).reshape(array.shape))
         address, _, self._kept = where
@@ -175,7 +175,7 @@ class HostInput:
 
     def feed(self, array: Any) -> bool:
         """Take the values; see `DeviceInput.feed`. Other values may mean other shapes."""
-        values = brought_to_host(self.tensor.name, array)
+        values = host_copy(self.tensor.name, array)
         if values.dtype != self.tensor.dtype:
             raise wrong_dtype(self.tensor, values.dtype)
         mine = self._values

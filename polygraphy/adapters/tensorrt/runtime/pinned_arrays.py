@@ -28,7 +28,7 @@ _BYTES = 1 << 28
 class PinnedArrays:
     """Gives arrays that the device fills at full speed.
 
-    An array belongs to its taker: its memory is given again when nothing refers to it any
+    An array belongs to its consumer: its memory is given again when nothing refers to it any
     more. Callers that keep all results get ordinary arrays once the pinned ones are used up, and so
     does the first call, because to pin memory takes about as long as to copy what is in it.
     """

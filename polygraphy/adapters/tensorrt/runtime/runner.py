@@ -10,7 +10,7 @@ from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.tensorrt.describe.compute_dtypes import engine_facts
 from polygraphy.adapters.tensorrt.describe.describe_engine import device_memory
-from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.library.module import tensorrt_module, trt
 from polygraphy.adapters.tensorrt.runtime.graphs import CUDA_GRAPH_MODES
 from polygraphy.adapters.tensorrt.runtime.scratch import STRATEGIES, Scratch
@@ -196,7 +196,7 @@ class TrtRunner(BaseRunner):
 
     def _switch(self, index: int) -> None:
         stream: DeviceStream = self.stream
-        with watching() as reasons:
+        with capture_log() as reasons:
             done = self.context.set_optimization_profile_async(index, stream.ptr)
             stream.synchronize()
         if not done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polygraphy.adapters.tensorrt.library.capabilities import require
-from polygraphy.adapters.tensorrt.library.logger import Reasons, asking, watching
+from polygraphy.adapters.tensorrt.library.logger import Reasons, capture_log, mute_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.adapters.tensorrt.library.plan_age import is_of_older_version
 from polygraphy.adapters.tensorrt.library.setting import setting_of
@@ -52,7 +52,7 @@ class Scratch:
 
     def create_context(self) -> Any:
         """Return a new execution context; BackendError when it cannot be made, with the reason."""
-        with watching() as reasons:
+        with capture_log() as reasons:
             if self._strategy == "static":
                 context = self._engine.create_execution_context()
             else:
@@ -77,7 +77,7 @@ class Scratch:
         """
         if self._is_older:
             return None
-        with asking():
+        with mute_log():
             context = self._without_memory()
             if context is None:
                 return None
@@ -112,7 +112,7 @@ class Scratch:
         return reasons.failed("create an execution context", hint=hint)
 
     def _size_at_most(self) -> int:
-        with asking():  # A plan of an older version knows only the older one.
+        with mute_log():  # A plan of an older version knows only the older one.
             for name in ("device_memory_size_v2", "device_memory_size"):
                 size = int(getattr(self._engine, name, 0) or 0)
                 if size:
@@ -141,7 +141,7 @@ class Scratch:
 
     def _give(self, context: Any, size: int) -> None:
         address = self._block.reserve(size)
-        with watching() as reasons:
+        with capture_log() as reasons:
             if hasattr(context, "set_device_memory"):
                 context.set_device_memory(address, size)
             else:

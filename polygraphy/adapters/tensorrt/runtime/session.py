@@ -15,7 +15,7 @@ from typing import Any, Union
 from attrs import frozen
 
 from polygraphy.adapters.arrays.torch_tensors import as_torch, has_torch
-from polygraphy.adapters.tensorrt.library.logger import Reasons, watching
+from polygraphy.adapters.tensorrt.library.logger import Reasons, capture_log
 from polygraphy.adapters.tensorrt.library.plan_age import require_output_allocators
 from polygraphy.adapters.tensorrt.runtime.contexts import Contexts
 from polygraphy.adapters.tensorrt.runtime.debug_tensors import DebugTensors, listen
@@ -208,7 +208,7 @@ class Session:
             output.enqueue(stream)
 
     def _execute(self, stream: DeviceStream) -> None:
-        with watching() as reasons:
+        with capture_log() as reasons:
             done = self._bound.native.execute_async_v3(stream.ptr)
         if not done:
             raise self._not_run(reasons)

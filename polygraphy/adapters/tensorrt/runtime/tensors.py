@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.adapters.tensorrt.library.datatype import TensorrtDataTypes
-from polygraphy.adapters.tensorrt.library.logger import asking
+from polygraphy.adapters.tensorrt.library.logger import mute_log
 from polygraphy.adapters.tensorrt.library.module import trt
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -151,5 +151,5 @@ def _ranges(engine: Any, name: str) -> tuple[ShapeRange, ...]:
 def _aliased(engine: Any, name: str) -> str:
     if not hasattr(engine, "get_aliased_input_tensor"):
         return ""
-    with asking():
+    with mute_log():
         return engine.get_aliased_input_tensor(name) or ""

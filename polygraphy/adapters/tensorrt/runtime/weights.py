@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.adapters.tensorrt.library.logger import watching
+from polygraphy.adapters.tensorrt.library.logger import capture_log
 from polygraphy.adapters.tensorrt.library.setting import setting_of
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -38,7 +38,7 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
             hint=f"Build it with {setting_of('weight_streaming')}, with TensorRT 10.0 or later.",
         )
     wanted = _bytes(engine, size, budget, percent)
-    with watching() as reasons:
+    with capture_log() as reasons:
         if hasattr(engine, "weight_streaming_budget_v2"):
             engine.weight_streaming_budget_v2 = wanted
             got = engine.weight_streaming_budget_v2

@@ -49,7 +49,7 @@ class Panel {
         make("h2", {}, found.name || "unnamed"),
         make("div", { className: "quiet" }, `${found.kind} of ${graph.title || "the graph"}`),
         this.list("Type", [["Data type and shape", typeText(graph.tensors[found.name]) || "unknown"]]),
-        found.kind === "input" ? this.takers(number, [found.name]) : this.list("From", [this.tensor(number, found.name)]),
+        found.kind === "input" ? this.consumers(number, [found.name]) : this.list("From", [this.tensor(number, found.name)]),
       );
       return;
     }
@@ -62,7 +62,7 @@ class Panel {
       this.list("Attributes", attributes.map(([key, kind, value]) => [key, attributeText(kind, value)])),
       this.list("Inputs", inputs.map((tensor) => (tensor ? this.tensor(number, tensor) : ["(left out)", ""]))),
       this.list("Outputs", outputs.filter(Boolean).map((tensor) => [tensor, typeText(graph.tensors[tensor]) || "unknown type"])),
-      this.takers(number, outputs.filter(Boolean)),
+      this.consumers(number, outputs.filter(Boolean)),
     );
   }
 
@@ -150,18 +150,18 @@ class Panel {
     for (let at = number; at !== null && at !== undefined; at = this.documented.graphs[at].parent) {
       const graph = this.documented.graphs[at];
       if (Object.hasOwn(graph.weights, name)) return [name, weightText(graph.weights[name])];
-      const giver = giversOf(graph).get(name);
-      if (giver !== undefined) return [this.link(name, at, giver), typeText(graph.tensors[name]) || "unknown type"];
+      const producer = producersOf(graph).get(name);
+      if (producer !== undefined) return [this.link(name, at, producer), typeText(graph.tensors[name]) || "unknown type"];
     }
     return [name, "unknown origin"];
   }
 
-  takers(number, names) {
+  consumers(number, names) {
     const graph = this.documented.graphs[number];
     const wanted = new Set(names);
     const entries = graph.wires.filter((wire) => wanted.has(wire[TENSOR])).map((wire) => {
-      const taker = vertexOf(graph, wire[END]);
-      const text = taker.kind === "node" ? `${taker.node[OP]} ${taker.node[NAME]}` : `output ${taker.name}`;
+      const consumer = vertexOf(graph, wire[END]);
+      const text = consumer.kind === "node" ? `${consumer.node[OP]} ${consumer.node[NAME]}` : `output ${consumer.name}`;
       return [this.link(text, number, wire[END]), wire[TENSOR]];
     });
     return this.list("Consumers", entries);
@@ -188,14 +188,14 @@ function scopesOf(graph, isFailed) {
   return root;
 }
 
-function giversOf(graph) {
-  if (!graph.givers) {
-    graph.givers = new Map(graph.inputs.map((name, vertex) => [name, vertex]));
+function producersOf(graph) {
+  if (!graph.producers) {
+    graph.producers = new Map(graph.inputs.map((name, vertex) => [name, vertex]));
     graph.nodes.forEach((node, index) => {
-      for (const name of node[OUTPUTS]) if (name) graph.givers.set(name, graph.inputs.length + index);
+      for (const name of node[OUTPUTS]) if (name) graph.producers.set(name, graph.inputs.length + index);
     });
   }
-  return graph.givers;
+  return graph.producers;
 }
 
 function attributeText(kind, value) {

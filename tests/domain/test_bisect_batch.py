@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.search.halving import computed_by_halves
+from polygraphy.domain.search.bisect_batch import bisect_batch
 
 
 @given(st.lists(st.integers(0, 50), unique=True), st.sets(st.integers(0, 50), max_size=4))
@@ -19,7 +19,7 @@ def test_everything_else_is_computed(numbers: list[int], bad: set[int]) -> None:
         calls.append(chosen)
         return None if bad & set(map(int, chosen)) else {name: int(name) for name in chosen}
 
-    found, failed = computed_by_halves(names, compute)
+    found, failed = bisect_batch(names, compute)
     assert failed == [name for name in names if int(name) in bad]
     assert found == {name: int(name) for name in names if int(name) not in bad}
     assert len(calls) <= 1 + 2 * len(failed) * (max(len(names), 1)).bit_length()

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from polygraphy.adapters.onnx.cast.cast_graph import Scope
+from polygraphy.adapters.onnx.cast.cast_rules import KEPT_OPERATORS, WIDE, CastSettings, Forms
 from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
-from polygraphy.adapters.onnx.cast.lowering import Scope
 from polygraphy.adapters.onnx.cast.narrowed_weights import (
     NarrowedWeights,
     is_placeholder,
     original,
 )
-from polygraphy.adapters.onnx.cast.node_forms import KEPT_OPERATORS, WIDE, Forms, Lowering
 from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
@@ -89,7 +89,7 @@ def _with_wide_statistics(
     return kept
 
 
-def lower(
+def cast_in_place(
     model: ModelProto,
     dtype: DataTypeEntry,
     selection: CastSelection,
@@ -122,10 +122,10 @@ def lower(
         keep_ops=selection.keep_ops | KEPT_OPERATORS,
         keep_nodes=selection.keep_nodes | _with_wide_statistics(model, dtype, weights),
     )
-    functions = _lowered_functions(model, inference, selection)
+    functions = _cast_functions(model, inference, selection)
     if "" not in versions:  # Then there can be no Casts, and no node of the standard's domain.
         return {}
-    lowering = Lowering(
+    settings = CastSettings(
         elem_type=dtype.onnx(),
         kind=f"tensor({dtype.name})",
         suffix=HALF[dtype.name],
@@ -135,7 +135,7 @@ def lower(
         fixed_inputs=model.ir_version < 4,
     )
     taken = taken_names(model.graph)
-    scope = Scope(lowering, types, versions, taken=taken)
+    scope = Scope(settings, types, versions, taken=taken)
     outputs = [value.name for value in model.graph.output]
     scope.rewrite_graph(model.graph, narrow_border=casts_io, is_kept=False)
     _restore_outputs(model.graph, outputs, taken)
@@ -144,7 +144,7 @@ def lower(
         if key in functions:
             [given] = inference.calls[key]
             inner = Scope(
-                lowering,
+                settings,
                 inference.of_function(function, given),
                 versions_of(function.opset_import),
                 taken={name for node in function.node for name in (*node.output, node.name)}
@@ -155,7 +155,7 @@ def lower(
                 function.opset_import.add(domain="", version=versions.get("", 1))
     if not is_trial:
         converted.report()
-    return lowering.forms
+    return settings.forms
 
 
 def _restore_outputs(graph: GraphProto, names: Sequence[str], taken: set[str]) -> None:
@@ -198,7 +198,7 @@ def _key(function: Any) -> FunctionKey:
     return domain_of(function.domain), function.name, function.overload
 
 
-def _lowered_functions(
+def _cast_functions(
     model: ModelProto, inference: TypeInference, selection: CastSelection
 ) -> frozenset[FunctionKey]:
     """Return the functions that can be rewritten: all calls are alike, none is kept, and neither is

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.os.paths import readable_file
-from polygraphy.adapters.os.places import place_of
+from polygraphy.adapters.os.user_frame import user_frame
 
 
 def caught(function: Callable[[], Any]) -> BaseException:
@@ -25,7 +25,7 @@ def test_the_innermost_line_of_the_user_counts() -> None:
         return json.loads("no JSON")
 
     line = inner.__code__.co_firstlineno + 1
-    assert place_of(caught(inner)) == f" (test_places.py, line {line})"
+    assert user_frame(caught(inner)) == f" (test_user_frame.py, line {line})"
 
 
 def test_lines_of_packages_and_of_code_without_a_file_do_not() -> None:
@@ -35,5 +35,5 @@ def test_lines_of_packages_and_of_code_without_a_file_do_not() -> None:
         error = caught(function)
         while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename == __file__:
             error.__traceback__ = error.__traceback__.tb_next
-        assert place_of(error) == ""
-    assert place_of(ValueError()) == ""
+        assert user_frame(error) == ""
+    assert user_frame(ValueError()) == ""

@@ -13,21 +13,21 @@ from weakref import WeakKeyDictionary
 from attrs import define, field
 
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
-from polygraphy.adapters.tensorrt.precision.casting import PrecisionWish
+from polygraphy.adapters.tensorrt.precision.casting import PrecisionRequest
 
 NetworkEdit = Callable[[Any], None]
 """Changes a network in place, the same way each time."""
 
 
 @define
-class Origin:
+class NetworkSource:
     """How a network was made.
 
     Attributes:
         parse: makes it again, as a tuple of builder, network and parser; None where precisions are
             flags, so that it will not be asked for, and it need not keep the model in memory.
         model: the file that it was parsed from; empty for bytes.
-        wish: the precision that its model was cast to.
+        request: the precision that its model was cast to.
         edits: what loaders did to it since, in order.
         seen: its `fingerprint` after the last of these.
         layer_precisions: what was asked for of layers, for when its model is cast.
@@ -35,16 +35,16 @@ class Origin:
 
     parse: Callable[[], tuple[Any, ...]] | None
     model: str = ""
-    wish: PrecisionWish | None = None
+    request: PrecisionRequest | None = None
     edits: list[NetworkEdit] = field(factory=list)
     seen: int = 0
     layer_precisions: dict[str, Any] = field(factory=dict)
 
 
-_origins: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()
+_origins: WeakKeyDictionary[Any, NetworkSource] = WeakKeyDictionary()
 
 
-def remember_origin(network: Any, origin: Origin) -> None:
+def remember_source(network: Any, origin: NetworkSource) -> None:
     """Keep how a network was made, as long as it lives."""
     if capabilities().has("weak_typing"):
         origin.parse = None
@@ -53,14 +53,14 @@ def remember_origin(network: Any, origin: Origin) -> None:
     _origins[network] = origin
 
 
-def origin_of(network: Any) -> Origin | None:
+def source_of(network: Any) -> NetworkSource | None:
     """Return how a network was made; None if no loader of ours made it."""
     return _origins.get(network)
 
 
 def remember_edit(network: Any, edit: NetworkEdit) -> None:
     """Apply an edit to a network, and keep it, unless other code edited the network before."""
-    origin = origin_of(network)
+    origin = source_of(network)
     if origin is None or origin.parse is None:
         edit(network)
         return

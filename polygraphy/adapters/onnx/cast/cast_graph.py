@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import Factory, define
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.cast.cast_rules import WIDE, CastRules, CastSettings
 from polygraphy.adapters.onnx.cast.cast_selection import names_of
-from polygraphy.adapters.onnx.cast.node_forms import WIDE, Lowering, NodeForms
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.graph.element_types import (
     FLOAT,
@@ -43,7 +43,7 @@ class _Weight:
         narrow_uses: nodes of its graph that take it narrow, and as which operand.
         inner_name: what outputs and nodes in graphs inside call it that take it narrow; empty for
             none. (Those nodes are copied before it is known whether it stays wide as well.)
-        is_used_wide: whether anybody takes it as it was.
+        is_used_wide: whether a consumer takes it as it was.
         readers: the nodes that take it narrow, as messages name them.
     """
 
@@ -69,16 +69,16 @@ class Scope:
 
     def __init__(
         self,
-        lowering: Lowering,
+        settings: CastSettings,
         types: GraphTypes,
         versions: dict[str, int],
         parent: Scope | None = None,
         taken: set[str] | None = None,
     ) -> None:
-        self._lowering = lowering
+        self._settings = settings
         self._types = types
         self._versions = versions
-        self._node_forms = NodeForms(lowering, types, versions, self._present_form)
+        self._rules = CastRules(settings, types, versions, self._present_form)
         self._parent = parent
         self._taken: set[str] = parent._taken if parent else (taken or set())
         self._forms: dict[str, dict[bool, str]] = {}
@@ -94,7 +94,7 @@ class Scope:
             narrow_border: whether its inputs and outputs become narrow, too.
             is_kept: whether its nodes stay as they are, and only get their operands as they were.
         """
-        fed = () if self._lowering.fixed_inputs else {value.name for value in graph.input}
+        fed = () if self._settings.fixed_inputs else {value.name for value in graph.input}
         self._weights = {
             tensor.name: _Weight(tensor)
             for tensor in graph.initializer
@@ -104,7 +104,7 @@ class Scope:
             if value.name not in self._weights and self._is_wide(value.name):
                 self._forms[value.name] = {narrow_border: value.name}
                 if narrow_border and type_name(value.type) == WIDE:
-                    value.type.tensor_type.elem_type = self._lowering.elem_type
+                    value.type.tensor_type.elem_type = self._settings.elem_type
         outputs = {value.name for value in graph.output}
         nodes = list(graph.node)
         self.rewrite_nodes(nodes, () if narrow_border else outputs, is_kept=is_kept)
@@ -112,7 +112,7 @@ class Scope:
             if self._is_wide(value.name):
                 value.name = self.form(value.name, narrow_border)
                 if narrow_border and type_name(value.type) == WIDE:
-                    value.type.tensor_type.elem_type = self._lowering.elem_type
+                    value.type.tensor_type.elem_type = self._settings.elem_type
         self._settle_weights(graph)
         self._replace_nodes(graph)
 
@@ -137,7 +137,7 @@ class Scope:
         body.node.extend(self._made)
         for value in body.value_info:
             if type_name(value.type) == WIDE and True in self._named(value.name):
-                value.type.tensor_type.elem_type = self._lowering.elem_type
+                value.type.tensor_type.elem_type = self._settings.elem_type
 
     def rewrite_nodes(
         self, nodes: Sequence[NodeProto], wide_outputs: Collection[str], *, is_kept: bool
@@ -152,19 +152,19 @@ class Scope:
                 self._made.append(node)
                 continue
             inner = self._types.inner(index)
-            kept = is_kept or self._lowering.selection.keeps(node)
-            is_chosen = not kept and self._lowering.selection.chooses(node)
-            forms = self._node_forms.chosen(node, inner) if is_chosen else None
+            kept = is_kept or self._settings.selection.keeps(node)
+            is_chosen = not kept and self._settings.selection.chooses(node)
+            forms = self._rules.chosen(node, inner) if is_chosen else None
             if forms is not None and node.output:
-                self._lowering.forms[node.output[0]] = forms
-            self._rewrite_inner(node, inner, is_lowered=forms is not None, is_kept=kept)
-            takes, gives = forms or self._node_forms.wide(node)
+                self._settings.forms[node.output[0]] = forms
+            self._rewrite_inner(node, inner, is_cast=forms is not None, is_kept=kept)
+            takes, gives = forms or self._rules.wide(node)
             for position, narrow in enumerate(takes):
                 if narrow is not None:
                     self._take(node, position, narrow)
             if forms is not None and self._makes_wide(node):
                 version = self._versions.get("", 1)
-                state_type(node, self._lowering.elem_type, version, self._lowering.convert)
+                state_type(node, self._settings.elem_type, version, self._settings.convert)
             self._made.append(node)
             for position, narrow in enumerate(gives):
                 if narrow is not None:
@@ -178,7 +178,7 @@ class Scope:
         for node in nodes:
             if is_constant(node) and len(node.output) == 1 and self._is_wide(node.output[0]):
                 tensor = constant_tensor(node)
-                if tensor is not None and not self._lowering.selection.keeps(node):
+                if tensor is not None and not self._settings.selection.keeps(node):
                     found[node.output[0]] = _Weight(tensor, node)
         return found
 
@@ -195,7 +195,7 @@ class Scope:
             scope = scope._parent
         if narrow in forms or not forms:
             return forms.get(narrow, name)
-        made = unused_name(f"{name}_{self._lowering.suffix if narrow else 'fp32'}", self._taken)
+        made = unused_name(f"{name}_{self._settings.suffix if narrow else 'fp32'}", self._taken)
         self._cast(forms[not narrow], made, narrow)
         self._forms.setdefault(name, {})[narrow] = made
         return made
@@ -211,7 +211,7 @@ class Scope:
                 [source],
                 [target],
                 name=unused_name(f"cast_{target}", self._taken),
-                to=self._lowering.elem_type if narrow else FLOAT,
+                to=self._settings.elem_type if narrow else FLOAT,
             )
         )
 
@@ -251,7 +251,7 @@ class Scope:
         if not (narrow and name in wide_outputs):
             self._forms[name] = {narrow: name}
             return
-        made = unused_name(f"{name}_{self._lowering.suffix}", self._taken)
+        made = unused_name(f"{name}_{self._settings.suffix}", self._taken)
         node.output[position] = made
         self._forms[name] = {True: made, False: name}
         self._cast(made, name, False)
@@ -268,11 +268,11 @@ class Scope:
         return False
 
     def _rewrite_inner(
-        self, node: NodeProto, inner: Sequence[GraphTypes], *, is_lowered: bool, is_kept: bool
+        self, node: NodeProto, inner: Sequence[GraphTypes], *, is_cast: bool, is_kept: bool
     ) -> None:
         for graph, types in zip(graphs_of(node), inner):
-            scope = Scope(self._lowering, types, self._versions, self)
-            scope.rewrite_graph(graph, narrow_border=is_lowered, is_kept=is_kept)
+            scope = Scope(self._settings, types, self._versions, self)
+            scope.rewrite_graph(graph, narrow_border=is_cast, is_kept=is_kept)
 
     def _settle_weights(self, graph: GraphProto | None = None) -> dict[str, str]:
         """Convert the weights that are taken narrow; those taken both ways get a second form.
@@ -295,12 +295,12 @@ class Scope:
                 tensor = weight.tensor
                 if weight.node is not None:
                     tensor = constant_tensor(weight.node, in_place=True) or tensor
-                self._lowering.convert(tensor, tensor, name, weight.readers)
+                self._settings.convert(tensor, tensor, name, weight.readers)
                 if name in declared:
-                    declared[name].type.tensor_type.elem_type = self._lowering.elem_type
+                    declared[name].type.tensor_type.elem_type = self._settings.elem_type
                 continue
             made = onnx.TensorProto(name=weight.inner_name or self._narrow_name(name))
-            self._lowering.convert(weight.tensor, made, name, weight.readers)
+            self._settings.convert(weight.tensor, made, name, weight.readers)
             for node, position in weight.narrow_uses:
                 node.input[position] = made.name
             if weight.node is not None:
@@ -311,7 +311,7 @@ class Scope:
                 value = graph.input.add()
                 value.CopyFrom(declared[name])
                 value.name = made.name
-                value.type.tensor_type.elem_type = self._lowering.elem_type
+                value.type.tensor_type.elem_type = self._settings.elem_type
         if twins:
             self._made = [
                 each
@@ -328,7 +328,7 @@ class Scope:
         return restored
 
     def _narrow_name(self, name: str) -> str:
-        return unused_name(f"{name}_{self._lowering.suffix}", self._taken)
+        return unused_name(f"{name}_{self._settings.suffix}", self._taken)
 
 
 def _rename_outputs(graph: GraphProto, names: Mapping[str, str]) -> None:

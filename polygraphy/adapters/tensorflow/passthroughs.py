@@ -8,7 +8,7 @@ from typing import Any
 _HANDING_ON = {"CheckNumerics", "Identity", "PreventGradient", "StopGradient"}
 
 
-def without_detours(definition: Any, kept: Collection[str]) -> Any:
+def without_passthroughs(definition: Any, kept: Collection[str]) -> Any:
     """Return a copy of a `GraphDef` in which a consumer of an operation that hands on its input
     reads that input.
 
@@ -33,14 +33,14 @@ def without_detours(definition: Any, kept: Collection[str]) -> Any:
         copied = shorter.node.add()
         copied.CopyFrom(node)
         copied.input[:] = [_origin(name, sources) for name in node.input]
-        # A wish to be on the same device as an operation that is gone.
+        # A request to be on the same device as an operation that is gone.
         places = copied.attr["_class"].list.s if "_class" in copied.attr else ()
         if any(place.decode().removeprefix("loc:@") in sources for place in places):
             del copied.attr["_class"]
     return shorter
 
 
-def without_waiting(definition: Any) -> Any:
+def without_control_dependencies(definition: Any) -> Any:
     """Return a copy of a `GraphDef` in which no operation waits for one whose result it does not
     read. That changes nothing where no operation has a state or an effect.
     """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 tf = pytest.importorskip("tensorflow")
 
-from polygraphy.adapters.tensorflow.detours import without_detours  # noqa: E402
+from polygraphy.adapters.tensorflow.passthroughs import without_passthroughs  # noqa: E402
 from tests.support.examples import scaled  # noqa: E402
 
 STEPS = {
@@ -59,7 +59,7 @@ def test_what_is_kept_computes_the_same(drawn: Any) -> None:
     graph, kept = graph_of(drawn)
     names = [name.partition(":")[0] for name in kept]
     definition = graph.as_graph_def()
-    shorter = without_detours(definition, names)
+    shorter = without_passthroughs(definition, names)
     assert definition == graph.as_graph_def()
     left = {node.name for node in shorter.node}
     assert set(names) <= left

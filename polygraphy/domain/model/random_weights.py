@@ -13,7 +13,7 @@ _INTEGERS = 8
 """Integers are drawn from below this magnitude, which every integer type of weights holds."""
 
 
-def substitute(shape: tuple[int, ...], dtype: DataTypeEntry, seed: int) -> np.ndarray[Any, Any]:
+def random_weight(shape: tuple[int, ...], dtype: DataTypeEntry, seed: int) -> np.ndarray[Any, Any]:
     """Return random numbers of a shape and a type.
 
     Floating-point numbers are normally distributed, and the larger the tensor is beside its first

@@ -10,7 +10,7 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def place_of(error: BaseException) -> str:
+def user_frame(error: BaseException) -> str:
     """Return `` (model.py, line 7)`` for the innermost line that an exception came through, in a
     file that belongs neither to Python, nor to this package, nor to an installed one; an empty text
     where there is none.

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def computed_by_halves(
+def bisect_batch(
     names: Sequence[str], compute: Callable[[Sequence[str]], Mapping[str, T] | None]
 ) -> tuple[dict[str, T], list[str]]:
     """Compute as much as possible in as few steps as possible.

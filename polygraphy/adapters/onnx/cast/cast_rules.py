@@ -42,7 +42,7 @@ Forms = tuple[list[bool | None], list[bool | None]]
 
 
 @frozen(eq=False)
-class Lowering:
+class CastSettings:
     """What a model is rewritten to.
 
     Attributes:
@@ -72,12 +72,12 @@ class Lowering:
         return self.kind in types
 
 
-class NodeForms:
+class CastRules:
     """Chooses the forms of the tensors of one graph's nodes."""
 
     def __init__(
         self,
-        lowering: Lowering,
+        settings: CastSettings,
         types: GraphTypes,
         versions: dict[str, int],
         present_form: Callable[[str], bool],
@@ -85,12 +85,12 @@ class NodeForms:
         """Take what the graph is about.
 
         Args:
-            lowering: what the model is rewritten to.
+            settings: what the model is rewritten to.
             types: the types of its tensors.
             versions: of the operators, by domain.
             present_form: returns the form in which a tensor exists already.
         """
-        self._lowering = lowering
+        self._settings = settings
         self._types = types
         self._versions = versions
         self._present_form = present_form
@@ -113,7 +113,7 @@ class NodeForms:
         domain = domain_of(node.domain)
         key = (domain, node.op_type, node.overload)
         is_control_flow = not domain and node.op_type in _CONTROL_FLOW
-        if key in self._lowering.functions or is_control_flow:
+        if key in self._settings.functions or is_control_flow:
             if is_control_flow and not self._borders_agree(node, inner):
                 return None
             takes, gives = self.wide(node)
@@ -138,14 +138,14 @@ class NodeForms:
             is_alone = users[parameter.variable] == 1 and not computes
             if not name or self._types[name] != WIDE:
                 takes.append(None)
-            elif is_alone and self._lowering.takes(parameter.types):
+            elif is_alone and self._settings.takes(parameter.types):
                 takes.append(self._present_form(name))  # Nothing else has to be of this type.
             else:
-                takes.append(self._lowering.takes(parameter.types))
+                takes.append(self._settings.takes(parameter.types))
         follows = {parameter.variable for parameter in inputs}
         gives = [
             (
-                (decides or parameter.variable in follows) and self._lowering.takes(parameter.types)
+                (decides or parameter.variable in follows) and self._settings.takes(parameter.types)
                 if name and self._types[name] == WIDE
                 else None
             )
