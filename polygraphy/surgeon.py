@@ -1,5 +1,6 @@
 """Editing ONNX models. Loaders and functions change the model that they are given in place."""
 
+from polygraphy.adapters.onnx.edit.copying import CopyNodes, copy_nodes
 from polygraphy.adapters.onnx.edit.extracting import Extract, extract
 from polygraphy.adapters.onnx.edit.inserting import InsertNode, insert_node
 from polygraphy.adapters.onnx.edit.observing import ObserveShapes, observe_shapes
@@ -23,6 +24,7 @@ from polygraphy.application.models.edit_reports import show_edited, show_origina
 __all__ = [
     "CheckModel",
     "CleanUp",
+    "CopyNodes",
     "Extract",
     "InsertNode",
     "ObserveShapes",
@@ -36,6 +38,7 @@ __all__ = [
     "StripWeights",
     "check_model",
     "clean_up",
+    "copy_nodes",
     "extract",
     "insert_node",
     "observe_shapes",

@@ -230,6 +230,8 @@ SIGNATURES = {
         "keep_ops": (), "keep_nodes": (), "only_ops": (), "only_nodes": (), "cast_io": None}),
     "convert_to_fp16": Signature("polygraphy.backend.onnx", {"model": ..., "copy": None,
         "keep_ops": (), "keep_nodes": (), "only_ops": (), "only_nodes": (), "cast_io": None}),
+    "copy_nodes": Signature("polygraphy.surgeon", {"model": ..., "reference": ...,
+        "nodes": None}),
     "diagnose": Signature("polygraphy.diagnose", {"model": ..., "parties": ...,
         "data_loader": None, "reference": None, "golden": None, "save_culprit": None, "issue": None,
         "environments": None, "memory_budget": None}),

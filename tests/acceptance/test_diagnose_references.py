@@ -68,6 +68,24 @@ def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, ki
     done, document = _diagnosed(polygraphy, tmp_path / case.name, case.words)
     score = judge.compared(case, document, done.code, 0.0)
     assert score.right, (case.kind, case.culprits, score.said)
+    remedy = document["culprits"][0]["remedy"]
+    if (remedy["command"] or "").startswith("polygraphy surgeon "):
+        _is_undone(polygraphy, tmp_path / case.name, case.words, remedy["command"])
+    else:
+        assert "--reference" not in case.words or kind == "nan" or "optimised" in case.kind
+
+
+def _is_undone(polygraphy, place, words, command):
+    """The command is pasted, and what it saves agrees."""
+    lines = command.split(" && ")
+    for line in lines:
+        assert polygraphy(line, cwd=place).code == 0, line
+    fixed = shlex.split(lines[-1])[-1]
+    model = next(word for word in words if word.endswith(".onnx"))
+    done, document = _diagnosed(
+        polygraphy, place, [fixed if word == model else word for word in words]
+    )
+    assert (done.code, document["verdict"]) == (0, "agree"), command
 
 
 @pytest.mark.parametrize("number", range(7))

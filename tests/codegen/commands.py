@@ -465,6 +465,7 @@ RENDERED: dict[str, str] = {
         "surgeon extract model.onnx --inputs a:[1,N,-1]:float16 --outputs b:float32 c"
         " --force-fallback-shape-inference --model-input-shapes input:[1,3,224,224] --fp-to-fp16"
     ),
+    "surgeon_copy": "surgeon copy model.onnx --reference right.onnx --nodes conv1 'a b'",
     "surgeon_extract_bare": "surgeon extract model.onnx --inputs input --outputs intermediate",
     "surgeon_sanitize_all": (
         "surgeon sanitize model.onnx --fold-constants --num-passes 3 --partitioning recursive"

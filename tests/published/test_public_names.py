@@ -511,6 +511,7 @@ PUBLISHED: dict[str, list[str]] = {
     "polygraphy.surgeon": [
         "CheckModel",
         "CleanUp",
+        "CopyNodes",
         "Extract",
         "InsertNode",
         "ObserveShapes",
@@ -524,6 +525,7 @@ PUBLISHED: dict[str, list[str]] = {
         "StripWeights",
         "check_model",
         "clean_up",
+        "copy_nodes",
         "extract",
         "insert_node",
         "observe_shapes",

@@ -17,10 +17,14 @@ from polygraphy.domain.diagnosis.culprit import (
     Attempt,
     Curve,
     DiagnosisResult,
+    Remedy,
     TensorError,
 )
 from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
+from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.diagnosis.remedies import undoing
+from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.ports.binding import resolve
@@ -58,6 +62,7 @@ class Case:
         unexplained: whether outputs are not what they should be, and the model is not why.
         curves: the errors of tensors that were measured so far.
         budget: how many bytes all tensors may take at a time, where that is given.
+        is_given: whether this is the model that was given, and not another form of it.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class Case:
         self.right: DissectedModel | None = None
         self.expected: Values | None = None
         self.unexplained = False
+        self.is_given = True
         self.curves: list[Curve] = []
         self._reports = reports
         self.budget = memory
@@ -88,6 +94,7 @@ class Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
         made = Case(model, self.path, self.parties, self._reports, self.budget)
         made.attempts, made.curves = self.attempts, self.curves
+        made.is_given = False
         return made
 
     @property
@@ -149,6 +156,12 @@ class Case:
         if off > _USUAL_ATOL:  # Not `auto`: rounding of quantised types explains almost anything.
             words += ["--atol", f"{10.0 ** np.ceil(np.log10(2 * off)):g}"]
         return f"{command} {shlex.join(words)}"
+
+    def undoing(self, side: Side, changed: Sequence[Variant]) -> Remedy:
+        """Return what undoes that nodes of the model were changed, which was tried."""
+        command = undoing(self.path, side, changed) if self.is_given else None
+        said = "; ".join(one.what for one in changed)
+        return Remedy(command or f"Undo: {said}.", True)
 
     def measured(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
         """Keep the errors of tensors; see `Curve`."""

@@ -31,7 +31,8 @@ from polygraphy.domain.diagnosis.fused import traced
 from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
-from polygraphy.domain.diagnosis.two_models import Suspect, suspects
+from polygraphy.domain.diagnosis.remedies import copying, taking
+from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
@@ -118,7 +119,7 @@ class _Comparison:
         case.feed, case.expected = feed, goal
         if self._pairing.model.narrow is not None:
             return self._of_precision(feed, (own[worst], goal), found)
-        culprits = self._of_structure(feed, goal, found)
+        culprits = self._copied(self._of_structure(feed, goal, found), feed, goal)
         self._measure(feed)
         broken = None
         if breaks(values[worst], goal):
@@ -222,11 +223,24 @@ class _Comparison:
             return []
         known = self._by_structure(*(fused or (model, pairing, found)), feed, goal)
         is_one = len(known) == 1 and len(found) <= _MANY
-        if not found or (is_one and (len(found) == 1 or known[0].cause != "structure")):
+        is_plain = all(one.cause != "structure" for one in known)
+        if not found or len(known) == len(found) or (is_one and is_plain):
             return known
         feeds = (feed, self._fed(feed))
         by_values = parted(self._case, self._reference, pairing, self._party, feeds, goal, known)
         return by_values if not known or len(by_values) <= len(known) else known
+
+    def _copied(self, culprits: list[Culprit], feed: Feed, goal: Values) -> list[Culprit]:
+        """Return culprits with the command that copies their nodes, if all outputs match then."""
+        case, pairing = self._case, self._pairing
+        names = dict.fromkeys(name for one in culprits for name in one.nodes)
+        found = [one for one in suspects(pairing) if names.keys() & named(pairing.model, one)]
+        if not case.is_given or not found:
+            return culprits
+        if not self._matches(case.model.proto, pairing, found, feed, goal):
+            return culprits
+        remedy = Remedy(copying(case.path, self._path, names), True)
+        return [evolve(one, remedy=remedy) for one in culprits]
 
     def _by_structure(
         self, model: Any, pairing: Pairing, found: Sequence[Suspect], feed: Feed, goal: Values
@@ -296,14 +310,14 @@ class _Comparison:
         return best
 
     def _culprit(self, side: Side, suspect: Suspect, number: int) -> Culprit:
-        nodes = list(suspect.inner) or [side.identity(index) for index in suspect.nodes]
+        nodes = named(side, suspect)
         last = side.nodes[suspect.nodes[-1]]
         said = f"{suspect.what[0].upper()}{suspect.what[1:]}."
         evidence = [said]
         what = "that" if number == 1 else f"these {number} differences"
         evidence.append(f"With only {what} taken from the reference, all outputs match.")
         tensor = next(filter(None, last.outputs), None)
-        remedy = Remedy(_remedy(suspect), True)
+        remedy = Remedy(taking(suspect), True)
         return Culprit(
             nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=last.op
         )
@@ -384,10 +398,3 @@ def _with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
     said = [sentence for one in culprits for sentence in one.evidence]
     remedy = culprits[0].remedy if culprits else broken.remedy
     return evolve(broken, evidence=[*broken.evidence, *said], remedy=remedy)
-
-
-def _remedy(suspect: Suspect) -> str:
-    if suspect.weights:
-        names = ", ".join(repr(name) for name, _ in suspect.weights)
-        return f"Take {names} from the reference."
-    return f"Do as the reference does: {suspect.what}."

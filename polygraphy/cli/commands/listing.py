@@ -76,6 +76,10 @@ _ALL = {
     "data merge": ("data", "Put the tensors of several files beside each other, as input data."),
     "data to-input": ("data", "The old name of merge."),
     "data convert": ("data", "Write a file, or a folder, in another format."),
+    "surgeon copy": (
+        "surgeon.surgeon",
+        "Copy nodes, with their weights, from a model that is right.",
+    ),
     "surgeon extract": ("surgeon.surgeon", "Cut a part out of an ONNX model."),
     "surgeon insert": ("surgeon.surgeon", "Put a node into an ONNX model."),
     "surgeon prune": (

@@ -48,6 +48,11 @@ class Suspect:
     inner: tuple[str, ...] = ()
 
 
+def named(side: Side, suspect: Suspect) -> list[str]:
+    """Return what the nodes of a model that have a difference are called."""
+    return list(suspect.inner) or [side.identity(index) for index in suspect.nodes]
+
+
 def suspects(pairing: Pairing) -> list[Suspect]:
     """Return in what the model differs, in the order of its nodes; nothing where it is the same."""
     found = [*_weights(pairing), *_attributes(pairing), *_operands(pairing), *_presence(pairing)]

@@ -55,6 +55,7 @@ BASES = {
     "data merge": "a.json b.json -o c.json",
     "data to-input": "a.json b.json -o c.json",
     "data convert": "a.json b.npz",
+    "surgeon copy": "m.onnx --reference n.onnx -o o.onnx",
     "surgeon extract": "m.onnx --inputs x --outputs y -o n.onnx",
     "surgeon insert": "m.onnx --inputs x --outputs y --op Elu -o n.onnx",
     "surgeon prune": "m.onnx -o n.onnx",
@@ -489,6 +490,7 @@ _EDITING_FLAGS = {
         "name": "--name node",
         "attrs": "--attrs alpha=0.5 axis=7 mode=linear",
     },
+    "CopyOptions": {"reference": "--reference r.onnx", "nodes": "--nodes a b"},
     "PruneOptions": {"remove_node_types": "--remove-node-types Dropout"},
     "FoldOptions": {
         "fold_constants": "--fold-constants",

@@ -24,7 +24,6 @@ from polygraphy.domain.diagnosis.culprit import (
     MODEL,
     Culprit,
     DiagnosisResult,
-    Remedy,
 )
 from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
@@ -244,7 +243,7 @@ class _Guesses:
         evidence = [said, "With only that changed, all outputs match."]
         return Culprit(
             [self._side.identity(index)], next(filter(None, node.outputs)), MODEL, variant.cause,
-            evidence=evidence, remedy=Remedy(f"Undo: {variant.what}.", True), op=node.op,
+            evidence=evidence, remedy=self._case.undoing(self._side, [variant]), op=node.op,
         )  # fmt: skip
 
     def _made(self, output: str, variant: Variant) -> tuple[Any, Values] | None:

@@ -79,6 +79,7 @@ class _Comparison:
         self._party: SuspectedParty = case.parties[0]
         self._pairs = resolve(ModelPairs)
         self._lost: Values = {}
+        self._changed: list[Variant] = []
 
     def result(self) -> DiagnosisResult | None:
         """Go through the steps."""
@@ -199,6 +200,9 @@ class _Comparison:
         is_entry = len(entering) == len(culprits) and not any(x.remedy.proven for x in culprits)
         if is_entry and self._is_other_data(known, regions, differing, feed):
             return self._of_data(culprits)
+        if len(self._changed) == len(culprits):
+            remedy = case.undoing(side, self._changed)
+            culprits = [evolve(one, remedy=remedy) for one in culprits]
         return DiagnosisResult(FAULT, culprits)
 
     def _rounding(self, name: str) -> float:
@@ -232,6 +236,7 @@ class _Comparison:
             variant = variant or self._rewired(name, region[0], side, index, known)
             if variant is not None:
                 cause, what, proven = variant.cause, variant.what, True
+                self._changed.append(variant)
             else:
                 cause, what = guess(side, index, wrong[1], known.values[name])
             evidence.append(f"{what[0].upper()}{what[1:]}.")

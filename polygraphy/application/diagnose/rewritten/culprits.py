@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.rewritten.explaining import Explanation, Trial, grouped
 from polygraphy.application.diagnose.rewritten.parting import Parting, partings
@@ -70,6 +72,9 @@ def parted(
     is_whole = reasons and len(reasons) == len(made)
     if is_whole and not _proven(case, pairing.model, party, feeds[0], goal, reasons):
         return list(known) or made
+    if is_whole:
+        remedy = case.undoing(pairing.model, [one.variant for one in reasons])
+        made = [evolve(one, remedy=remedy) for one in made]
     # They are the fewest that explain the outputs: fewer of them prove nothing.
     return list(known) if all(one in known for one in made) else made
 

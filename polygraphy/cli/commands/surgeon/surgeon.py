@@ -12,6 +12,7 @@ from polygraphy.cli.commands.surgeon.surgeon_context import (
     trial_of,
 )
 from polygraphy.cli.commands.surgeon.surgeon_options import (
+    CopyOptions,
     EditSaveOptions,
     ExtractOptions,
     FallbackOptions,
@@ -203,6 +204,25 @@ class SurgeonInsertCommand(_EditCommand):
             raise CommandLineError("--op is missing: the type of the node's operator.")
         insert = call_of("insert_node", values)
         return [*inference_of(values), insert, *cast_of(values[OnnxCastOptions])]
+
+
+class SurgeonCopyCommand(Command):
+    """Copy nodes in which an ONNX model differs from one that is right, with the weights that they
+    read, from that one. diagnose --reference says which they are.
+    """
+
+    name = "surgeon copy"
+    groups = (*LOADED, CopyOptions, *_SAVED)
+
+    def program(self, values: Values) -> Program:
+        if values[CopyOptions].reference is None:
+            raise CommandLineError("--reference is missing: the model to copy from.")
+        return edit_of(
+            values,
+            summary="Copy nodes of a model that is right into {}.",
+            ending="_copied.onnx",
+            steps=[call_of("copy_nodes", values)],
+        )
 
 
 class SurgeonPruneCommand(Command):

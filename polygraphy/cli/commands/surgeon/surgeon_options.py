@@ -243,6 +243,27 @@ class InsertOptions(Options):
 
 
 @option_group
+class CopyOptions(Options):
+    """Reference: what is copied, and from where."""
+
+    reference: str | None = option(
+        "--reference",
+        reads="Reference",
+        kind=Text("MODEL"),
+        help="The model that is right, with whatever names in it.",
+        feeds="copy_nodes.reference",
+    )
+    nodes: tuple[str, ...] = option(
+        "--nodes",
+        kind=Texts("NAME"),
+        help="Nodes of the edited model, an unnamed one by its first output, whose differences from"
+        " the reference go away.",
+        otherwise="all differences do",
+        feeds="copy_nodes.nodes",
+    )
+
+
+@option_group
 class PruneOptions(Options):
     """Pruning: what is taken out of the model."""
 

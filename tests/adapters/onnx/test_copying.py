@@ -1,0 +1,61 @@
+"""Copying nodes from a model that is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from polygraphy.adapters.onnx.edit.copying import copy_nodes
+from polygraphy.domain.errors import UnknownNameError, UsageError
+from tests.adapters.onnx.running import run
+
+
+def model(scale: float = 2.0, alpha: float = 0.25, weight: str = "w") -> onnx.ModelProto:
+    """Return a model in which one node has a weight, one an attribute, and one has no name."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    m (float[2] x) => (float[2] y) <float[2] {weight} = {{{scale}, {scale}}}> {{
+        a = Mul(x, {weight})
+        b = LeakyRelu<alpha = {alpha}>(a)
+        y = Neg(b)
+    }}"""
+    made: onnx.ModelProto = parser.parse_model(text)
+    made.graph.node[0].name, made.graph.node[2].name = "mul", "neg"
+    return made
+
+
+X = {"x": np.array([-1.0, 3.0], np.float32)}
+RIGHT = model()
+
+
+def test_all_differences_go_away_and_the_models_stay_as_they_are() -> None:
+    wrong, right = model(3.0, 0.5, "v"), model()
+    made = copy_nodes(wrong, right)
+    np.testing.assert_array_equal(run(made, **X)["y"], run(RIGHT, **X)["y"])
+    assert (wrong, right) == (model(3.0, 0.5, "v"), RIGHT)
+
+
+@pytest.mark.parametrize(("nodes", "same"), [(["mul"], model(2.0, 0.5)), (["b"], model(3.0))])
+def test_only_the_nodes_that_are_named_are_copied(nodes: list[str], same: onnx.ModelProto) -> None:
+    made = copy_nodes(model(3.0, 0.5), RIGHT, nodes)
+    np.testing.assert_array_equal(run(made, **X)["y"], run(same, **X)["y"])
+
+
+def test_the_reference_may_be_a_file_with_weights_beside_it(tmp_path) -> None:
+    right = model()
+    weight = numpy_helper.from_array(np.full(2, 2.0, np.float32), "w")
+    right.graph.initializer[0].CopyFrom(weight)
+    path = str(tmp_path / "right.onnx")
+    onnx.save(right, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    made = copy_nodes(model(3.0), path, ["mul"])
+    np.testing.assert_array_equal(run(made, **X)["y"], run(RIGHT, **X)["y"])
+
+
+def test_a_name_that_is_not_there_and_a_node_that_is_the_same_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="mull"):
+        copy_nodes(model(3.0), RIGHT, ["mull"])
+    with pytest.raises(UsageError, match="'neg' is the same in both models"):
+        copy_nodes(model(3.0), RIGHT, ["mul", "neg"])
+    with pytest.raises(UsageError, match="do not differ"):
+        copy_nodes(model(), RIGHT)
