@@ -14,8 +14,8 @@ import numpy as np
 from onnx import TensorProto
 
 from .hosts import HOSTS, Net
+from .kernels import FIRST, LAST, ROWS, chain
 
-FIRST, LAST = "1.15.1", "1.32.0"
 TYPES = {
     "fp16": TensorProto.FLOAT16,
     "bf16": TensorProto.BFLOAT16,
@@ -372,7 +372,7 @@ _MAX_SAME = _pool(
     "MaxPool", (1, 2, 9, 5), kernel_shape=[1, 3], strides=[3, 2], auto_pad="SAME_UPPER"
 )
 
-FAULTS = (
+_PATTERNS = (
     Fault("cast to INT32 to BOOL", _cast_bool, FIRST, "1.25.1"),
     Fault("cast to FLOAT16 and back, tiny", _narrow("fp16", 1e-8), FIRST, "1.16.3"),
     Fault("cast to FLOAT16 and back, huge", _narrow("fp16", 40000.0), FIRST, "1.16.3"),
@@ -556,4 +556,8 @@ FAULTS = (
         cause="refusal",
         rewrites=("FuseReluClip", "ReluClipFusion", "FuseReluClipRule"),
     ),
+)
+FAULTS = _PATTERNS + tuple(
+    Fault(row.name, chain(row), row.first, row.last, row.cause, row.rewrites, opset=row.opset)
+    for row in ROWS
 )

@@ -85,13 +85,14 @@ def _clip(x: Array, *bounds: Any, **attributes: Any) -> Array:
 def _reduction(function: Callable[..., Any]) -> Formula:
     def call(x: Array, given: Any = None, *, axes: Any = None, **attributes: Any) -> Array:
         chosen = axes if given is None else given
-        if (chosen is None or not len(chosen)) and attributes.get("noop_with_empty_axes"):
-            raise NotImplementedError("a reduction over no axes")
         if not x.size:
             raise NotImplementedError("a reduction of nothing")
         over = None if chosen is None or not len(chosen) else tuple(int(a) for a in chosen)
-        made = function(x, axis=over, keepdims=bool(attributes.get("keepdims", 1)))
-        return np.asarray(made)
+        if over is None and attributes.get("noop_with_empty_axes"):
+            over = ()  # Every element is reduced alone.
+        made = np.asarray(function(x, axis=over, keepdims=bool(attributes.get("keepdims", 1))))
+        # NumPy adds up integers in 64 bits; cut to their own type, they wrap around.
+        return made.astype(x.dtype) if made.dtype.kind in "iu" else made
 
     return call
 

@@ -144,10 +144,12 @@ def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
     made_alone = misfits(case, case.model, party, known)
     case.measured(party.name, "isolated", made_alone.compared)
     surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
-    found = []
+    found: list[Place] = []
     for name, made in made_alone.wrong:
         # What cannot be handed out, such as bfloat16, is computed with what reads it.
         region = region_before(nodes, name, surviving)
+        if any(place.region == region for place in found):
+            continue  # Another output of the same.
         if not _is_flip(made, [nodes[index] for index in region]):
             found.append(Place(region, name, made, fused=len(region) > 1))
     return found

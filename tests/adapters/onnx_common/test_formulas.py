@@ -69,3 +69,19 @@ def test_what_has_no_formula_is_refused() -> None:
         FormulaParty().load(model)
     made = PackageParty().load(model)({"x": np.array([0, 1, 0, 2], np.float32)})["y"]
     assert made.tolist() == [[1, 3]]
+
+
+@pytest.mark.parametrize("op", ["ReduceL1", "ReduceMax", "ReduceProd", "ReduceSumSquare"])
+def test_a_reduction_over_no_axes_reduces_every_element_alone(op: str) -> None:
+    node = helper.make_node(op, ["x", "axes"], ["y"], keepdims=0, noop_with_empty_axes=1)
+    inputs = [
+        value("x", [2, 3], onnx.TensorProto.INT32),
+        value("axes", [0], onnx.TensorProto.INT64),
+    ]
+    outputs = [value("y", [2, 3], onnx.TensorProto.INT32)]
+    model = make("one", [node], inputs, outputs, opset=18)
+    x = np.arange(-2, 4, dtype=np.int32).reshape(2, 3)
+    made = FormulaParty().load(model)({"x": x, "axes": np.zeros(0, np.int64)})["y"]
+    right = {"ReduceL1": abs(x), "ReduceSumSquare": x * x}.get(op, x)
+    assert made.dtype == x.dtype
+    np.testing.assert_array_equal(made, right)

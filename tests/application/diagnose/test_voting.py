@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
@@ -29,7 +30,9 @@ class MistakenParty(OnnxParty):
         def watched(node: Any, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
             if node.op_type != self._op:
                 return run
-            return lambda *inputs, **options: (run(*inputs, **options)[0] + np.float32(0.1),)
+            return lambda *inputs, **options: tuple(
+                value + np.float32(0.1) for value in run(*inputs, **options)
+            )
 
         made = evaluator.evaluator_of(model, watched=watched)
         return partial(_run, made)
@@ -95,3 +98,24 @@ def test_the_reference_is_believed_where_nobody_can_tell() -> None:
     ):
         found = diagnosed(MistakenParty("onnx", "Tanh"), OnnxParty2()).culprits
     assert {(one["party"], one["cause"]) for one in found} == {("second", "kernel")}
+
+
+def test_a_node_with_several_wrong_outputs_is_named_once() -> None:
+    rng = np.random.default_rng(5)
+    weights = [rng.standard_normal((1, 3, size)).astype(np.float32) for size in (2, 3)]
+    graph = helper.make_graph(
+        [helper.make_node("RNN", ["x", "w", "r"], ["y", "last"], "rnn", hidden_size=3)],
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 2, 2])],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 1, 2, 3]),
+            helper.make_tensor_value_info("last", TensorProto.FLOAT, [1, 2, 3]),
+        ],
+        [numpy_helper.from_array(value, name) for name, value in zip("wr", weights)],
+    )
+    opset = [helper.make_opsetid("", 14)]
+    model = helper.make_model(graph, ir_version=8, opset_imports=opset)
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(model, [OnnxParty(), MistakenParty("wrong", "RNN")])
+    assert [one["nodes"] for one in kept.culprits] == [["rnn"]]
