@@ -164,6 +164,7 @@ class _Diagnosis:
 
     def of_parties(self) -> DiagnosisResult:
         """Compare the backends with each other."""
+        self._case.feed = self._feeds[0]  # A reference may have been compared on others.
         self._run()
         if self._refusals:
             case = self._case

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
@@ -92,3 +93,21 @@ def test_the_node_in_the_body_is_named_and_proven(fault: str, prefix: str) -> No
 def test_nobody_is_blamed_where_the_bodies_are_the_same(prefix: str) -> None:
     kept = found(looping(), looping(prefix=prefix))
     assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+def test_a_backend_is_not_unsteady_where_the_models_differ_on_other_data() -> None:
+    """What the body of a function differs in is not found; on the first data it makes no
+    difference.
+    """
+
+    def calling(op: str) -> onnx.ModelProto:
+        body = [helper.make_node(op, ["a"], ["b"])]
+        opsets = [helper.make_opsetid("", 17)]
+        function = helper.make_function("local", "Act", ["a"], ["b"], body, opsets)
+        node = helper.make_node("Act", ["x"], ["y"], "act", domain="local")
+        graph = helper.make_graph([node], "calling", [value("x", [3, 8])], [value("y", [3, 8])])
+        opsets.append(helper.make_opsetid("local", 1))
+        return helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=8)
+
+    with pytest.raises(InconclusiveError, match="No difference between the models explains"):
+        diagnose(calling("Relu"), [OnnxrtParty()], reference=calling("Identity"))
