@@ -124,9 +124,7 @@ class CommandParser:
         self._command = command
         self._declared = {group: command.declared(group) for group in command.groups}
         self._parser = _Parser(
-            add_help=False,
-            usage=argparse.SUPPRESS,
-            formatter_class=lambda prog: _FORMATTER,
+            add_help=False, usage=argparse.SUPPRESS, formatter_class=lambda prog: _FORMATTER
         )
         self._parser.add_argument("-h", "--help", action=_Help, nargs=0)
         for group, options in self._declared.items():
@@ -219,10 +217,7 @@ def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
 
 
 def _values(
-    namespace: Any,
-    group: type[Options],
-    options: Sequence[Option],
-    rest: Mapping[str, list[str]],
+    namespace: Any, group: type[Options], options: Sequence[Option], rest: Mapping[str, list[str]]
 ) -> dict[str, Any]:
     values = {}
     for option in options:

@@ -56,10 +56,6 @@ class Metadata(Expression):
         return made
 
 
-def _frozen(args: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(args)
-
-
 def _without_none(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if value is not None}
 
@@ -80,7 +76,7 @@ class Call(Expression):
     """
 
     name: str
-    args: Sequence[Any] = field(default=(), converter=_frozen)
+    args: Sequence[Any] = field(default=(), converter=tuple[Any, ...])
     kwargs: Mapping[str, Any] = field(factory=dict, converter=_without_none)
     on: Call | None = None
 

@@ -149,10 +149,7 @@ def _to_onnx(onnx: OnnxModel, data: Call | None, advice: Sequence[str]) -> dict[
         "advice": shlex.join([*advice, flags[-1]]) if flags else None,
     }
     return {
-        "before": [
-            *([] if data is None else data_step(data)),
-            Step("model", unsaved.of(path)),
-        ],
+        "before": [*([] if data is None else data_step(data)), Step("model", unsaved.of(path))],
         "check": Call("check_model", [model]),
         "verify": None if data is None else Call("verify", [original.of(path), model], compare),
         "save": onnx.calls[-1].of(model),

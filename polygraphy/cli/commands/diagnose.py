@@ -66,11 +66,7 @@ class DiagnoseCommand(Command):
             model=path,
             before=[Step("parties", [party_of(name, values) for name in parties])],
             call=call_of(
-                "diagnose",
-                values,
-                RunnerModel.path,
-                Source("parties"),
-                data_loader=usual_or(data),
+                "diagnose", values, RunnerModel.path, Source("parties"), data_loader=usual_or(data)
             ),
         )
 

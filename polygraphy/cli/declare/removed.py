@@ -58,9 +58,7 @@ _ROWS = (
         "is about networks that TensorRT no longer takes. Convert the model to ONNX and use --trt.",
     ),
     Removed(
-        ("--trtexec",),
-        ("run",),
-        "was an extension's. Use --trt, which runs the engine itself.",
+        ("--trtexec",), ("run",), "was an extension's. Use --trt, which runs the engine itself."
     ),
     Removed(
         ("--save-timing-cache",), ("inspect model",), "has no effect: nothing is built here.", 1

@@ -84,10 +84,7 @@ class DataOptions(Options):
 
 
 def data_of(
-    options: DataOptions,
-    shapes: Mapping[str, Sequence[Shape]] | None,
-    *,
-    only_first: bool = False,
+    options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None, *, only_first: bool = False
 ) -> Call:
     """Return the call that makes the data loader; without arguments, the usual one does.
 

@@ -63,9 +63,7 @@ class RejudgeOptions(Options):
         feeds="check_accuracy.rtol",
     )
     atol: Any = absolute_tolerance(
-        PerName(Number(minimum=0)),
-        otherwise="as it was saved",
-        feeds="check_accuracy.atol",
+        PerName(Number(minimum=0)), otherwise="as it was saved", feeds="check_accuracy.atol"
     )
     check_error_stat: Any = checked_statistic(
         "max",

@@ -34,11 +34,7 @@ from polygraphy.cli.declare.option import Options
 from polygraphy.cli.declare.values import Values
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
-NETWORK_GROUPS: tuple[type[Options], ...] = (
-    TrtParserOptions,
-    TrtNetworkOptions,
-    TrtTensorOptions,
-)
+NETWORK_GROUPS: tuple[type[Options], ...] = (TrtParserOptions, TrtNetworkOptions, TrtTensorOptions)
 """What an engine is built from."""
 
 

@@ -19,9 +19,7 @@ from polygraphy.cli.backends.trt.network_options import (
     TrtParserOptions,
     TrtPluginOptions,
 )
-from polygraphy.cli.backends.trt.precision_options import (
-    TrtPrecisionOptions,
-)
+from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.profiles import Profile, TrtProfileOptions, profiles_of
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
 from polygraphy.cli.declare.call import call_of

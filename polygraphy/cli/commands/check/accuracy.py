@@ -19,10 +19,7 @@ class CheckAccuracyCommand(Command):
     """
 
     name = "check accuracy"
-    groups = (
-        RejudgeOptions,
-        FunctionOptions,
-    )
+    groups = (RejudgeOptions, FunctionOptions)
 
     def program(self, values: Values) -> Program:
         path = values[RejudgeOptions].path

@@ -68,13 +68,7 @@ class CheckLintCommand(Command):
     """
 
     name = "check lint"
-    groups = (
-        CheckedModelOptions,
-        LintOptions,
-        ExternalDataOptions,
-        DataOptions,
-        *_SESSIONS,
-    )
+    groups = (CheckedModelOptions, LintOptions, ExternalDataOptions, DataOptions, *_SESSIONS)
 
     def program(self, values: Values) -> Program:
         path = values[CheckedModelOptions].path
@@ -93,13 +87,7 @@ class CheckCompatibilityCommand(Command):
     """
 
     name = "check compatibility"
-    groups = (
-        BackendOptions,
-        ModelOptions,
-        TfLoadOptions,
-        DataOptions,
-        *_SESSIONS,
-    )
+    groups = (BackendOptions, ModelOptions, TfLoadOptions, DataOptions, *_SESSIONS)
 
     def program(self, values: Values) -> Program:
         path = values[ModelOptions].model_file

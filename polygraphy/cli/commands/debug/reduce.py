@@ -157,18 +157,12 @@ class DebugReduceCommand(Command):
             f"Reduce {quoted(name)} to a part that still fails.",
             model=path,
             iterations=iterations_of(
-                values,
-                check_of(values),
-                ModelIterationOptions,
-                results=(output, results.min_good),
+                values, check_of(values), ModelIterationOptions, results=(output, results.min_good)
             ),
             output=output,
             finds_all=values[ReduceOptions].all,
             min_good=results.min_good,
-            steps=[
-                *self._steps(values, loader),
-                *cast_of(values[OnnxCastOptions]),
-            ],
+            steps=[*self._steps(values, loader), *cast_of(values[OnnxCastOptions])],
             load=load_of(values),
             save=call_of("save_onnx", values),
             reduce=call_of("reduce_model", values),

@@ -25,13 +25,7 @@ class DebugRepeatCommand(Command):
     """
 
     name = "debug repeat"
-    groups = (
-        UntilOptions,
-        CheckOptions,
-        ArtifactOptions,
-        IterationInfoOptions,
-        DebugReplayOptions,
-    )
+    groups = (UntilOptions, CheckOptions, ArtifactOptions, IterationInfoOptions, DebugReplayOptions)
 
     def program(self, values: Values) -> Program:
         check_artifacts(values)

@@ -63,12 +63,7 @@ class InspectCapabilityCommand(Command):
     """
 
     name = "inspect capability"
-    groups = (
-        OneModelOptions,
-        CapabilityOptions,
-        OnnxShapeOptions,
-        ExternalDataOptions,
-    )
+    groups = (OneModelOptions, CapabilityOptions, OnnxShapeOptions, ExternalDataOptions)
 
     def program(self, values: Values) -> Program:
         options = values[CapabilityOptions]

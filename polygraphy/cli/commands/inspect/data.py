@@ -86,10 +86,7 @@ class InspectDataCommand(Command):
     """
 
     name = "inspect data"
-    groups = (
-        InspectedOptions,
-        DetailOptions,
-    )
+    groups = (InspectedOptions, DetailOptions)
 
     def program(self, values: Values) -> Program:
         if values[DetailOptions].num_items == 0:

@@ -31,10 +31,7 @@ class InspectDiffCommand(Command):
     """
 
     name = "inspect diff"
-    groups = (
-        ReferenceOptions,
-        *_COMPARISON,
-    )
+    groups = (ReferenceOptions, *_COMPARISON)
 
     def program(self, values: Values) -> Program:
         files = values[ReferenceOptions]

@@ -19,10 +19,7 @@ class InspectOutputsCommand(Command):
     """
 
     name = "inspect outputs"
-    groups = (
-        OneModelOptions,
-        TensorOptions,
-    )
+    groups = (OneModelOptions, TensorOptions)
 
     def program(self, values: Values) -> Program:
         path = values[OneModelOptions].path
@@ -39,10 +36,7 @@ class InspectSparsityCommand(Command):
     """
 
     name = "inspect sparsity"
-    groups = (
-        OneModelOptions,
-        ExternalDataOptions,
-    )
+    groups = (OneModelOptions, ExternalDataOptions)
 
     def program(self, values: Values) -> Program:
         path = values[OneModelOptions].path

@@ -11,11 +11,7 @@ from polygraphy.cli.backends.foreign import PluggedBackend, all_backends, backen
 from polygraphy.cli.backends.registry import built_in
 from polygraphy.cli.backends.runners import RunnerOptions
 from polygraphy.cli.commands.command import Command, Program
-from polygraphy.cli.commands.run.layers import (
-    by_layers,
-    check_worst,
-    chosen_for_parts,
-)
+from polygraphy.cli.commands.run.layers import by_layers, check_worst, chosen_for_parts
 from polygraphy.cli.commands.run.run_backends import backends_of
 from polygraphy.cli.commands.run.run_checks import check_run, compares_runs
 from polygraphy.cli.commands.run.run_plugins import checked, titles_of, with_flags

@@ -20,13 +20,7 @@ class TemplateOnnxGsCommand(TemplateCommand):
     """
 
     name = "template onnx-gs"
-    groups = (
-        OneModelOptions,
-        TemplateOptions,
-        OnnxLoadOptions,
-        OnnxCastOptions,
-        OnnxShapeOptions,
-    )
+    groups = (OneModelOptions, TemplateOptions, OnnxLoadOptions, OnnxCastOptions, OnnxShapeOptions)
 
     def program(self, values: Values) -> Program:
         model = PurePath(values[OneModelOptions].path)

@@ -196,11 +196,7 @@ class TemplateShardHintsCommand(Command):
     """
 
     name = "template shard-hints"
-    groups = (
-        EditedModelOptions,
-        HintOutputOptions,
-        ShardHintOptions,
-    )
+    groups = (EditedModelOptions, HintOutputOptions, ShardHintOptions)
 
     def program(self, values: Values) -> Program:
         model, output = values[EditedModelOptions], values[HintOutputOptions].output

@@ -236,13 +236,7 @@ def _compare_func(options: TuningOptions) -> Call | None:
 def _warn_about_unused(values: Values) -> None:
     unused: dict[str, list[str]] = {}
     if values[TuningConfigOptions].skip_autotuning:
-        groups = [
-            TuningOptions,
-            TuningPluginOptions,
-            *_BUILD_GROUPS,
-            EditSaveOptions,
-            DataOptions,
-        ]
+        groups = [TuningOptions, TuningPluginOptions, *_BUILD_GROUPS, EditSaveOptions, DataOptions]
         unused["nothing is run"] = flags_given(
             values, groups, besides=["--no-timing-cache", "--fp32"]
         )

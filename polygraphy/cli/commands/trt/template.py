@@ -99,12 +99,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
     """
 
     name = "template trt-config"
-    groups = (
-        ModelOptions,
-        TemplateOptions,
-        *CONFIG_GROUPS,
-        DataOptions,
-    )
+    groups = (ModelOptions, TemplateOptions, *CONFIG_GROUPS, DataOptions)
 
     def program(self, values: Values) -> Program:
         model = self._check_model(values)
