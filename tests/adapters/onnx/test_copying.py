@@ -25,6 +25,10 @@ def model(scale: float = 2.0, alpha: float = 0.25, weight: str = "w") -> onnx.Mo
     return made
 
 
+def weights(of: onnx.ModelProto) -> set[str]:
+    return {tensor.name for tensor in of.graph.initializer}
+
+
 X = {"x": np.array([-1.0, 3.0], np.float32)}
 RIGHT = model()
 
@@ -59,3 +63,11 @@ def test_a_name_that_is_not_there_and_a_node_that_is_the_same_are_refused() -> N
         copy_nodes(model(3.0), RIGHT, ["mul", "neg"])
     with pytest.raises(UsageError, match="do not differ"):
         copy_nodes(model(), RIGHT)
+
+
+def test_a_weight_that_nothing_reads_any_more_is_not_kept() -> None:
+    wrong = model(3.0)
+    wrong.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.float32), "spare"))
+    made = copy_nodes(wrong, RIGHT)
+    assert len(weights(made)) == 2 and "w" not in weights(made)
+    assert "spare" in weights(made), "nothing read it before, either"

@@ -9,7 +9,9 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.edit.mending import OnnxModelPairs
 from polygraphy.adapters.onnx.graph.editing import edited
+from polygraphy.adapters.onnx.graph.graph import drop_unused
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
+from polygraphy.adapters.onnx_common.messages import used_by, weight_names
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import paired
 from polygraphy.domain.diagnosis.two_models import named, suspects
@@ -18,7 +20,7 @@ from polygraphy.domain.tensors.naming import counted
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
 
 
 copy_nodes: Callable[..., ModelProto]
@@ -80,4 +82,13 @@ class CopyNodes(BaseLoader):
         for one in chosen:
             G_LOGGER.info(f"Undone: {one.what}.")
         G_LOGGER.info(f"Copied what differs in {counted(len(chosen), 'place')}.")
-        return pairs.mended(model, reference, mending(pairing, chosen))
+        made = pairs.mended(model, reference, mending(pairing, chosen))
+        replaced = _read(model.graph) - _read(made.graph)
+        drop_unused(made.graph, (weight_names(made.graph) | _read(made.graph)) - replaced)
+        return made
+
+
+def _read(graph: GraphProto) -> set[str]:
+    """Return the tensors of a graph that something is made of, or that it hands out."""
+    names = {value.name for value in graph.output}
+    return names.union(*(used_by(node) for node in graph.node))
