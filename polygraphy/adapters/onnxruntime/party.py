@@ -97,7 +97,7 @@ class OnnxrtParty:
         without = [*self._disabled, *without]
         given = {"disabled_optimizers": without} if without else {}
         with loadable(model) as source, translated_errors("load", "the model"):
-            if saved is not None and source != model and isinstance(source, str):
+            if saved is not None and isinstance(source, str) and source is not model:
                 options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
             return onnxrt.InferenceSession(
                 source, sess_options=options, providers=providers, **given

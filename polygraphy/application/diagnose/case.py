@@ -131,6 +131,10 @@ class Case:
             self._loaded[key] = party.load(self.model.proto, plain=plain, without=without)
         return self._loaded[key]
 
+    def has_loaded(self, party: SuspectedParty) -> bool:
+        """Return whether a party has loaded the model, with all its rewrites."""
+        return party in self.parties and (self.parties.index(party), False, ()) in self._loaded
+
     def command(
         self,
         party: SuspectedParty,

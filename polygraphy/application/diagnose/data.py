@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from polygraphy.application.diagnose.careful import alone
-from polygraphy.application.diagnose.case import REFUSALS
+from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.domain.data.feed import fit_feed
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model
@@ -19,7 +18,7 @@ from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
-from polygraphy.ports.diagnosing import DissectedModel, NarrowModel, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, DissectedModel, NarrowModel, SuspectedParty
 
 _SECONDS = 20.0
 """How long other lengths are tried."""
@@ -95,32 +94,34 @@ def feeds_that_run(
     return first
 
 
-def feeds_of_parties(
-    model: DissectedModel, parties: Sequence[SuspectedParty], data_loader: Any
-) -> list[dict[str, Any]]:
+def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
     """Return the data on which backends are compared; see `feeds_that_run`: those that a backend
     refuses when it runs are not what the model is made for, nor are integers of which it makes NaN,
     such as a mask that leaves nothing.
     """
 
-    def is_fit(party: SuspectedParty, feed: dict[str, Any]) -> bool:
-        compute = party.load(model.proto)
+    def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
         try:
             made = compute(feed)
         except REFUSALS:
             return False
-        return not _is_of_nothing(feed, [made.get(name) for name in model.outputs])
+        return not _is_of_nothing(feed, [made.get(name) for name in case.model.outputs])
 
     def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
         try:
-            return alone(partial(is_fit, party, feed), party.name)
+            if not party.rewrites:
+                return is_fit(case.loaded(party), feed)
+            # What it makes of a model may crash.
+            fits = alone(lambda: is_fit(party.load(case.model.proto), feed), party.name)
+            case.loaded(party)
         except REFUSALS:  # It does not even load the model, or crashes.
             return True
+        return fits
 
     def runs(feed: dict[str, Any]) -> bool:
-        return all(takes(party, feed) for party in parties)
+        return all(takes(party, feed) for party in case.parties)
 
-    return feeds_that_run(model, data_loader, runs)
+    return feeds_that_run(case.model, data_loader, runs)
 
 
 def feeds_of_half(model: NarrowModel, data_loader: Any) -> list[dict[str, Any]]:

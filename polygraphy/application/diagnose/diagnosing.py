@@ -142,7 +142,7 @@ class _Diagnosis:
         self._reference = reference
         self._golden = golden
         self._data_loader = data_loader
-        self._feeds = feeds_of_parties(case.model, case.parties, data_loader)
+        self._feeds = feeds_of_parties(case, data_loader)
         case.feed = self._feeds[0]
         self._refusals: dict[int, PolygraphyException] = {}
         self._outputs: dict[int, list[Values]] = {}
@@ -230,7 +230,7 @@ class _Diagnosis:
         """Return whether a backend runs the model, and keep its outputs, or why it does not."""
         party, first = self._case.parties[index], self._feeds[0]
         try:
-            if party.rewrites:  # What it makes of a model may crash.
+            if party.rewrites and not self._case.has_loaded(party):  # It may crash.
                 alone(lambda: party.load(self._case.model.proto)(first), party.name)
             compute = self._case.loaded(party)
             self._outputs[index] = [compute(feed) for feed in self._feeds]
