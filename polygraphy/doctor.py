@@ -1,5 +1,5 @@
 """What is installed on this machine, and what is missing."""
 
-from polygraphy.application.diagnosis import doctor
+from polygraphy.application.doctor import doctor
 
 __all__ = ["doctor"]

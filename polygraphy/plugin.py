@@ -1,8 +1,7 @@
 """Putting plugins in place of the parts of ONNX models that they can compute."""
 
 from polygraphy.adapters.onnx.plugins.plugins import ReplacePlugins, match_plugins, replace_plugins
-from polygraphy.application.plugin_matches import load_matches, save_matches
-from polygraphy.application.plugin_tuning import autotune_plugins
+from polygraphy.application.plugin_tuning import autotune_plugins, load_matches, save_matches
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
 
 __all__ = [

@@ -19,7 +19,7 @@ from polygraphy.adapters.onnx.edit.tidying import CleanUp, SortNodes, clean_up, 
 from polygraphy.adapters.onnx.fold.simplifying import Simplify, simplify
 from polygraphy.adapters.onnx.graph.checking import CheckModel, check_model
 from polygraphy.application.compare.verification import verify, verify_runs
-from polygraphy.application.models.edit_reports import show_edited, show_original
+from polygraphy.application.models.models import show_edited, show_original
 
 __all__ = [
     "CheckModel",

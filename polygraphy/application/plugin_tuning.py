@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -28,6 +29,23 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Console, Findings
 from polygraphy.ports.running import ReportsMemory, Runner
+from polygraphy.ports.storage import MatchFiles
+
+
+def load_matches(path: str) -> list[PluginMatch]:
+    """Return what a YAML file holds; FileError when it holds something else."""
+    return resolve(MatchFiles).read(path)
+
+
+def save_matches(matches: Sequence[PluginMatch], path: str) -> None:
+    """Write matches to a YAML file, to be looked at and edited.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    G_LOGGER.info(f"Saving what was found to: {Path(path).absolute()}")
+    resolve(MatchFiles).write(path, matches)
+
 
 _MODES = ("greedy", "exhaustive")
 _WARM_UP = 3

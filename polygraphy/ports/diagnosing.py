@@ -139,7 +139,8 @@ class SuspectedParty(Protocol):
         """Load a model as a user would.
 
         Args:
-            model: an ``onnx.ModelProto``, or its path.
+            model: an ``onnx.ModelProto``, its path, or what returns one, which is then not held
+                beside what is made of it.
             plain: whether nothing is rewritten, as far as that can be switched off.
             without: the names of rewrites that are switched off.
 
@@ -194,13 +195,15 @@ class DissectedModel(Protocol):
     """A model whose parts can be run alone.
 
     Attributes:
-        proto: the ``onnx.ModelProto``.
+        given: the ``onnx.ModelProto``, in an order in which nodes can be computed.
+        proto: the same with the bodies of its own functions in place of their calls.
         nodes: its nodes, in order.
         inputs: what it asks for.
         outputs: the names of its outputs.
         constants: the names of its weights.
     """
 
+    given: Any
     proto: Any
     nodes: Sequence[GraphNode]
     inputs: TensorMetadata

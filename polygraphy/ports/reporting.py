@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.drawing import GraphDrawing
     from polygraphy.domain.model.statistics import ModelStatistics
     from polygraphy.domain.report.document import Document, OutputRow
-    from polygraphy.domain.results.device_times import DeviceTimes
-    from polygraphy.domain.results.results import RunResults
+    from polygraphy.domain.results.results import DeviceTimes, RunResults
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tactics.tactics import Algorithm, TacticReplay
     from polygraphy.domain.tensors.metadata import TensorMetadata

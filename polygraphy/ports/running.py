@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 if TYPE_CHECKING:
     import numpy as np
 
-    from polygraphy.domain.results.device_times import DeviceTimes
+    from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.search.check_rules import Finished
     from polygraphy.domain.tensors.facts import Facts
     from polygraphy.domain.tensors.metadata import TensorMetadata

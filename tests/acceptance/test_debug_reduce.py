@@ -139,6 +139,37 @@ def test_a_difference_does_not_become_a_nan(polygraphy: Run, folder: Path) -> No
     assert nodes_of("r.onnx") == ["n1"]
 
 
+@pytest.mark.parametrize("names", ["same", "other"])
+def test_saved_outputs_are_compared_by_name_and_not_by_position(
+    polygraphy: Run, folder: Path, names: str
+) -> None:
+    """A part whose tensors were not saved under their names does not count, and one whose were may
+    pass, whatever else was saved. Fed by the wrong model, the end alone gives another `y`.
+    """
+    ops = ["Neg", "Softplus", "Tanh", "Abs", "Exp", "Neg"]
+    right, wrong = chain(*ops), chain(*ops)
+    wrong.graph.node[3].op_type = "Sin"
+    if names == "other":
+        for node in right.graph.node:
+            for side in (node.input, node.output):
+                side[:] = [name.replace("t", "saved") for name in side]
+    for name, model in (("right", right), ("m", wrong)):
+        models.save(model, folder / f"{name}.onnx")
+    given = polygraphy(
+        "polygraphy run right.onnx --onnxrt --onnx-outputs '*' --save-inputs in.json"
+        " --save-outputs layers.json"
+    )
+    assert given.code == 0
+    done = reduce(
+        polygraphy,
+        "polygraphy run polygraphy_debug.onnx --onnxrt --load-inputs part.json"
+        " --load-outputs layers.json",
+        "--load-inputs in.json --save-inputs part.json",
+    )
+    assert done.code == 0, done.out + done.err
+    assert nodes_of("r.onnx") == (["n3"] if names == "same" else ["n5"])
+
+
 def sampled(folder: Path, *values: float) -> None:
     """Save inputs of m.onnx, one for each value."""
     from polygraphy.json import save_json

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.application.diagnose.test_half import PLANTED, network
 from tests.support import models
@@ -40,6 +41,21 @@ def test_a_model_that_works_says_how_much_room_is_left(polygraphy: Run, tmp_path
     assert done.code == 0
     assert "All outputs match in bf16" in done.err + done.out
     assert "of the range of bf16" in done.err + done.out
+
+
+def test_what_is_beyond_the_range_without_harm_is_said(polygraphy: Run, tmp_path: Path) -> None:
+    model = network(None)
+    keep = numpy_helper.from_array(np.array([1e9], np.float32), "bound")
+    model.graph.initializer.append(keep)
+    model.graph.node[-1].CopyFrom(
+        helper.make_node("Min", [model.graph.node[-1].input[0], "bound"], ["y"], name="end")
+    )
+    models.save(model, tmp_path / "m.onnx")
+    done = polygraphy("polygraphy diagnose m.onnx --fp-to-fp16", cwd=tmp_path)
+    assert done.code == 0
+    said = done.err + done.out
+    assert "Outputs do not show that 1 of 1 elements of weight 'bound' are too large" in said
+    assert "The largest tensor within it" in said
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -98,3 +99,54 @@ def test_nobody_is_blamed_where_nothing_is_wrong(faults, polygraphy, tmp_path, m
     done, document = _diagnosed(polygraphy, tmp_path / case.name, case.words)
     score = judge.compared(case, document, done.code, 0.0)
     assert score.right, (case.kind, score.said)
+
+
+def test_what_differs_in_the_body_of_a_function_is_named_and_taken(polygraphy, tmp_path):
+    from tests.adapters.onnx.test_inlining import called
+
+    right = called("first", "second", "")
+    wrong = called("first", "second", "")
+    [alpha] = wrong.functions[1].node[0].attribute
+    alpha.f = 0.9
+    onnx.save(right, tmp_path / "right.onnx")
+    onnx.save(wrong, tmp_path / "model.onnx")
+    words = ["diagnose", "model.onnx", "--onnxrt", "--reference", "right.onnx", "--format", "json"]
+    done, found = _diagnosed(polygraphy, tmp_path, words)
+    assert done.code == 1
+    [culprit] = found["culprits"]
+    assert (culprit["nodes"], culprit["cause"]) == (["second/first/elu"], "attribute")
+    assert culprit["remedy"]["proven"]
+    assert polygraphy(culprit["remedy"]["command"], cwd=tmp_path).code == 0
+    words[1] = "model_fixed.onnx"
+    assert _diagnosed(polygraphy, tmp_path, words)[0].code == 0
+    golden = "run right.onnx --onnxrt --save-inputs in.json --save-outputs gold.json"
+    assert polygraphy(f"polygraphy {golden}", cwd=tmp_path).code == 0
+    words[3:5] = ["--golden", "gold.json", "--load-inputs", "in.json"]
+    words[1] = "model.onnx"
+    found = _diagnosed(polygraphy, tmp_path, words)[1]
+    assert "data" not in [one["cause"] for one in found["culprits"]]
+
+
+def test_what_overflows_in_the_body_of_a_function_stays_in_float32(polygraphy, tmp_path):
+    from tests.adapters.onnx.test_inlining import called
+
+    model = called("first", "second")
+    much = onnx.numpy_helper.from_array(np.float32(1e6), "much")
+    body = model.functions[0].node
+    body.add(op_type="Constant", output=["much"]).attribute.add(
+        name="value", type=onnx.AttributeProto.TENSOR
+    ).t.CopyFrom(much)
+    body.add(op_type="Mul", name="blow", input=["e", "much"], output=["large"])
+    body.add(op_type="Div", name="back", input=["large", "much"], output=["again"])
+    body.add(op_type="Sub", name="rest", input=["o0", "again"], output=["o"])
+    next(node for node in body if node.name == "choice").output[0] = "o0"
+    onnx.save(model, tmp_path / "model.onnx")
+    words = ["diagnose", "model.onnx", "--fp-to-fp16", "--format", "json"]
+    done, found = _diagnosed(polygraphy, tmp_path, words)
+    assert done.code == 1
+    assert {one["cause"] for one in found["culprits"]} == {"overflow"}
+    named = {name for one in found["culprits"] for name in one["nodes"]}
+    assert {"first/blow", "second/first/blow", "second/second/blow"} <= named
+    assert polygraphy(found["culprits"][0]["remedy"]["command"], cwd=tmp_path).code == 0
+    done = polygraphy("polygraphy run model_fp16.onnx --onnx --validate", cwd=tmp_path)
+    assert done.code == 0

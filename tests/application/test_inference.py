@@ -18,8 +18,7 @@ from polygraphy.application.run.inference import run_sequentially, stream
 from polygraphy.domain.data.loading import StreamingDataLoader
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, FileError, InputError, UsageError
-from polygraphy.domain.results.device_times import DeviceTimes
-from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.results.results import DeviceTimes, IterationResult, RunResults
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console, Progress

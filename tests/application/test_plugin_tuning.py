@@ -13,7 +13,7 @@ from polygraphy.adapters.report.recorder import Recorder
 from polygraphy.application.plugin_tuning import autotune_plugins
 from polygraphy.domain.errors import BackendError, UnknownNameError
 from polygraphy.domain.model.plugins import PluginInstance, PluginMatch
-from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Console, Findings
 from tests.application.runs import INPUTS

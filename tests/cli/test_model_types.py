@@ -12,7 +12,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.shared.model import MODEL_TYPES
 from polygraphy.domain.catalog.formats import FORMATS, format_named
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.model.kinds import kind_of
+from polygraphy.domain.model.source import kind_of
 from polygraphy.inspect import inspect_model
 from tests.codegen.commands import rendered
 

@@ -29,8 +29,7 @@ from polygraphy.domain.compare import (
     SqnrCompareFunc,
 )
 from polygraphy.domain.limits.tolerance import Tolerance
-from polygraphy.domain.results.device_times import DeviceTimes
-from polygraphy.domain.results.results import IterationResult
+from polygraphy.domain.results.results import DeviceTimes, IterationResult
 from polygraphy.domain.results.validation import validate_outputs
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER

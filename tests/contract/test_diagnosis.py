@@ -7,7 +7,7 @@ import os
 import pytest
 
 from polygraphy.adapters.fake import FixedDiagnosis, RecordingReports
-from polygraphy.application.diagnosis import doctor
+from polygraphy.application.doctor import doctor
 from polygraphy.domain.environment import Environment, Section
 from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.machine import Diagnosis

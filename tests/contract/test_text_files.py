@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polygraphy.adapters.fake import MemoryTextFiles
-from polygraphy.adapters.files.small.text import DiskTextFiles
+from polygraphy.adapters.files.small.work_files import DiskTextFiles
 from polygraphy.domain.errors import FileError
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.storage import TextFiles

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.search.bisect_batch import bisect_batch
+from polygraphy.domain.search.subsets import bisect_batch
 
 
 @given(st.lists(st.integers(0, 50), unique=True), st.sets(st.integers(0, 50), max_size=4))

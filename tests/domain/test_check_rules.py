@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.search import Outcome
-from polygraphy.domain.search.check_rules import CheckRules, Finished
+from polygraphy.domain.search.check_rules import CheckRules, Failure, Finished
 
 GOOD, BAD, NEITHER = Outcome.GOOD, Outcome.BAD, Outcome.UNRESOLVED
 
@@ -59,3 +59,19 @@ def test_what_is_no_regular_expression_is_named() -> None:
 def test_without_rules_only_the_code_counts(code: int, output: str) -> None:
     expected = GOOD if code == 0 else NEITHER if code == 125 else BAD
     assert CheckRules().outcome(Finished(code, output)) is expected
+
+
+def test_what_is_compared_by_position_alone_counts_only_where_it_did_at_first() -> None:
+    named, guessed = Failure(1, outputs={"y": 2.0}), Failure(1, outputs={"a compared with b": 2.0})
+    assert named.is_like(named) and guessed.is_like(guessed)
+    assert not guessed.is_like(named)
+    other = Failure(1, outputs={"c compared with b": 2.0})
+    assert not other.is_like(guessed)
+
+
+def test_a_part_whose_named_outputs_pass_only_lacks_partners() -> None:
+    first = Failure(1, outputs={"y": 2.0, "y2 compared with nothing": float("inf")})
+    lacking = {"y compared with nothing": float("inf")}
+    assert Failure(1, outputs={"t": None, **lacking}).is_of_names(first)
+    assert not Failure(1, outputs={"t": 1.0, **lacking}).is_of_names(first)
+    assert not Failure(1, outputs=lacking).is_of_names(first), "nothing was compared"

@@ -65,6 +65,12 @@ def test_digits_are_those_of_the_type_within_its_range(numbers: list[float]) -> 
     assert np.array_equal(beyond, given.astype(np.float16).astype(np.float32) * np.float32(2**40))
 
 
+def test_the_largest_number_stays_finite() -> None:
+    largest = np.finfo(np.float32).max
+    made = with_digits(np.array([largest, -largest, np.inf, np.nan, 1], np.float32), 2**-10)
+    assert np.array_equal(made, np.array([largest, -largest, np.inf, np.nan, 1]), equal_nan=True)
+
+
 def test_what_has_no_digits_to_lose_is_left_alone() -> None:
     assert with_digits(np.array([70001]), 2**-10)[0] == 70001
     odd = with_digits(np.array([np.inf, np.nan, 0], np.float32), 2**-10)

@@ -34,7 +34,7 @@ SAID = {
 NAMED = {
     "application/diagnose/half_model.py": "the evaluator, by its key",
     "application/diagnose/lowering.py": "what computes a reference, by its key",
-    "application/diagnosis.py": "a source of facts about the machine, by its key",
+    "application/doctor.py": "a source of facts about the machine, by its key",
     "application/models/linting.py": "what reads, tries and lints the native format, by their keys",
     "application/models/model_inspection.py": "the readers of each format, by their keys",
     "application/models/models.py": "what reads the native format, by its key",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.results.runner_names import label_of_runner, label_of_runners
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import AccuracyTable, OutputRows
     from polygraphy.domain.accuracy.pairs import PairResult
     from polygraphy.domain.model import Node
-    from polygraphy.domain.results.device_times import DeviceTimes
+    from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.results.validation import OutputValidity
     from polygraphy.domain.tensors.metadata import TensorMetadata
     from polygraphy.logger.sinks import Line

@@ -33,6 +33,10 @@ _STANDARD = ("", "ai.onnx")
 _WITH_CONTEXT = ("Loop", "Scan")
 
 
+Missing = Callable[[onnx.NodeProto, int], Callable[..., Any]]
+"""Takes a node that the evaluator does not know, and the version of its domain; returns what
+computes it.
+"""
 Watch = Callable[[onnx.NodeProto, int, Callable[..., Any]], Callable[..., Any]]
 """Takes a node, the version of its domain and what computes it; returns what does instead."""
 
@@ -41,6 +45,7 @@ def evaluator_of(
     model: onnx.ModelProto | bytes | str,
     replaced: Sequence[type[OpRun]] = (),
     watched: Watch | None = None,
+    missing: Missing | None = None,
 ) -> Evaluator:
     """Return an evaluator of a model.
 
@@ -48,9 +53,15 @@ def evaluator_of(
         model: the model, or its bytes or path.
         replaced: operators that take precedence over all others, also in subgraphs and functions.
         watched: is called for every node, there, too.
+        missing: is called for every node that the evaluator does not know (default: the model is
+            refused).
     """
-    members = {"replaced": tuple(replaced), "watched": () if watched is None else (watched,)}
-    kind = type("Evaluator", (Evaluator,), members) if replaced or watched else Evaluator
+    members = {
+        "replaced": tuple(replaced),
+        "watched": () if watched is None else (watched,),
+        "missing": () if missing is None else (missing,),
+    }
+    kind = type("Evaluator", (Evaluator,), members) if any(members.values()) else Evaluator
     made: Evaluator = kind(model)
     return made
 
@@ -101,6 +112,7 @@ class Evaluator(ReferenceEvaluator):
 
     replaced: ClassVar[tuple[type[OpRun], ...]] = ()
     watched: ClassVar[tuple[Watch, ...]] = ()
+    missing: ClassVar[tuple[Missing, ...]] = ()
 
     def __init__(self, proto: Any, opsets: dict[str, int] | None = None, **options: Any) -> None:
         """Look up what computes each node; see the onnx package for the arguments."""
@@ -132,6 +144,8 @@ class Evaluator(ReferenceEvaluator):
         try:
             return super()._load_impl(node, *types)
         except NotImplementedError as error:
+            for missing in self.missing:
+                return _foreign(node, missing(node, self.opsets.get(node.domain, 1)))
             raise NodeError(_named(node, self.opsets), error) from error
 
 
@@ -201,6 +215,15 @@ def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) ->
     if op in _WITH_CONTEXT:
         members["need_context"] = lambda self: True
     return type(op, (OpRun,), members)
+
+
+def _foreign(node: onnx.NodeProto, compute: Callable[..., Any]) -> type[OpRun]:
+    """Return a class of the evaluator's for an operator of which it has no schema."""
+
+    def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        return tuple(compute(*inputs))
+
+    return type(node.op_type, (OpRun,), {"op_domain": node.domain, "_run": run})
 
 
 def _prepare(node: OpRun, opsets: dict[str, int]) -> None:

@@ -1,5 +1,6 @@
-"""ONNX Runtime as other environments have it: implements the port `OtherEnvironments`. They need
-ONNX Runtime and numpy, and nothing of this package; nothing is installed.
+"""What ONNX Runtime offers here, for the port `Diagnosis`, and as other environments have it, for
+`OtherEnvironments`. They need ONNX Runtime and numpy, and nothing of this package; nothing is
+installed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.os.paths import translated_os_errors
+from polygraphy.domain.environment import Section
 from polygraphy.domain.errors import BackendError, FileError
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.binding import resolve
@@ -122,3 +124,23 @@ def _told(output: str, word: str) -> str | None:
     """Return what stands behind a word at the start of a line."""
     lines = (line.partition(" ") for line in output.splitlines())
     return next((rest.strip() for first, _, rest in lines if first == word), None)
+
+
+class OnnxrtDiagnosis:
+    """Implements the port `Diagnosis`. The package is imported, because it alone knows, and because
+    one that does not load is what a diagnosis is for; it is never installed here.
+    """
+
+    def sections(self) -> list[Section]:
+        """Return the execution providers, in the package's order of priority."""
+        title = "ONNX Runtime Execution Providers"
+        try:
+            import onnxruntime
+
+            providers = onnxruntime.get_available_providers()
+        except ModuleNotFoundError:
+            return [Section(title, (), ("None: ONNX Runtime is not installed.",))]
+        except Exception as error:  # A shared library that does not load, say.
+            message = f"None: ONNX Runtime does not load: {type(error).__name__}: {error}"
+            return [Section(title, (), (message,))]
+        return [Section(title, tuple((name, "available") for name in providers))]

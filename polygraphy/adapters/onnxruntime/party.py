@@ -15,15 +15,17 @@ from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
 from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import (
     Provider,
+    load_session,
     loadable,
     matched_providers,
     session_options,
 )
 
-onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 onnx = mod.lazy_import("onnx")
 
 _PLAIN = "DISABLE_ALL"
+_HELD = 1 << 26
+"""Bytes of a model that a session may hold beside what it makes of them."""
 _WEIGHTS_OF_OPTIMISED = "session.optimized_model_external_initializers_file_name"
 
 
@@ -95,10 +97,7 @@ class OnnxrtParty:
             options.optimized_model_filepath = saved
         providers = matched_providers(self._providers)
         without = [*self._disabled, *without]
-        given = {"disabled_optimizers": without} if without else {}
-        with loadable(model) as source, translated_errors("load", "the model"):
+        with loadable(model, _HELD) as source, translated_errors("load", "the model"):
             if saved is not None and isinstance(source, str) and source is not model:
                 options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
-            return onnxrt.InferenceSession(
-                source, sess_options=options, providers=providers, **given
-            )
+            return load_session(source, options, providers, without)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 from weakref import WeakKeyDictionary
@@ -217,14 +218,27 @@ def node_inputs(
 
 
 @contextmanager
-def loadable(model: Any) -> Iterator[bytes | str]:
+def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
     """Yield what a session can be made of: bytes, or a path; a model that is larger than the format
     allows is in a temporary file, which ONNX Runtime has read or mapped before that is removed.
+
+    Args:
+        model: a model, a path, or what returns one, which is not held while the session is made.
+        most: of more bytes, they go through a file as well: ONNX Runtime holds them all along.
     """
+    model = evaluate(model)
     if not hasattr(model, "SerializeToString"):
         yield model
     elif (serialized := _serialized(model)) is not None:
-        yield serialized
+        del model
+        if len(serialized) <= most:
+            yield serialized
+            return
+        with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
+            held = Path(folder, "model.onnx")
+            held.write_bytes(serialized)
+            del serialized
+            yield str(held)
     else:
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = f"{folder}/model.onnx"

@@ -12,6 +12,8 @@ from typing import Any
 from polygraphy.adapters.report.everyone import Everyone
 from polygraphy.domain.accuracy.pairs import PairResult
 from polygraphy.domain.results.validation import OutputValidity
+from polygraphy.domain.search.check_rules import GUESSED
+from polygraphy.domain.tensors.pairing import find_by_name
 from polygraphy.ports.binding import bind, resolve
 from polygraphy.ports.reporting import Console
 
@@ -45,7 +47,7 @@ class OutputFaults:
     def iteration_compared(self, pair: PairResult) -> None:
         if pair.is_judged:
             for name, result in pair.results.items():
-                self._add(name, None if result else _difference(result))
+                self._add(_called(name, result), None if result else _difference(result))
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """One output was checked for NaN and infinity."""
@@ -58,6 +60,16 @@ class OutputFaults:
 
     def __getattr__(self, event: str) -> Callable[..., None]:
         return _unheard
+
+
+def _called(name: str, result: Any) -> str:
+    """Return the name of an output, with that of its partner where they have nothing in common."""
+    if getattr(result, "is_missing", False):
+        return f"{name}{GUESSED}nothing"
+    one, other = getattr(result, "tensor0", None), getattr(result, "tensor1", None)
+    if one is None or other is None or find_by_name(one.name, [other.name]) is not None:
+        return name
+    return f"{one.name}{GUESSED}{other.name}"
 
 
 def _unheard(*facts: Any) -> None:

@@ -21,7 +21,7 @@ from polygraphy.domain.report.document import (
 )
 from polygraphy.domain.report.plain import plain
 from polygraphy.domain.report.rows import WorstMetrics, document_row
-from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.results.runner_names import label_of_runner, short_names
 from polygraphy.domain.results.validation import OutputValidity
 from polygraphy.domain.tensors.metadata import TensorMetadata

@@ -16,7 +16,7 @@ from polygraphy.adapters.tensorflow.optimizing import optimize_graph
 from polygraphy.adapters.tensorflow.outputs import modify_graph_outputs
 from polygraphy.adapters.tensorflow.saved_model import graph_from_saved_model
 from polygraphy.domain.model import Attribute, Detail, Graph, ModelSource, Node, Tensor, Weight
-from polygraphy.domain.model.tensorflow import TensorFlowGraph
+from polygraphy.domain.model.description import TensorFlowGraph
 
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorflow.module import GraphAndOutputs

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy import mod
+from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.tensorrt.build.build import EngineFromNetwork
 from polygraphy.adapters.tensorrt.build.config import CreateConfig
 from polygraphy.adapters.tensorrt.build.profile import Profile
@@ -83,7 +84,7 @@ class TrtParty:
         return {} if self.lowers_to is None else {self.lowers_to: True}
 
     def _loaded(self, model: Any, lowered: Mapping[str, Any], keep: Collection[str] = ()) -> _Built:
-        return _Built(model, {**self._settings, **lowered}, keep, self._timings)
+        return _Built(evaluate(model), {**self._settings, **lowered}, keep, self._timings)
 
 
 def _obeys() -> bool:

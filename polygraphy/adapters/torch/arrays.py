@@ -1,16 +1,18 @@
-"""NumPy arrays from tensors, and the other way round, in every data type that both have."""
+"""PyTorch's data types, and NumPy arrays from tensors and back, in every type that both have."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.domain.errors import DataTypeConversionException, InputError
-from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.errors import DataTypeConversionException, InputError, MissingDependencyError
+from polygraphy.domain.tensors.datatype import NUMPY_NAMES, DataType, DataTypeEntry
 
 if TYPE_CHECKING:
     import numpy as np
     import torch as pytorch
+if TYPE_CHECKING:
+    import numpy as np
 
 
 numpy = mod.lazy_import("numpy")
@@ -57,3 +59,49 @@ def array_from(tensor: pytorch.Tensor) -> np.ndarray[Any, Any]:
     is_on_cpu = plain.device.type == "cpu"
     array = plain.cpu().numpy()
     return numpy.array(array) if is_on_cpu else array  # type: ignore[no-any-return]
+
+
+# PyTorch's float4 and int4 hold two values in an element, or can be stored only.
+_ABSENT = {*(entry for entry in DataType if entry.itemsize < 1), DataType.STRING}
+_ENTRIES = {
+    f"torch.{NUMPY_NAMES.get(entry.name, entry.name)}": entry
+    for entry in DataType
+    if entry not in _ABSENT
+}
+
+
+class TorchDataTypes:
+    """Translates between our data types and PyTorch's."""
+
+    def to_native(self, entry: DataTypeEntry) -> Any:
+        """Return the `torch.dtype`; None where this release of PyTorch has none."""
+        if entry in _ABSENT:
+            return None
+        return getattr(torch, NUMPY_NAMES.get(entry.name, entry.name), None)
+
+    def from_native(self, dtype: Any) -> DataTypeEntry | None:
+        """Return our data type; None for quantised types."""
+        return _ENTRIES.get(str(dtype))
+
+
+class TorchTensors:
+    """Turns arrays into PyTorch's tensors on the CPU, and tensors on any device into arrays."""
+
+    def prepare(self) -> None:
+        """Make sure that PyTorch is there; MissingDependencyError when not."""
+        if not torch.is_installed():
+            install = torch.install_command()
+            raise MissingDependencyError(
+                "Data are generated as tensors with PyTorch, which is not installed."
+                f" Install it with: {install}",
+                module="torch",
+                install=install,
+            )
+
+    def from_array(self, name: str, array: np.ndarray[Any, Any]) -> Any:
+        """Return a tensor; InputError when PyTorch has no such data type."""
+        return tensor_from(name, array, "cpu")
+
+    def to_array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """Return the elements of a tensor."""
+        return array_from(tensor)

@@ -1,10 +1,12 @@
-"""What PyTorch and models written in it raise, and what it is called here."""
+"""What PyTorch and models written in it raise, its name here, and what is refused before."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from polygraphy import mod
 from polygraphy.adapters.os.user_frame import user_frame
 from polygraphy.domain.errors import BackendError, InputError, ModelError, PolygraphyException
 
@@ -44,3 +46,24 @@ def translated_errors(doing: str, model: object = "") -> Iterator[None]:
         raise BackendError(
             f"PyTorch could not {doing} the model: {said}", backend="torch", hint=hint
         ) from error
+
+
+triton = mod.lazy_import("triton", log=False)
+
+
+def check_compiler() -> None:
+    """Refuse to load the compiler where that would end the process.
+
+    Triton and TensorFlow each bring an LLVM of their own, and that of Triton aborts when it comes
+    second. The other way round is no problem.
+
+    Raises:
+        BackendError: TensorFlow is loaded, and Triton is not.
+    """
+    if "tensorflow" in sys.modules and "triton" not in sys.modules and triton.is_installed():
+        raise BackendError(
+            "PyTorch cannot load its compiler after TensorFlow in the same process.",
+            backend="torch",
+            hint="Let PyTorch come first (--torch before --tf), or run each runner in a process of"
+            " its own (--use-subprocess).",
+        )

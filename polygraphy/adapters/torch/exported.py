@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.adapters.torch.compiler import check_compiler
-from polygraphy.adapters.torch.errors import translated_errors
+from polygraphy.adapters.torch.errors import check_compiler, translated_errors
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.metadata import TensorMetadata
 

@@ -10,8 +10,7 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.os.paths import readable_file
-from polygraphy.adapters.torch.compiler import check_compiler
-from polygraphy.adapters.torch.errors import translated_errors
+from polygraphy.adapters.torch.errors import check_compiler, translated_errors
 from polygraphy.domain.errors import ModelError
 from polygraphy.logger import G_LOGGER
 

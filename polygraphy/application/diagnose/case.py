@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
@@ -57,7 +57,6 @@ class Case:
         attempts: what was tried so far.
         data_options: options of a command line that make the data on which something is wrong.
         feed: the data on which something is wrong, or else the first.
-        right: the model as it is right, where it is to blame itself and that is known.
         expected: the outputs that are right on `feed`, where they were given.
         unexplained: whether outputs are not what they should be, and the model is not why.
         curves: the errors of tensors that were measured so far.
@@ -79,7 +78,7 @@ class Case:
         self.attempts: list[Attempt] = []
         self.data_options: list[str] = []
         self.feed: Feed = {}
-        self.right: DissectedModel | None = None
+        self._right: DissectedModel | Callable[[], DissectedModel] | None = None
         self.expected: Values | None = None
         self.unexplained = False
         self.is_given = True
@@ -96,6 +95,17 @@ class Case:
         made.attempts, made.curves = self.attempts, self.curves
         made.is_given = False
         return made
+
+    @property
+    def right(self) -> DissectedModel | None:
+        """The model as it is right, where it is to blame itself and that is known."""
+        if callable(self._right):
+            self._right = self._right()
+        return self._right
+
+    def mend(self, right: Callable[[], DissectedModel]) -> None:
+        """Note what makes the model as it is right, if that is asked for."""
+        self._right = right
 
     @property
     def memory(self) -> int:
@@ -128,8 +138,14 @@ class Case:
         """
         key = (self.parties.index(party) if party in self.parties else -1, plain, tuple(without))
         if key not in self._loaded:
-            self._loaded[key] = party.load(self.model.proto, plain=plain, without=without)
+            model = self.model.proto if plain or without else self.model.given
+            self._loaded[key] = party.load(model, plain=plain, without=without)
         return self._loaded[key]
+
+    def unload(self) -> None:
+        """Let go of what parties have loaded, which is as large as the model."""
+        self._loaded.clear()
+        resolve(Machine).release_memory()
 
     def has_loaded(self, party: SuspectedParty) -> bool:
         """Return whether a party has loaded the model, with all its rewrites."""
@@ -163,7 +179,8 @@ class Case:
 
     def undoing(self, side: Side, changed: Sequence[Variant]) -> Remedy:
         """Return what undoes that nodes of the model were changed, which was tried."""
-        command = undoing(self.path, side, changed) if self.is_given else None
+        is_file = self.is_given and self.model.given is self.model.proto
+        command = undoing(self.path, side, changed) if is_file else None
         said = "; ".join(one.what for one in changed)
         return Remedy(command or f"Undo: {said}.", True)
 

@@ -11,7 +11,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.half_model import in_float, in_float32
 from polygraphy.application.diagnose.half_verdict import of_narrowing
-from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, misfits
+from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.rewritten.culprits import parted
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
@@ -26,11 +26,12 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
     Remedy,
+    with_reasons,
 )
 from polygraphy.domain.diagnosis.fused import traced
-from polygraphy.domain.diagnosis.judging import Deviation
+from polygraphy.domain.diagnosis.judging import Deviation, said_of
 from polygraphy.domain.diagnosis.mending import mending
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, paired
 from polygraphy.domain.diagnosis.remedies import copying, taking
 from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
@@ -44,6 +45,7 @@ from polygraphy.ports.diagnosing import (
     ModelPairs,
     SuspectedParty,
 )
+from polygraphy.ports.machine import Machine
 
 _MANY = 8
 """From so many differences on, the reference may be a graph that a backend optimised."""
@@ -51,6 +53,8 @@ _MOST = 64
 """Of more differences, none is proven."""
 _CLOSE = 1e-5
 """What is left of a difference that is mended, relative to the size of the outputs."""
+_QUANTISED = 0.15
+"""What quantising a model to eight bits does to outputs at most, relative to their size."""
 _STEPS = 64
 """Epsilons that rounding adds up to in a model of another precision."""
 
@@ -101,6 +105,8 @@ class _Comparison:
         with case.attempt("outputs") as notes:
             right = party.load(self._reference.proto)
             expected = [self._named(right(self._fed(feed))) for feed in self._feeds]
+            del right  # A session takes as much memory as the model.
+            resolve(Machine).release_memory()
             try:
                 compute = case.loaded(party)
                 values: list[Values] = [compute(feed) for feed in self._feeds]
@@ -108,27 +114,34 @@ class _Comparison:
                 return None
             own = values
             worst, found = self._worst(values, expected)
-            if not _is_much(found) and self._pairing.model.narrow is not None:
+            is_much = any(one.relative > 0.1 for one in found.values())
+            if not is_much and self._pairing.model.narrow is not None:
                 # Some backends compute in float32 what hardware would round.
                 values = self._simulated() or values
                 worst, found = self._worst(values, expected)
-            notes.append(_said(found, len(case.model.outputs)))
+            notes.append(said_of(found, len(case.model.outputs)))
         if not found:
             return DiagnosisResult(AGREE) if len(case.parties) == 1 else None
+        del compute
+        case.unload()
         feed, goal = self._feeds[worst], expected[worst]
         case.feed, case.expected = feed, goal
         if self._pairing.model.narrow is not None:
             return self._of_precision(feed, (own[worst], goal), found)
+        most = max(each.relative for each in found.values())
+        if most <= _QUANTISED and is_quantised(self._pairing):
+            reason = f"What differs is what quantising does: {most:.2g} of the size of an output."
+            return DiagnosisResult(AGREE, reason=reason)
         culprits = self._copied(self._of_structure(feed, goal, found), feed, goal)
         self._measure(feed)
         broken = None
         if breaks(values[worst], goal):
             broken = first_non_finite(case, trace(case, party, feed))
         if broken is not None and self._is_cause(broken, culprits):
-            return DiagnosisResult(FAULT, [_with_reasons(broken, culprits)])
+            return DiagnosisResult(FAULT, [with_reasons(broken, culprits)])
         if culprits:
             return DiagnosisResult(FAULT, culprits)
-        if max(each.relative for each in found.values()) <= LARGE:
+        if most <= LARGE:
             return DiagnosisResult(AGREE, reason="What differs is rounding that adds up.")
         case.unexplained = True
         return None
@@ -148,7 +161,7 @@ class _Comparison:
                 }
                 known = Trace(values, feed, party)
                 first = first_wrong(case, party, known)
-                compared = misfits(case, case.model, party, known).compared
+                compared = nodes_alone(case, case.model, party, known).compared
                 case.measured(party.name, "isolated", compared)
             except (PolygraphyException, KeyError) as error:
                 notes.append(f"Cannot be compared: {error}")
@@ -258,8 +271,8 @@ class _Comparison:
                 return []
             notes.append(f"{len(kept)} of {len(found)} explain that the outputs differ.")
         if pairing is self._pairing:
-            mended = self._pairs.mended(model, self._reference.proto, mending(pairing, kept))
-            case.right = resolve(DissectedModels).open(mended)
+            chosen = list(kept)
+            case.mend(lambda: resolve(DissectedModels).open(self._mended(model, pairing, chosen)))
         else:
             kept = traced(kept, pairing, self._pairing.model, found)
         return [self._culprit(self._pairing.model, one, len(kept)) for one in kept]
@@ -276,17 +289,21 @@ class _Comparison:
 
         return smallest_good_set(list(found), test)
 
+    def _mended(self, model: Any, pairing: Pairing, chosen: Sequence[Suspect]) -> Any:
+        return self._pairs.mended(model, self._reference.proto, mending(pairing, chosen))
+
     def _matches(
         self, model: Any, pairing: Pairing, chosen: Sequence[Suspect], feed: Feed, goal: Values
     ) -> bool:
         """Return whether all outputs match with some differences mended."""
         try:
-            made = self._pairs.mended(model, self._reference.proto, mending(pairing, chosen))
-            compute = self._party.load(made)
+            compute = self._party.load(lambda: self._mended(model, pairing, chosen))
             values = compute(feed)
             noise = noise_of(compute, feed, values)
         except (PolygraphyException, KeyError):
             return False
+        del compute
+        resolve(Machine).release_memory()
         found = self._case.differing(values, goal, noise)
         return all(each.relative <= _CLOSE for each in found.values())
 
@@ -378,23 +395,3 @@ class _Comparison:
                 return None
             notes.append("The models agree." if found else "The models differ.")
         return found if found is not None and found.verdict == FAULT else None
-
-
-def _said(found: Mapping[str, Deviation], outputs: int) -> str:
-    if not found:
-        return "All outputs match those of the reference."
-    name, worst = max(found.items(), key=lambda item: item[1].relative)
-    return (
-        f"{len(found)} of {outputs} differ from the reference, worst {name!r}: {worst.largest:.3g}."
-    )
-
-
-def _is_much(found: Mapping[str, Deviation]) -> bool:
-    return any(each.relative > 0.1 for each in found.values())
-
-
-def _with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
-    """Return where numbers stop being numbers, with what differs from the reference as evidence."""
-    said = [sentence for one in culprits for sentence in one.evidence]
-    remedy = culprits[0].remedy if culprits else broken.remedy
-    return evolve(broken, evidence=[*broken.evidence, *said], remedy=remedy)

@@ -112,7 +112,7 @@ def feeds_of_parties(case: Case, data_loader: Any) -> list[dict[str, Any]]:
             if not party.rewrites:
                 return is_fit(case.loaded(party), feed)
             # What it makes of a model may crash.
-            fits = alone(lambda: is_fit(party.load(case.model.proto), feed), party.name)
+            fits = alone(lambda: is_fit(party.load(case.model.given), feed), party.name)
             case.loaded(party)
         except REFUSALS:  # It does not even load the model, or crashes.
             return True

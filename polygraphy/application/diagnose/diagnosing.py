@@ -28,7 +28,7 @@ from polygraphy.application.diagnose.half_model import (
     is_wrong_in_float32,
     of_half_model,
 )
-from polygraphy.application.diagnose.handing_over import hand_over
+from polygraphy.application.diagnose.handing_over import hand_over, with_report
 from polygraphy.application.diagnose.locating import (
     SMALL,
     Place,
@@ -124,6 +124,8 @@ def diagnose(
         found = tried_elsewhere(case, found, elsewhere)
     if save_culprit is not None or issue is not None:
         hand_over(case, found, save_culprit, issue)
+    elif isinstance(model, str) and reference is None and not paths:
+        found = with_report(case, found)
     found = evolve(found, attempts=case.attempts, curves=case.curves)
     return concluded(with_origins(found, case.model.nodes))
 
@@ -231,7 +233,7 @@ class _Diagnosis:
         party, first = self._case.parties[index], self._feeds[0]
         try:
             if party.rewrites and not self._case.has_loaded(party):  # It may crash.
-                alone(lambda: party.load(self._case.model.proto)(first), party.name)
+                alone(lambda: party.load(self._case.model.given)(first), party.name)
             compute = self._case.loaded(party)
             self._outputs[index] = [compute(feed) for feed in self._feeds]
         except REFUSALS as error:

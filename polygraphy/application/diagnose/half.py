@@ -36,6 +36,11 @@ _MOST_ROUNDING = 5.0
 times what it does, and so many times what usually is at most.
 """
 
+_GAINS = 0.5
+"""Nodes that only round are at fault where without them outputs are off by so much less."""
+
+_MOST_ASKED = 16
+"""Of so many nodes it is asked again whether they are needed, where there was no time for all."""
 _ENOUGH_CHECKS, _ENOUGH_SECONDS = 100, 40.0
 """A search that has a set that works ends after both, though a smaller one may be left."""
 
@@ -63,6 +68,8 @@ class HalfPrecision:
         feeds: how many sets of input data there were.
         allowance: how many times as much as usual was tolerated, because rounding alone explains
             that.
+        adds_up: whether outputs are off because rounding adds up everywhere, so that no few nodes
+            are to blame.
     """
 
     verdict: str
@@ -75,6 +82,7 @@ class HalfPrecision:
     feeds: int = 0
     allowance: float = 1.0
     is_fewest: bool = True
+    adds_up: bool = False
 
     def __bool__(self) -> bool:
         return self.verdict == "agree"
@@ -195,7 +203,7 @@ class Trial:
         report: Report | None = None,
     ) -> None:
         self._model = model
-        self._tolerance = tolerance
+        self._tolerance = self._usual = tolerance
         self._feeds = feeds
         self._report = report
         self._order = list(range(len(feeds)))
@@ -223,11 +231,19 @@ class Trial:
         self._order.sort(key=lambda index: -errors[index].excess)
         if not before.is_tolerable and not before.broken and self._is_ill_conditioned(dtype):
             return HalfPrecision("ill-conditioned", before, before, checks=2, **facts)
-        if not before.is_tolerable and self._allow_for_rounding(limits):
-            errors = [self._error(index, ()) for index in range(len(self._feeds))]
-            before = max(errors, key=lambda error: error.excess)
-        facts["allowance"] = self._allowance
-        if before.is_tolerable:
+        if not before.is_tolerable and not self._has_own_tolerance(limits):
+            alone = self._by_rounding().excess
+            share = _BESIDE_ROUNDING * alone
+            explains = not before.broken and before.excess <= share
+            is_alike = not any(loss.cancels(limits) for loss in self._losses)
+            if is_alike and explains and before.excess > _MOST_ROUNDING:
+                return HalfPrecision("inconclusive", before, before, adds_up=True, **facts)
+            # Where it is too much by itself, what else is wrong is seen beside it.
+            is_most = is_alike and alone > _MOST_ROUNDING
+            self._allow(share if is_most else min(_MOST_ROUNDING, share))
+        facts["allowance"] = min(_MOST_ROUNDING, self._allowance)
+        if before.excess <= self._allowance:
+            before = evolve(before, excess=before.excess / self._allowance)
             return HalfPrecision("agree", before, before, checks=1, **facts)
         with self._step("fewest nodes in float32") as said:
             order = ranked(self._losses, self._model.nodes, self._model.users, limits)
@@ -239,14 +255,22 @@ class Trial:
         facts["is_fewest"] = not self._is_cut_short
         if kept is None:
             return HalfPrecision("inconclusive", before, before, checks=self._checks, **facts)
+        kept = self._needed(kept, limits)
+        self._tolerance = self._usual.allowing(facts["allowance"])
         with self._step("counter-check") as said:
             remaining = [self._error(index, kept) for index in range(len(self._feeds))]
             after = max(remaining, key=lambda error: error.excess)
             said.append(f"with these {after}")
         in_order = [name for name in self._model.nodes if name in set(kept)]
         found = culprits_among(in_order, self._losses, self._model.users, limits)
-        verdict = "fault" if after.is_tolerable else "inconclusive"
-        return HalfPrecision(verdict, before, after, in_order, found, checks=self._checks, **facts)
+        is_enough = after.is_tolerable or self._allowance > _MOST_ROUNDING
+        verdict = "fault" if is_enough else "inconclusive"
+        is_rounding = not before.broken and all(one.fault.cause == "rounding" for one in found)
+        gains = after.excess * facts["allowance"] <= _GAINS * before.excess
+        if is_rounding and not gains and not self._amplify(in_order, limits):
+            verdict, found = "inconclusive", []
+        facts |= {"culprits": found, "checks": self._checks, "adds_up": not found}
+        return HalfPrecision(verdict, before, after, in_order, **facts)
 
     @contextmanager
     def _step(self, title: str) -> Iterator[list[str]]:
@@ -273,25 +297,39 @@ class Trial:
         self._has_worked = True
         return Outcome.GOOD
 
+    def _needed(self, kept: list[str], limits: Range) -> list[str]:
+        """Return a set without culprits that are not needed, where the search was cut short."""
+        if not self._is_cut_short:
+            return kept
+        found = culprits_among(kept, self._losses, self._model.users, limits)
+        for one in found[:_MOST_ASKED]:
+            fewer = [name for name in kept if name not in one.nodes]
+            if all(self._error(index, fewer).is_tolerable for index in self._order):
+                kept = fewer
+        return kept
+
     def _error(self, index: int, keep: Collection[str]) -> OutputError:
         made = self._model.run(self._feeds[index], keep)
         return self._tolerance.error(self._exact[index], made)
 
-    def _allow_for_rounding(self, limits: Range) -> bool:
-        """Tolerate what rounding alone explains, where no tolerance is given, and no node
-        makes more of rounding than others; return whether that is more than before.
-        """
-        if not self._tolerance.is_usual or any(loss.rounds(limits) for loss in self._losses):
-            return False
+    def _has_own_tolerance(self, limits: Range) -> bool:
+        """Return whether a tolerance is given, or a node makes more of rounding than others."""
+        return not self._tolerance.is_usual or any(loss.rounds(limits) for loss in self._losses)
+
+    def _amplify(self, names: Collection[str], limits: Range) -> bool:
+        """Return whether one of these nodes makes more of rounding than others."""
+        return any(loss.amplifies(limits) for loss in self._losses if loss.name in names)
+
+    def _by_rounding(self) -> OutputError:
+        """Return what rounding alone makes of the outputs, on the data where they are worst."""
         index = self._order[0]
-        made = self._model.rounded(self._feeds[index])
-        alone = self._tolerance.error(self._exact[index], made)
-        share = min(_MOST_ROUNDING, _BESIDE_ROUNDING * alone.excess)
-        if share <= 1:
-            return False
-        self._allowance = share
-        self._tolerance = self._tolerance.allowing(share)
-        return True
+        return self._tolerance.error(self._exact[index], self._model.rounded(self._feeds[index]))
+
+    def _allow(self, share: float) -> None:
+        """Tolerate so many times as much, if that is more."""
+        if share > 1:
+            self._allowance = share
+            self._tolerance = self._usual.allowing(share)
 
     def _is_ill_conditioned(self, dtype: DataTypeEntry) -> bool:
         """Return whether float32 itself does not keep the outputs when the inputs are rounded."""

@@ -105,7 +105,8 @@ def culprits_of(found: HalfPrecision, path: str, dtype: str) -> Iterator[Culprit
     proof = f"With all nodes in {dtype} {found.before}."
     if found.kept:
         remedy = Remedy(convert_command(path, dtype, found.kept), found.after.is_tolerable)
-        proof += f" With {counted(len(found.kept), 'node')} in fp32 {found.after}."
+        proof += f" With {counted(len(found.kept), 'node')} in fp32 {found.after}"
+        proof += f"{_beside_rounding(found)}."
         if not found.is_fewest:
             proof += f" {FEWER_MAY_DO}"
     for each in found.culprits:
@@ -200,9 +201,19 @@ def _reason(found: HalfPrecision, dtype: str) -> str:
         return (
             f"Rounding nothing but the inputs to {dtype} changes outputs as much: {found.before}."
         )
+    if found.verdict == INCONCLUSIVE and found.adds_up:
+        return _of_rounding(found, dtype)
     if found.verdict == INCONCLUSIVE:
         return f"No set of nodes is found with which outputs match; in {dtype} {found.before}."
     return ""
+
+
+def _beside_rounding(found: HalfPrecision) -> str:
+    """Return what to think of what is left, where rounding everywhere does more than usual."""
+    if found.allowance <= 1:
+        return ""
+    said = f", which is {found.allowance:.2g} times the usual because rounding everywhere adds up"
+    return said if found.after.is_tolerable else f"{said}; that is too much by itself"
 
 
 def _allowed(found: HalfPrecision) -> str:
@@ -215,12 +226,47 @@ def _allowed(found: HalfPrecision) -> str:
     )
 
 
+def _of_rounding(found: HalfPrecision, dtype: str) -> str:
+    """Return that rounding in all nodes is why outputs are off, and how to accept that."""
+    said = (
+        f"In {dtype} {found.before}: rounding adds up to that everywhere, and no few nodes are to"
+    )
+    if found.kept:
+        nodes = counted(len(found.kept), "node")
+        said += f" blame: with {nodes} of {len(found.losses)} in fp32 {found.after}"
+    else:
+        said += " blame"
+    return f"{said}. Where it is good enough, --rtol and --atol say so."
+
+
 def _headroom(found: HalfPrecision, dtype: str) -> str:
-    """Return how near the largest tensor is to the end of the range."""
+    """Return how near the largest tensor is to the end of the range, and which are beyond it."""
     largest = Range.of(casting(dtype)).largest
-    results = [result for loss in found.losses for result in loss.results]
+    results = [result for loss in found.losses for result in loss.results if not result.above]
     top = max(results, key=lambda result: result.peak, default=None)
+    beyond = _beyond(found, dtype)
     if top is None:
-        return ""
+        return beyond
     share = 100 * top.peak / largest
-    return f" The largest tensor, {top.name!r}, reaches {share:.2g}% of the range of {dtype}."
+    within = " within it" if beyond else ""
+    said = (
+        f"The largest tensor{within}, {top.name!r}, reaches {share:.2g}% of the range of {dtype}."
+    )
+    return f"{beyond} {said}"
+
+
+def _beyond(found: HalfPrecision, dtype: str) -> str:
+    """Return which tensors are beyond the range, such as masks, though outputs do not show it."""
+    limits = Range.of(casting(dtype))
+    made = {result.name for loss in found.losses for result in loss.results}
+    faults = [
+        fault
+        for loss in found.losses
+        if loss.name not in found.kept
+        and (fault := loss.fault(limits, made)) is not None
+        and fault.cause == "overflow"
+    ]
+    if not faults:
+        return ""
+    more = f" (and {len(faults) - 1} more tensors)" if len(faults) > 1 else ""
+    return f" Outputs do not show that {faults[0].evidence}{more}."

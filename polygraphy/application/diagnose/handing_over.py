@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
-from polygraphy.domain.diagnosis.culprit import NO_FAULT, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import NO_FAULT, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing
 from polygraphy.domain.diagnosis.issue import issue_of
 from polygraphy.domain.diagnosis.regions import around
+from polygraphy.domain.diagnosis.remedies import reporting
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
@@ -38,6 +40,8 @@ _HOPS = (0, 1, 2, 4, 8)
 """How many nodes around a culprit are taken with it: what is rewritten depends on them."""
 _OF_REWRITES = ("rewrite", "rounding")
 """Causes of which a party is free where it rewrites nothing."""
+_OF_PARTIES = ("kernel", "refusal")
+"""Causes that those who make a party can mend, and nobody else."""
 _SECONDS = 300.0
 _SOURCES = ("packages", "machine")
 
@@ -84,6 +88,21 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
             reports.written_up(text)
         else:
             resolve(TextFiles).write(issue, text)
+
+
+def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
+    """Return a result in which the first culprit says how it is handed over, where a party is at
+    fault for it and nothing is known to help.
+    """
+    first = next(iter(result.culprits), None)
+    if first is None or first.cause not in _OF_PARTIES or first.remedy.command is not None:
+        return result
+    command = reporting(case.path, (one.name for one in case.parties), case.data_options)
+    made = [
+        evolve(one, remedy=Remedy(command)) if one.remedy == first.remedy else one
+        for one in result.culprits
+    ]
+    return evolve(result, culprits=made)
 
 
 def _said(case: Case, failure: Failure | None, program: str) -> str:

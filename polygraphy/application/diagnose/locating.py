@@ -68,7 +68,7 @@ class Place:
 
 
 @frozen
-class Misfits:
+class MadeAlone:
     """What nodes make alone, compared with what they should.
 
     Attributes:
@@ -82,7 +82,9 @@ class Misfits:
     compared: Mapping[str, TensorError]
 
 
-def misfits(case: Case, model: DissectedModel, party: SuspectedParty, known: Trace) -> Misfits:
+def nodes_alone(
+    case: Case, model: DissectedModel, party: SuspectedParty, known: Trace
+) -> MadeAlone:
     """Compare what a party makes of every node alone with a trace.
 
     Raises:
@@ -101,7 +103,7 @@ def misfits(case: Case, model: DissectedModel, party: SuspectedParty, known: Tra
             compared[name] = error_of(name, found, is_wrong)
             if is_wrong:
                 wrong[name], values[name] = found, value
-    return Misfits(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
+    return MadeAlone(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
 
 
 def judged(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[Deviation, bool]:
@@ -141,7 +143,7 @@ def first_wrong(case: Case, party: SuspectedParty, known: Trace) -> str | None:
 def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
     """Return the nodes that a party computes otherwise alone, with nothing rewritten."""
     nodes = case.model.nodes
-    made_alone = misfits(case, case.model, party, known)
+    made_alone = nodes_alone(case, case.model, party, known)
     case.measured(party.name, "isolated", made_alone.compared)
     surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
     found: list[Place] = []
@@ -188,7 +190,7 @@ def _wrong_regions(
         return []
     graph = resolve(DissectedModels).open(executed)
     nodes = case.model.nodes
-    made_alone = misfits(case, graph, party, known)
+    made_alone = nodes_alone(case, graph, party, known)
     if level is None:
         case.measured(party.name, "rewritten", made_alone.compared)
     surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)

@@ -22,8 +22,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.errors import BackendError, PolygraphyException, UnsupportedOperatorError
-from polygraphy.domain.search.ddmin import ddmin
-from polygraphy.domain.search.outcome import Outcome
+from polygraphy.domain.search.subsets import Outcome, ddmin
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
 

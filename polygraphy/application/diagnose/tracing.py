@@ -104,11 +104,12 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     Raises:
         BackendError: the party cannot.
     """
-    marked = case.model.marked()
     windows = _traced_windows(case, feed)
     if len(windows) < 2:
-        return Trace(_tensors(party.load(marked, plain=True)(feed)), feed, party)
-    opened = resolve(DissectedModels).open(marked)
+        values = _tensors(party.load(case.model.marked(), plain=True)(feed))
+        resolve(Machine).release_memory()
+        return Trace(values, feed, party)
+    opened = resolve(DissectedModels).open(case.model.marked())
     known = Trace(kept(case), feed, party)
     for window in windows:
         for name, value in _tensors(_run(opened, window, party, known.held)).items():

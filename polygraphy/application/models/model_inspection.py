@@ -10,7 +10,7 @@ from attrs import evolve
 
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
-from polygraphy.domain.model.kinds import kind_of, technology_of
+from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.model.unbounded import unbounded_tensors
 from polygraphy.logger import G_LOGGER

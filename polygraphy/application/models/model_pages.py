@@ -10,8 +10,7 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, ModelSource
 from polygraphy.domain.model.drawing import draw, drawn_model
 from polygraphy.domain.model.statistics import statistics_of
-from polygraphy.domain.report.document import OutputRow
-from polygraphy.domain.report.reading import rows_in
+from polygraphy.domain.report.document import OutputRow, rows_in
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelReports
 from polygraphy.ports.reporting import ModelPages

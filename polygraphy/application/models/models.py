@@ -1,15 +1,17 @@
-"""Looks into ONNX models for one thing each: tensors, sparse weights, differences."""
+"""Looks into ONNX models for one thing each: tensors, sparse weights, differences, edits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from polygraphy.domain.model import EVERYTHING, Detail, ModelSource
 from polygraphy.domain.model.difference import differences
+from polygraphy.domain.model.edits import Outline, edit_between
 from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
 from polygraphy.domain.model.tensors import select_tensors, tensor_uses
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.models import ModelReader, ModelReports
+from polygraphy.ports.models import ModelOutlines, ModelReader, ModelReports
 
 
 def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
@@ -90,3 +92,30 @@ def compare_models(reference: str, candidate: str) -> bool:
     found = differences(*models)
     reports.differences(found)
     return not found
+
+
+def show_original(model: Any) -> Outline:
+    """Show in brief a model that will be edited.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+
+    Returns:
+        What `show_edited` compares the edited model with: edits change a model in place.
+    """
+    outline: Outline = resolve(ModelOutlines).outline(model)
+    resolve(ModelReports).outline("Original Model", outline)
+    return outline
+
+
+def show_edited(original: Outline, model: Any) -> None:
+    """Show in brief an edited model, and which nodes and weights came and went.
+
+    Args:
+        original: what `show_original` returned.
+        model: the model as it is.
+    """
+    outline: Outline = resolve(ModelOutlines).outline(model)
+    reports = resolve(ModelReports)
+    reports.outline("New Model", outline)
+    reports.edit(edit_between(original, outline))

@@ -24,7 +24,7 @@ from polygraphy.domain.errors import (
     MissingDependencyError,
     UsageError,
 )
-from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import one_line

@@ -20,8 +20,7 @@ from polygraphy.application.run.feeding import (
 from polygraphy.application.run.steps import was_interrupted
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.results.device_times import DeviceTimes
-from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.results.results import DeviceTimes, IterationResult, RunResults
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.binding import resolve

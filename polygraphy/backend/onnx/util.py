@@ -78,7 +78,7 @@ def str_from_onnx(
     from polygraphy import mod
     from polygraphy.adapters.console.models.onnx_text import onnx_lines
     from polygraphy.adapters.onnx.describe.reading import described
-    from polygraphy.adapters.onnx.storage.arrays import WeightArrays
+    from polygraphy.adapters.onnx.storage.elements import WeightArrays
     from polygraphy.domain.errors import UnknownNameError
     from polygraphy.domain.model import Detail
 

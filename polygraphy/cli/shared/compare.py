@@ -19,8 +19,8 @@ from polygraphy.cli.declare.kinds import (
     Script,
     Text,
 )
+from polygraphy.cli.declare.kinds.numbers import TopK
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.top_k import TopK
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.tolerances import (
     absolute_tolerance,

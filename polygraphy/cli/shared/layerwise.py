@@ -7,8 +7,8 @@ from typing import Any
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Integer, Kind
+from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.size import ByteSize
 
 
 class _CountAndPath(Kind):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from polygraphy.cli.declare.kinds import Text, Texts
+from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.size import ByteSize
 
 LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onnx_from_path")
 """The functions of commands that load ONNX models as the options say."""

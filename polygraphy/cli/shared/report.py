@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Choice, Text
+from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.repeated import Repeated
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 
 

@@ -20,8 +20,7 @@ from polygraphy.domain.compare.average import average_of
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
-from polygraphy.domain.tensors.pickling import pickled_as, their_items
-from polygraphy.domain.tensors.storable import Storable
+from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import DataFrames, Notebooks
 

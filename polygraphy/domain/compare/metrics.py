@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Protocol
+
 from attrs import frozen
 
 from polygraphy.domain.arithmetic import similarity
@@ -9,11 +11,35 @@ from polygraphy.domain.arithmetic.similarity import DotMetrics
 from polygraphy.domain.catalog.metrics import METRICS
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
 from polygraphy.domain.compare.pairwise import Side
-from polygraphy.domain.compare.perceptual import PerceptualDistance
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.per_output import PerOutput
 from polygraphy.ports.binding import Unbound, resolve
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class PerceptualDistance(Protocol):
+    """Measures how different two images look."""
+
+    def prepare(self) -> None:
+        """Make sure that this can be measured, before anything is computed for it.
+
+        Raises:
+            BackendError: it cannot: a package, or a trained network, is missing.
+        """
+
+    def between(self, image0: np.ndarray[Any, Any], image1: np.ndarray[Any, Any]) -> float:
+        """Return the distance of two arrays of images of one shape; 0 for the same image.
+
+        It is NaN where one of them holds NaN or infinity.
+
+        Raises:
+            TypeError: they do not hold numbers.
+            UsageError: they hold no images.
+        """
+
 
 __all__ = [
     "CosineSimilarityCompareFunc",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.domain.diagnosis.likeness import is_alike
 from polygraphy.domain.diagnosis.pairing import Side, attribute_text
+from polygraphy.domain.diagnosis.same_tensors import is_alike
 from polygraphy.domain.diagnosis.two_models import cause_of_weight, change_of_weight
 from polygraphy.domain.diagnosis.variants import Variant, lacks_bias
 from polygraphy.domain.model.description import Attribute, Node

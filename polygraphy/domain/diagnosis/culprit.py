@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Notebooks
@@ -146,3 +146,10 @@ class DiagnosisResult:
             }
             for one in self.culprits
         ]
+
+
+def with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
+    """Return where numbers stop being numbers, with what differs from the reference as evidence."""
+    said = [sentence for one in culprits for sentence in one.evidence]
+    remedy = culprits[0].remedy if culprits else broken.remedy
+    return evolve(broken, evidence=[*broken.evidence, *said], remedy=remedy)

@@ -82,7 +82,11 @@ def culprits_among(
         limits: the range of the type.
     """
     by_name = {loss.name: loss for loss in losses}
-    found = []
+    found: list[HalfCulprit] = []
+
+    def amplifies(one: HalfCulprit) -> bool:
+        return any(by_name[name].amplifies(limits) for name in one.nodes)
+
     for group in _connected([loss.name for loss in losses if loss.name in set(kept)], users):
         made = {result.name for name in group for result in by_name[name].results}
         blamed = {
@@ -100,7 +104,9 @@ def culprits_among(
         for name, fault in blamed.items():
             found.append(HalfCulprit([name], by_name[name].op, fault, beside))
             beside = []
-    return found
+    # Beside others, nodes that do no more than round are kept because it adds up.
+    worst = [one for one in found if one.fault.cause != "rounding" or amplifies(one)]
+    return worst or found
 
 
 def _connected(names: Sequence[str], users: Mapping[str, Collection[str]]) -> list[list[str]]:

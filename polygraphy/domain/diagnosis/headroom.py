@@ -64,7 +64,8 @@ class TensorLoss:
         subnormal: how many are so small that they lose digits.
         invalid: how many were infinite or NaN in the first place.
         error: the root mean square of the differences, relative to that of the elements; of
-            integers the share that differs.
+            integers of a byte, which are quantised, relative to their range, and of others the
+            share that differs.
     """
 
     name: str
@@ -205,6 +206,15 @@ class NodeLoss:
         """Return whether its results are off by more than rounding them explains."""
         return any(each.error > _MANY_STEPS * limits.spacing for each in self.results)
 
+    def cancels(self, limits: Range) -> bool:
+        """Return whether it makes much of rounding, were there no end of the range: a small
+        difference of large numbers does.
+        """
+        peak = max((each.peak for each in self.results), default=0.0)
+        is_small = any(each.above and each.peak > _MANY_STEPS * peak for each in self.operands)
+        is_clamped = any(one.clamped for one in self.weights.values())
+        return (self.op in ADDING and is_small) or (self.amplifies(limits) and not is_clamped)
+
     def rounds(self, limits: Range) -> bool:
         """Return whether it amplifies what rounding does, and no end of the range is why."""
         fault = self.fault(limits) if self.amplifies(limits) else None
@@ -224,12 +234,11 @@ class NodeLoss:
                     f" {limits.largest:.5g}",
                 )
         worst = max(self.results, key=lambda each: each.error, default=TensorLoss(""))
-        return Fault(
-            "rounding",
-            worst.name,
-            f"{self.op} alone, on rounded operands, is off by {worst.error:.2g} of the size of"
-            f" {worst.name!r}; rounding the result explains {limits.spacing / 2:.1g}",
-        )
+        said = f"{self.op} alone, on rounded operands, is off by {worst.error:.2g} of the size of"
+        explained = f"rounding the result explains {limits.spacing / 2:.1g}"
+        if worst.error <= limits.spacing:
+            explained = "that is rounding, and nodes that read it make more of it"
+        return Fault("rounding", worst.name, f"{said} {worst.name!r}; {explained}")
 
 
 @frozen
@@ -276,8 +285,7 @@ def loss_of(
 
 def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> TensorLoss:
     if not is_float(exact):
-        differs = exact.size and exact.shape == narrow.shape and np.mean(exact != narrow)
-        return TensorLoss(name, exact.size, error=float(differs))
+        return TensorLoss(name, exact.size, error=_changed(exact, narrow))
     wide = exact if exact.itemsize > 2 else exact.astype(np.float32)
     made = narrow.astype(wide.dtype)
     is_finite, survives = np.isfinite(wide), np.isfinite(made)
@@ -311,6 +319,16 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
         invalid,
         _relative(made - reference, reference, peak),
     )
+
+
+def _changed(exact: Array, narrow: Array) -> float:
+    """Return how much integers or other elements change; see `TensorLoss`."""
+    if not exact.size or exact.shape != narrow.shape:
+        return 0.0
+    if exact.dtype.itemsize > 1 or exact.dtype == np.bool_:
+        return float(np.mean(exact != narrow))
+    steps = exact.astype(np.float32) - narrow.astype(np.float32)
+    return float(np.sqrt(np.mean(np.square(steps)))) / 255
 
 
 def _relative(differences: Array, reference: Array, peak: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -215,3 +215,13 @@ def spread(values: Sequence[Array], reference: Array) -> Array | float:
             widest[part] = np.maximum(widest[part], far)
     made: Array = widest.reshape(reference.shape)
     return made
+
+
+def said_of(found: Mapping[str, Deviation], outputs: int) -> str:
+    """Say how many of so many outputs differ from a reference, and how."""
+    if not found:
+        return "All outputs match those of the reference."
+    name, worst = max(found.items(), key=lambda item: item[1].relative)
+    return (
+        f"{len(found)} of {outputs} differ from the reference, worst {name!r}: {worst.largest:.3g}."
+    )

@@ -8,6 +8,7 @@ from attrs import field, frozen
 
 from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.diagnosis.two_models import Suspect
+from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model.description import Node
 
 
@@ -43,7 +44,11 @@ class Mending:
 
 
 def mending(pairing: Pairing, found: Iterable[Suspect]) -> Mending:
-    """Return how a model is made to agree with the reference in what suspects name."""
+    """Return how a model is made to agree with the reference in what suspects name.
+
+    Raises:
+        UsageError: what is to be copied reads an input that the model does not have.
+    """
     plan = _Plan(pairing)
     for index, other in dict(pair for suspect in found for pair in suspect.twins).items():
         plan.replace(index, other)
@@ -90,6 +95,12 @@ class _Plan:
             return here if same else self.weights[name]
         producer = sides[1].producer.get(name)
         if producer is None:
+            if name not in self._taken:
+                raise UsageError(
+                    f"What is to be copied reads {name!r}, an input of the reference that the model"
+                    " does not have.",
+                    hint="Is the reference another model?",
+                )
             return name
         node = sides[1].nodes[producer]
         inputs = tuple(self._operand(one) for one in node.inputs)

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from attrs import evolve, field, frozen
 
-from polygraphy.domain.model.description import Attribute, Graph, Node, Weight, held_weight
+from polygraphy.domain.model.description import (
+    Attribute,
+    Graph,
+    Node,
+    Tensor,
+    Weight,
+    held_weight,
+)
 
 _MOST = 0.5
 """From this share of tensors on that two models call alike, names say what belongs together."""
 
-_WIDTHS = ("bfloat16", "float16", "float32", "float64")
+FLOATS = ("bfloat16", "float16", "float32", "float64")
 """Floating-point types, from the least precise on."""
+
+_QUANTISED = (
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
+    "MatMulInteger",
+)  # fmt: skip
+"""How operators begin that compute in a quantised type."""
 
 Key = Hashable
 
@@ -101,26 +114,34 @@ def paired(model: Graph, reference: Graph, around: Pairing | None = None) -> Pai
         pairing.tensors.update(around.tensors)
         return _completed(pairing)
     types = [
-        {weight.dtype for weight in graph.all_weights} & set(_WIDTHS)
-        for graph in (model, reference)
+        {weight.dtype for weight in graph.all_weights} & set(FLOATS) for graph in (model, reference)
     ]
     differing = types[0] ^ types[1] if all(types) else set()
     narrow = (
-        min(differing, key=_WIDTHS.index) if len(types[0] | types[1]) > 1 and differing else None
+        min(differing, key=FLOATS.index) if len(types[0] | types[1]) > 1 and differing else None
     )
     return _completed(Pairing(Side(model, narrow), Side(reference, narrow)))
 
 
-def _completed(pairing: Pairing) -> Pairing:
-    model, reference = pairing.model.graph, pairing.reference.graph
-    for mine, theirs in ((model.inputs, reference.inputs), (model.outputs, reference.outputs)):
-        names = {tensor.name for tensor in theirs}
-        left = [tensor.name for tensor in theirs]
+def ends(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Yield the inputs and outputs that belong together, by name or else by position, after the
+    word for what they are.
+    """
+    for kind, mine, theirs in (
+        ("input", model.inputs, reference.inputs),
+        ("output", model.outputs, reference.outputs),
+    ):
+        named = {tensor.name: tensor for tensor in theirs}
         for position, tensor in enumerate(mine):
-            if tensor.name in names:
-                pairing.tensors[tensor.name] = tensor.name
-            elif position < len(left):
-                pairing.tensors[tensor.name] = left[position]
+            if tensor.name in named:
+                yield kind, tensor, named[tensor.name]
+            elif position < len(theirs):
+                yield kind, tensor, theirs[position]
+
+
+def _completed(pairing: Pairing) -> Pairing:
+    for _, tensor, twin in ends(pairing.model.graph, pairing.reference.graph):
+        pairing.tensors[tensor.name] = twin.name
     _by_names(pairing)
     _by_structure(pairing)
     return pairing
@@ -325,7 +346,7 @@ def _without_casts(nodes: Iterable[Node]) -> list[Node]:
     for node in nodes:
         read = tuple(names.get(name, name) for name in node.inputs)
         to = str(node.attribute("to", "")).lower()
-        if node.op == "Cast" and to in ("float", *_WIDTHS):
+        if node.op == "Cast" and to in ("float", *FLOATS):
             names[node.outputs[0]] = read[0]
         else:
             kept.append(evolve(node, inputs=read) if read != node.inputs else node)
@@ -336,7 +357,7 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
     """Return what two weights have in common if and only if type, shape and values are the same;
     those of floating-point types rounded to `narrow`, where it is given.
     """
-    rounded = narrow is not None and weight.dtype in _WIDTHS
+    rounded = narrow is not None and weight.dtype in FLOATS
     head = f"{narrow if rounded else weight.dtype} {weight.shape} "
     if weight.values is None:
         return head + weight.name
@@ -355,3 +376,12 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
     return (
         head + blake2b(array.view(np.uint8).data if array.size else b"", digest_size=16).hexdigest()
     )
+
+
+def is_quantised(pairing: Pairing) -> bool:
+    """Return whether the model computes in quantised types, and the reference does not."""
+    return _quantises(pairing.model) and not _quantises(pairing.reference)
+
+
+def _quantises(side: Side) -> bool:
+    return any(node.op.startswith(_QUANTISED) for node in side.nodes)

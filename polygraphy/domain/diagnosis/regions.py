@@ -18,6 +18,11 @@ DISCONTINUOUS = frozenset(
 BOUNDED = frozenset({"Cos", "Erf", "HardSigmoid", "Sigmoid", "Sin", "Softsign", "Tanh"})
 """Operators whose results lie between -1 and 1; backends approximate them as precisely as 1 is."""
 
+MOVES = frozenset(
+    {"Cast", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""Operators that hand on the numbers that they read."""
+
 
 @frozen
 class GraphNode:

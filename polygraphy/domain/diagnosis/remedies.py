@@ -30,6 +30,15 @@ def copying(path: str, reference: str, nodes: Iterable[str]) -> str:
     return shlex.join([*words, "--nodes", *names, "-o", fixed_path(path)])
 
 
+def reporting(path: str, parties: Iterable[str], data: Iterable[str]) -> str:
+    """Return the command line that saves what a party computes wrongly, or refuses, and the text of
+    a bug report: nothing else is known to help.
+    """
+    stem = PurePath(path).stem
+    words = ["polygraphy", "diagnose", path, *(f"--{name}" for name in parties), *data]
+    return shlex.join([*words, "--save-culprit", f"{stem}_culprit", "--issue", f"{stem}_issue.md"])
+
+
 def taking(suspect: Suspect) -> str:
     """Return what makes a difference go away, in words."""
     if suspect.weights:

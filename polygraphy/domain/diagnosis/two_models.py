@@ -9,14 +9,17 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.diagnosis.pairing import (
+    FLOATS,
     Pairing,
     Side,
     attribute_digests,
     attribute_text,
+    ends,
     paired,
 )
 from polygraphy.domain.model.description import Attribute
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.domain.tensors.shapes import Dim
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -51,6 +54,32 @@ class Suspect:
 def named(side: Side, suspect: Suspect) -> list[str]:
     """Return what the nodes of a model that have a difference are called."""
     return list(suspect.inner) or [side.identity(index) for index in suspect.nodes]
+
+
+def stranger(pairing: Pairing) -> str:
+    """Return why a reference cannot be the same model: an input or output that is another; empty
+    where it can. Floating-point types may differ, and the sizes of outputs, which follow from what
+    is wrong.
+    """
+    for kind, mine, theirs in ends(pairing.model.graph, pairing.reference.graph):
+        both = [(tensor.dtype, tensor.shape) for tensor in (mine, theirs)]
+        (dtype, shape), (other, there) = both
+        is_typed = dtype and other and dtype != other
+        differs = is_typed and not {dtype, other} <= set(FLOATS)
+        if not differs and shape is not None and there is not None:
+            fixed = [
+                {d for d in dims if isinstance(d, int) and d > 0} for dims in zip(shape, there)
+            ]
+            is_resized = kind == "input" and any(len(sizes) > 1 for sizes in fixed)
+            differs = len(shape) != len(there) or is_resized
+        if differs:
+            said = [f"{kind_of or 'unknown'} {_said_shape(size)}" for kind_of, size in both]
+            return f"{kind} {mine.name!r} is {said[0]}, and {said[1]} in the reference"
+    return ""
+
+
+def _said_shape(shape: Sequence[Dim] | None) -> str:
+    return "of unknown shape" if shape is None else f"[{', '.join(str(d or '?') for d in shape)}]"
 
 
 def suspects(pairing: Pairing) -> list[Suspect]:

@@ -42,7 +42,6 @@ class Weight:
         shape: its dimensions.
         nbytes: how many bytes the elements take; 0 for texts.
         location: the file that holds the elements, as the model names it; None for the model's own.
-        values: the elements, which may be mapped from a file; None where they were not asked for.
     """
 
     name: str
@@ -50,7 +49,12 @@ class Weight:
     shape: tuple[int, ...]
     nbytes: int = 0
     location: str | None = None
-    values: Any = field(default=None, eq=False, repr=False)
+    _values: Any = field(default=None, eq=False, repr=False, alias="values")
+
+    @property
+    def values(self) -> Any:
+        """The elements; where a function was given that reads them, they are read at each look."""
+        return self._values() if callable(self._values) else self._values
 
 
 @frozen
@@ -248,3 +252,18 @@ class Model:
         from polygraphy.ports.reporting import Notebooks
 
         return resolve(Notebooks).model(self)
+
+
+@frozen
+class TensorFlowGraph:
+    """A TensorFlow graph, its variables turned into constants.
+
+    Attributes:
+        path: the file or folder.
+        kind: its type: ``frozen``, ``keras``, ``saved-model`` or ``ckpt``.
+        graph: operations as nodes, constants as weights; tensors are called ``operation:number``.
+    """
+
+    path: str
+    kind: str
+    graph: Graph

@@ -14,11 +14,11 @@ from polygraphy.domain.model.description import (
     Model,
     Node,
     Tensor,
+    TensorFlowGraph,
     held_weight,
 )
 from polygraphy.domain.model.engine import EngineDescription, Layer, NetworkDescription
 from polygraphy.domain.model.layout import Layout, lay_out
-from polygraphy.domain.model.tensorflow import TensorFlowGraph
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 Wire = tuple[int, int, str]

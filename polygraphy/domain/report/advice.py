@@ -39,6 +39,8 @@ def _remedies(document: Document) -> Iterator[Advice]:
         remedy = culprit.get("remedy") or {}
         if remedy.get("command"):
             proof = "Tried: this makes it agree." if remedy.get("proven") else "This may help."
+            if " --issue " in remedy["command"]:
+                proof = "Nothing that helps is known. Save the culprit and a bug report about it."
             yield Advice(proof, str(remedy["command"]))
 
 

@@ -14,11 +14,30 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.results.keyed_list import KeyedList
 from polygraphy.domain.results.lineage import Lineage
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
-from polygraphy.domain.tensors.pickling import pickled_as, their_items
-from polygraphy.domain.tensors.storable import Storable
+from polygraphy.domain.tensors.pickling import Storable, pickled_as, their_items
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.reporting import Notebooks
 from polygraphy.ports.storage import ResultStore
+
+
+@frozen
+class DeviceTimes:
+    """How long one inference took, in seconds, as measured by the device.
+
+    Attributes:
+        to_device: copies of inputs.
+        compute: the model.
+        to_host: copies of outputs.
+    """
+
+    to_device: float
+    compute: float
+    to_host: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.to_device + self.compute + self.to_host
 
 
 @pickled_as("polygraphy.comparator.struct")

@@ -5,11 +5,9 @@ asks the same question twice.
 """
 
 from polygraphy.domain.search.ahead import next_questions
-from polygraphy.domain.search.ddmin import ddmin
 from polygraphy.domain.search.graph import GraphFound, first_bad_part, first_bad_part_in_order
-from polygraphy.domain.search.outcome import Outcome
-from polygraphy.domain.search.quickxplain import smallest_good_set
-from polygraphy.domain.search.threshold import first_good, first_good_in_order
+from polygraphy.domain.search.numbers import first_good, first_good_in_order
+from polygraphy.domain.search.subsets import Outcome, ddmin, smallest_good_set
 
 __all__ = [
     "GraphFound",

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
-from polygraphy.domain.search.outcome import Outcome
+from polygraphy.domain.search.subsets import Outcome
 
 Q = TypeVar("Q", bound=Hashable)
 

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.search.outcome import Outcome
+from polygraphy.domain.search.subsets import Outcome
 
 SKIP_CODE = 125
 """The exit code that says "unknown", as for ``git bisect run``."""
@@ -71,6 +71,10 @@ _ALIKE = 0.7
 """Messages with so large a share of common words are about the same."""
 
 
+GUESSED = " compared with "
+"""Between the names of two outputs that were compared because of their positions alone."""
+
+
 @frozen
 class Failure:
     """What kind of failure the end of a command is.
@@ -80,7 +84,7 @@ class Failure:
         words: what its message says, without names and numbers; empty where the exit code says all.
         outputs: for each output that was judged None where it passed, else by how much it differs;
             infinity where one side is infinite, NaN where it holds NaN. Empty where that is not
-            known.
+            known. One without a partner of its name is there with `GUESSED` and its partner.
     """
 
     code: int
@@ -115,17 +119,39 @@ class Failure:
 
     def is_like(self, first: Failure) -> bool:
         """Return whether this may have the same reason as the first one: outputs of other names
-        may differ, but not those alone that passed there, and a NaN is no difference.
+        may differ, but not those alone that passed there, and a NaN is no difference. What is not
+        compared with what has its name says nothing, unless that failed at first.
         """
         if self.code != first.code:
             return False
         common, all_ = len(self.words & first.words), len(self.words | first.words)
         if common < _ALIKE * all_:
             return False
-        kinds = set(map(isnan, first.failing.values()))
+        kinds = set(map(isnan, first._counting(first).values()))
         passed = {name for name, found in first.outputs.items() if found is None}
-        own = {isnan(found) for name, found in self.failing.items() if name not in passed}
+        counting = self._counting(first).items()
+        own = {isnan(found) for name, found in counting if name not in passed}
         return not kinds or bool(kinds & own)
+
+    def is_of_names(self, first: Failure) -> bool:
+        """Return whether all that was compared by name passed, and something was: only partners are
+        missing, as where all tensors of the whole model were saved.
+        """
+        named = [found for name, found in self.outputs.items() if GUESSED not in name]
+        return (
+            bool(named)
+            and not any(found is not None for found in named)
+            and (not self._counting(first))
+        )
+
+    def _counting(self, first: Failure) -> dict[str, float]:
+        """Return the outputs that failed, but for those that only lack a partner of their name."""
+        is_guessed = all(GUESSED in name for name in first.failing)
+        return {
+            name: found
+            for name, found in self.failing.items()
+            if GUESSED not in name or (is_guessed and name in first.outputs)
+        }
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain values, of which the constructor makes it again."""
@@ -162,6 +188,7 @@ class Checked:
 def reason_of(finished: Finished, failure: Failure) -> str:
     """Describe in a few words how a command failed: which output differs the most, or its error."""
     failing = failure.failing
+    failing = {name: most for name, most in failing.items() if GUESSED not in name} or failing
     if failing:
         name, most = max(failing.items(), key=lambda item: (isnan(item[1]), item[1]))
         if isnan(most):

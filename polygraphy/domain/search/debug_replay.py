@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import Factory, frozen
 
-from polygraphy.domain.search.outcome import Outcome
+from polygraphy.domain.search.subsets import Outcome
 
 _SUCCESS = {Outcome.GOOD: True, Outcome.BAD: False, Outcome.UNRESOLVED: None}
 

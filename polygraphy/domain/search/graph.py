@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from attrs import frozen
 
-from polygraphy.domain.search.outcome import Outcome
+from polygraphy.domain.search.subsets import Outcome
 
 _BALANCE = 4
 """One node alone is tested where that settles at least one of so many suspects either way."""

@@ -11,8 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from polygraphy.domain.tensors.pickling import PublishedDict
-from polygraphy.domain.tensors.storable import Storable
+from polygraphy.domain.tensors.pickling import PublishedDict, Storable
 
 
 def _as_integers(values: Iterable[int]) -> tuple[int, ...]:

@@ -7,8 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from polygraphy.domain.tensors.pickling import pickled_as
-from polygraphy.domain.tensors.storable import Storable
+from polygraphy.domain.tensors.pickling import Storable, pickled_as
 
 
 def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:

@@ -96,7 +96,13 @@ def with_digits(array: Array, spacing: float) -> Array:
     with np.errstate(all="ignore"):
         mantissa, exponent = np.frexp(array)
         steps = np.asarray(2 / spacing, mantissa.dtype)
-        return np.asarray(np.ldexp(np.rint(mantissa * steps) / steps, exponent), array.dtype)
+        made = np.asarray(np.ldexp(np.rint(mantissa * steps) / steps, exponent), array.dtype)
+        # The largest number itself, as masks have it, is rounded towards zero.
+        return (
+            made
+            if np.isfinite(made).all()
+            else np.where(np.isfinite(array), np.nan_to_num(made, nan=np.nan), array)
+        )
 
 
 def _narrow_block(block: Array, made: Array, largest: float, smallest: float) -> NarrowingLoss:

@@ -1,9 +1,14 @@
-"""Pickles: the names of classes in them, and what NVIDIA's Polygraphy wrote into its own."""
+"""What is saved: through a `ResultStore`, or as a pickle, with the names of classes that NVIDIA's
+Polygraphy wrote into its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
+
+from polygraphy.ports.binding import resolve
+from polygraphy.ports.storage import PathOrFile, ResultStore
 
 Class = TypeVar("Class", bound=type)
 Value = TypeVar("Value")
@@ -47,3 +52,35 @@ class PublishedDict(dict[str, Value]):
         if entries is not None:
             self.__init__(entries)  # type: ignore[misc]
         vars(self).update(state)
+
+
+S = TypeVar("S", bound="Storable")
+
+
+class Storable:
+    """Saves and loads what derives from it."""
+
+    __slots__ = ()
+
+    def save(self, dest: PathOrFile) -> None:
+        """Write this to one file, whole or not at all, or to an open file."""
+        resolve(ResultStore).save(self, dest)
+
+    @classmethod
+    def load(cls: type[S], src: PathOrFile) -> S:
+        """Read one; FileError when the file is missing, damaged or holds something else."""
+        return resolve(ResultStore).load(src, cls._stored_class())
+
+    def to_json(self) -> str:
+        """Return this as JSON text."""
+        return resolve(ResultStore).dumps(self)
+
+    @classmethod
+    def from_json(cls: type[S], src: str) -> S:
+        """Read one from JSON text; FileError when it is damaged or holds something else."""
+        return resolve(ResultStore).loads(src, cls._stored_class())
+
+    @classmethod
+    def _stored_class(cls: type[S]) -> type[S]:
+        """Return the class that files name, which a class derived from it does not change."""
+        return next(each for each in cls.__mro__ if Storable in each.__bases__)

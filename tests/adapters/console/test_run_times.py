@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polygraphy.adapters.console.log import LogConsole
-from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import DeviceTimes
 
 
 def test_device_times_are_reported_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.files.small.replays import DiskReplayFolders
+from polygraphy.adapters.files.small.debug_replays import DiskReplayFolders
 from polygraphy.domain.errors import FileError
 from tests.support import replays
 

@@ -12,7 +12,7 @@ from polygraphy import config
 from polygraphy.adapters.machine import packages
 from polygraphy.adapters.machine.machine import ThisMachine
 from polygraphy.adapters.machine.packages import InstalledPackages
-from polygraphy.adapters.onnxruntime.diagnosis import OnnxrtDiagnosis
+from polygraphy.adapters.onnxruntime.environments import OnnxrtDiagnosis
 
 
 def test_devices_are_those_that_the_driver_names(tmp_path: Path) -> None:

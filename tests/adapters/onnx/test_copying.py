@@ -9,6 +9,7 @@ from onnx import numpy_helper, parser
 
 from polygraphy.adapters.onnx.edit.copying import copy_nodes
 from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.logger import G_LOGGER
 from tests.adapters.onnx.running import run
 
 
@@ -71,3 +72,67 @@ def test_a_weight_that_nothing_reads_any_more_is_not_kept() -> None:
     made = copy_nodes(wrong, RIGHT)
     assert len(weights(made)) == 2 and "w" not in weights(made)
     assert "spare" in weights(made), "nothing read it before, either"
+
+
+def node_types(of: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in of.graph.node]
+
+
+def fed(inputs: str, body: str, outputs: str = "float[2] y", opset: int = 17) -> onnx.ModelProto:
+    made: onnx.ModelProto = parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}, "com.microsoft" : 1]>'
+        f" m ({inputs}) => ({outputs}) {{ {body} }}"
+    )
+    return made
+
+
+PLAIN = fed("float[2] x", "a = Abs(x) y = Neg(a)")
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (fed("float[3] x", "a = Exp(x) y = Neg(a)", "float[3] y"), r"input 'x' is float32 \[2\]"),
+        (fed("float[2, 2] x", "y = Exp(x)", "float[2, 2] y"), r"and float32 \[2, 2\] in the"),
+        (fed("int32[2] x", "y = Neg(x)", "int32[2] y"), "and int32"),
+        (fed("float[2] x", "a = Exp(x) y = Unsqueeze(a, a)", "float[1, 2] y"), "output 'y'"),
+        (fed("float[2] x, float[2] z", "a = Abs(x) y = Mul(a, z)"), "reads 'z', an input"),
+    ],
+)
+def test_a_reference_that_is_another_model_is_refused(
+    reference: onnx.ModelProto, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        copy_nodes(PLAIN, reference)
+
+
+def test_a_node_that_reads_what_the_model_does_not_have_is_refused_by_name_too() -> None:
+    with pytest.raises(UsageError, match="reads 'z', an input of the reference"):
+        copy_nodes(PLAIN, fed("float[2] x, float[2] z", "a = Abs(x) y = Mul(a, z)"), ["y"])
+
+
+def test_open_dimensions_and_other_precisions_are_the_same_model() -> None:
+    made = copy_nodes(PLAIN, fed("float[N] x", "a = Abs(x) y = Exp(a)", "float[N] y"))
+    assert node_types(made) == ["Abs", "Exp"]
+
+
+def test_nodes_that_only_the_replaced_ones_needed_go_and_others_stay() -> None:
+    wrong = fed("float[2] x", "a = Abs(x) b = Sqrt(a) idle = Sin(x) y = Neg(b)")
+    made = copy_nodes(wrong, fed("float[2] x", "y = Neg(x)"))
+    assert node_types(made) == ["Sin", "Neg"], "nothing needed Sin before, either"
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (fed("float[2] x", "y = com.microsoft.Gelu(x)"), "com.microsoft::Gelu"),
+        (fed("float[2] x", "y = Softmax(x)", opset=12), "Softmax. The opset of the model is 17"),
+    ],
+)
+def test_operators_of_a_backend_and_of_other_versions_are_named(
+    reference: onnx.ModelProto, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(G_LOGGER, "warning", warned.append)
+    copy_nodes(PLAIN, reference)
+    assert len(warned) == 1 and said in warned[0]

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from polygraphy.application.models.edit_reports import show_edited, show_original
+from polygraphy.application.models.models import show_edited, show_original
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.models import ModelOutlines
 

@@ -211,7 +211,9 @@ def test_errors_name_the_node_its_operator_and_its_inputs(body: str) -> None:
     with pytest.raises(BackendError) as caught:
         evaluated(model, **feed)
     said = str(caught.value)
-    assert "node that computes 'z' (Reshape, opset 15) on a float32[2,3], shape int64[1]" in said
+    call = "y/" if "Inner" in body else ""  # The node is named with the call that it belongs to.
+    node = f"node that computes '{call}z' (Reshape, opset 15)"
+    assert f"{node} on {call}a float32[2,3], {call}shape int64[1]" in said
     assert said.count("node") == 1
 
 

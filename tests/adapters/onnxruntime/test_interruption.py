@@ -11,8 +11,10 @@ import pytest
 from onnx import helper, parser
 
 from polygraphy.adapters.onnxruntime import runner as module
+from polygraphy.adapters.onnxruntime import session
 from polygraphy.adapters.onnxruntime.calibration import measure
 from polygraphy.adapters.onnxruntime.constants import OnnxrtConstantEvaluator
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.adapters.onnxruntime.trial import OnnxrtTrial
 from polygraphy.backend.onnxrt import OnnxrtRunner, session_from_onnx
 from tests.support import models
@@ -26,6 +28,31 @@ def causes(error: BaseException | None) -> list[str]:
         found.append(f"{type(error).__name__}: {error}")
         error = error.__context__
     return found
+
+
+@pytest.mark.skipif(
+    not hasattr(onnxruntime.SessionOptions, "set_load_cancellation_flag"),
+    reason="before version 1.23, loading cannot be cancelled",
+)
+def test_what_a_diagnosis_loads_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ctrl-C ends the loading of its models as it does that of others."""
+    made: list[Any] = []
+    real = session.cancellable
+
+    def cancellable(load: Callable[[], Any], cancel: Callable[[], None]) -> Any:
+        made.append(cancel)
+        return real(load, cancel)
+
+    monkeypatch.setattr(session, "cancellable", cancellable)
+    model = models.make(
+        "one",
+        [helper.make_node("Relu", ["x"], ["y"])],
+        [models.value("x", [1])],
+        [models.value("y", [1])],
+    )
+    OnnxrtParty().load(model, plain=True)
+    assert OnnxrtParty().executed(model) is not None
+    assert len(made) == 2
 
 
 @pytest.mark.skipif(

@@ -86,7 +86,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     module.as_tensor = lambda array, device: Tensor(array)
     module.empty = lambda shape, dtype, device: Tensor(np.empty(shape, dtype.numpy))
     monkeypatch.setitem(sys.modules, "torch", module)
-    monkeypatch.setattr("polygraphy.adapters.torch.datatype.torch", module)  # It keeps what it got.
+    monkeypatch.setattr("polygraphy.adapters.torch.arrays.torch", module)  # It keeps what it got.
     return module
 
 

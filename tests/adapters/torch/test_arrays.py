@@ -10,8 +10,11 @@ from hypothesis.extra import numpy as arrays
 
 torch = pytest.importorskip("torch")
 
-from polygraphy.adapters.torch.arrays import array_from, tensor_from  # noqa: E402
-from polygraphy.adapters.torch.datatype import TorchDataTypes  # noqa: E402
+from polygraphy.adapters.torch.arrays import (  # noqa: E402
+    TorchDataTypes,
+    array_from,
+    tensor_from,
+)
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry  # noqa: E402
 
 TYPES = [entry for entry in DataType if TorchDataTypes().to_native(entry) is not None]

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from polygraphy.adapters.torch.datatype import TorchDataTypes  # noqa: E402
+from polygraphy.adapters.torch.arrays import TorchDataTypes  # noqa: E402
 from polygraphy.domain.errors import DataTypeConversionException  # noqa: E402
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry  # noqa: E402
 

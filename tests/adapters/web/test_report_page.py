@@ -253,3 +253,12 @@ def test_results_are_told_apart_and_the_only_one_is_open() -> None:
     page = HtmlReportPages().page(several, None)
     assert "<details><summary>iteration _N0 good</summary>" in page
     assert "<img" not in page
+
+
+def test_where_nothing_helps_the_page_says_how_it_is_reported() -> None:
+    command = "polygraphy diagnose m.onnx --onnxrt --save-culprit m_culprit --issue m_issue.md"
+    remedy = {"command": command, "proven": False}
+    culprits = [{"nodes": ["n20"], "cause": "kernel", "remedy": remedy}]
+    page = HtmlReportPages().page(evolve(document([], culprits=culprits), comparisons=[]), None)
+    assert command in page and "This may help." not in page
+    assert "Nothing that helps is known." in page

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.application.diagnose import half
@@ -177,6 +177,96 @@ def test_rounding_everywhere_in_a_deep_model_blames_nobody() -> None:
     assert (found.verdict, found.culprits, found.checks) == ("agree", (), 1)
     exact = try_half_precision(model, rtol=1e-2, atol=0)
     assert exact.verdict != "agree"
+
+
+def test_rounding_that_adds_up_to_too_much_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half, "_MOST_ROUNDING", 1.0)
+    found = try_half_precision(deep(1000))
+    assert (found.verdict, found.culprits, found.kept) == ("inconclusive", (), ())
+    assert found.adds_up
+    assert found.before.excess > 1
+
+
+def test_nodes_that_gain_little_are_not_at_fault() -> None:
+    model = deep(40)
+    usual = try_half_precision(model)
+    found = try_half_precision(model, rtol=1e-2 * usual.before.excess / 1.05)
+    assert (found.verdict, list(found.culprits), found.adds_up) == ("inconclusive", [], True)
+    assert 0 < len(found.kept) < 20
+    assert found.after.is_tolerable
+
+
+def test_what_overflows_is_named_beside_rounding_that_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(half, "_MOST_ROUNDING", 1.0)
+    model = deep(1000)
+    weights = {"much": np.array([1e7], np.float32), "back": np.array([1e-7], np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(w, name) for name, w in weights.items())
+    nodes = [
+        helper.make_node("Mul", ["y", "much"], ["large"], name="large"),
+        helper.make_node("Mul", ["large", "back"], ["end"], name="small"),
+    ]
+    model.graph.node.extend(nodes)
+    model.graph.output[0].name = "end"
+    found = try_half_precision(model)
+    assert found.verdict == "fault"
+    assert {each.fault.cause for each in found.culprits} == {"overflow"}
+    assert {name for each in found.culprits for name in each.nodes} <= {"large", "small"}
+    assert not found.after.is_tolerable
+
+
+@pytest.mark.parametrize("bias", [2e5, 6e5])
+def test_a_bias_that_is_too_large_is_no_rounding_that_adds_up(
+    bias: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PLANTED, "rounding", [("Add", "far", bias), ("Sub", "near", bias)])
+    model = network("rounding")
+    found = try_half_precision(model)
+    assert (found.verdict, {*found.kept} >= {"far", "near"}) == ("fault", True)
+    assert {each.fault.cause for each in found.culprits} == {"overflow"}
+    assert error_with(model, found.kept) < 0.02
+
+
+def quantised(size: int = SIZE) -> onnx.ModelProto:
+    """Return a model that quantises what it computes, and dequantises it."""
+    random = np.random.RandomState(0)
+    weights = {
+        "w": random.randn(SIZE, size).astype(np.float32),
+        "v": random.randint(-127, 127, (size, SIZE)).astype(np.int8),
+        "unit": np.array(0.01, np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node("DynamicQuantizeLinear", ["a"], ["q", "s", "z"], name="steps"),
+        helper.make_node("MatMulInteger", ["q", "v", "z"], ["p"], name="product"),
+        helper.make_node("Cast", ["p"], ["f"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["s", "unit"], ["t"], name="scales"),
+        helper.make_node("Mul", ["f", "t"], ["y"], name="scaled"),
+    ]
+    return make("int8", nodes, [value("x", [2, SIZE])], [value("y", [2, SIZE])], weights=weights)
+
+
+def test_sums_of_integers_that_are_too_large_are_named() -> None:
+    found = try_half_precision(quantised(512))
+    assert {name for each in found.culprits for name in each.nodes} <= {"cast", "scaled"}
+    assert {each.fault.cause for each in found.culprits} == {"overflow"}
+
+
+def test_operators_of_onnx_runtime_are_computed() -> None:
+    weights = {"w": np.random.RandomState(0).randn(SIZE, SIZE).astype(np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["t"], name="before"),
+        helper.make_node("Gelu", ["t"], ["u"], name="gelu", domain="com.microsoft"),
+        helper.make_node(
+            "FusedMatMul", ["u", "w"], ["y"], name="last", domain="com.microsoft", alpha=1e-3
+        ),
+    ]
+    ends = [value("x", [2, SIZE])], [value("y", [2, SIZE])]
+    model = make("own", nodes, *ends, weights=weights, domains=["com.microsoft"])
+    found = try_half_precision(model)
+    assert (found.verdict, found.feeds) == ("agree", 3)
+    assert found.before.error > 0
 
 
 def test_a_tolerance_can_be_given() -> None:

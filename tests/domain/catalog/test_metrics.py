@@ -21,7 +21,7 @@ from polygraphy.domain.accuracy.accuracy import AccuracyResult
 from polygraphy.domain.catalog.metrics import GROUPS, METRICS, THRESHOLDS, Metric, Scale
 from polygraphy.domain.compare import detailed, metrics
 from polygraphy.domain.compare.metric import MetricCompareFunc, MetricResult, MetricThreshold
-from polygraphy.domain.compare.perceptual import PerceptualDistance
+from polygraphy.domain.compare.metrics import PerceptualDistance
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.ports.binding import bind
 

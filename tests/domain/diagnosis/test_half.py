@@ -135,6 +135,24 @@ def test_nodes_that_lose_digits_together_are_named_together() -> None:
     assert (found.nodes, found.op, found.fault.cause) == (["far", "near"], "Sub", "rounding")
 
 
+def test_a_quantised_step_is_rounding_and_another_number_is_not() -> None:
+    steps = np.array([100, 120, 90], np.uint8), np.array([101, 120, 89], np.uint8)
+    ids = np.array([100, 120, 90]), np.array([101, 120, 89])
+    for pair_of, is_rounding in ((steps, True), (ids, False)):
+        made = loss_of("q", "QuantizeLinear", {"x": pair([1])}, {"q": pair_of}, {}, HALF)
+        assert made.results[0].error > 0
+        assert made.rounds(HALF) is not is_rounding
+
+
+def test_nodes_that_only_round_are_not_named_beside_others() -> None:
+    losses, users = chain()
+    first = culprits_among(["first", "big"], losses, {}, HALF)
+    assert [each.nodes for each in first] == [["big"]]
+    [alone] = culprits_among(["first"], losses, users, HALF)
+    assert (alone.nodes, alone.fault.cause) == (["first"], "rounding")
+    assert "nodes that read it make more of it" in alone.fault.evidence
+
+
 def test_nodes_that_lose_most_come_first_with_those_that_they_lose_it_on() -> None:
     losses, users = chain()
     order = ranked(losses, [each.name for each in losses], users, HALF)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.diagnosis import judging
 from polygraphy.domain.diagnosis.judging import deviation, moved, spread
-from polygraphy.domain.diagnosis.passes import healing_alone, healing_passes
 from polygraphy.domain.diagnosis.regions import (
     GraphNode,
     around,
@@ -19,6 +18,7 @@ from polygraphy.domain.diagnosis.regions import (
     region_before,
     replaced_nodes,
 )
+from polygraphy.domain.search.subsets import healing_alone, healing_passes
 
 ONES = np.ones((2, 3), np.float32)
 

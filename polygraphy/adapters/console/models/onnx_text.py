@@ -1,4 +1,4 @@
-"""An ONNX model as text."""
+"""An ONNX model, and a TensorFlow graph, as text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polygraphy.domain.model import Attribute, Detail, Graph, Model, Node, Tensor, Weight
+from polygraphy.domain.model.description import TensorFlowGraph
 from polygraphy.domain.tensors.naming import one_line
 
 _INDENT = "    "
@@ -188,3 +189,11 @@ def _attribute_lines(
             yield from (_INDENT + line for line in _value_lines(value))
         else:
             yield f"{numbered} = Tensor: [dtype={value.dtype}, shape={list(value.shape)}]"
+
+
+def tensorflow_lines(described: TensorFlowGraph, detail: Detail) -> Iterator[str]:
+    """Yield the lines of the text about a graph."""
+    yield "==== TensorFlow Graph ===="
+    yield f"Name: {one_line(described.graph.name)} | Type: {described.kind}"
+    yield ""
+    yield from graph_lines(described.graph, detail)

@@ -36,7 +36,7 @@ _LINES = {
     "EngineDescription": "polygraphy.adapters.console.models.engine_text:engine_lines",
     "Model": "polygraphy.adapters.console.models.onnx_text:onnx_lines",
     "NetworkDescription": "polygraphy.adapters.console.models.engine_text:network_lines",
-    "TensorFlowGraph": "polygraphy.adapters.console.models.tensorflow_text:tensorflow_lines",
+    "TensorFlowGraph": "polygraphy.adapters.console.models.onnx_text:tensorflow_lines",
 }
 """Who writes about what, imported when it is first needed, because few need more than one."""
 

@@ -1,4 +1,4 @@
-"""Files that come and go, on disk."""
+"""Files that come and go, and files of text, on disk."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from polygraphy.adapters.os.paths import (
     scratch_file,
     translated_os_errors,
 )
+from polygraphy.domain.errors import DamagedFileError, FileError
 
 _STARTED = time.localtime()
 """When this was first needed: once for all files of a search."""
@@ -100,3 +101,29 @@ def _mirror(source: PurePath, target: Path, left_out: Collection[PurePath]) -> N
             _mirror(path, target / entry.name, left_out)
         else:
             (target / entry.name).symlink_to(entry.absolute())
+
+
+_EXECUTE = 0o111
+
+
+class DiskTextFiles:
+    """Reads text files, and writes them whole or not at all."""
+
+    def read(self, path: str) -> str:
+        try:
+            with translated_os_errors(path, "read"):
+                return Path(path).read_bytes().decode()
+        except ValueError as error:
+            raise DamagedFileError(f"Could not read {path}: {error}.", path=path) from error
+
+    def write(self, path: str, text: str, *, executable: bool = False) -> None:
+        """Write a file in UTF-8; who may read an executable one may run it."""
+        try:
+            content = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise FileError(f"Could not write {path}: {error}.", path=path) from error
+        with atomic_file(path) as stream:
+            stream.write(content)
+        if executable:
+            mode = Path(path).stat().st_mode
+            Path(path).chmod(mode | (mode >> 2 & _EXECUTE))

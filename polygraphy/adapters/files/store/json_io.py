@@ -7,13 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, TypeVar, Union
 
-from polygraphy.adapters.files.codecs import (
-    accuracy_codec,
-    array_codec,
-    metrics_codec,
-    run_codec,
-    tactics_codec,
-)
+from polygraphy.adapters.files.codecs import accuracy_codec, array_codec, run_codec, tactics_codec
 from polygraphy.adapters.files.formats.binary import SUFFIXES, Undescribed, parse_binary
 from polygraphy.adapters.files.formats.lazy import lazily
 from polygraphy.adapters.files.json.content_error import ContentError, content_errors_named
@@ -27,7 +21,7 @@ from polygraphy.domain.results.results import RunResults
 T = TypeVar("T")
 PathOrFile = Union[str, "PathLike[str]", IO[Any]]
 
-CODECS = (accuracy_codec, array_codec, metrics_codec, run_codec, tactics_codec)
+CODECS = (accuracy_codec, array_codec, run_codec, tactics_codec)
 """What registers the types of this package; imported here, so that all who need them have them."""
 
 

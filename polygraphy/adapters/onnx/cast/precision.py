@@ -9,12 +9,14 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.cast.cast_model import cast_in_place, check_castable
 from polygraphy.adapters.onnx.cast.cast_rules import Forms
-from polygraphy.adapters.onnx.cast.cast_selection import CastSelection
+from polygraphy.adapters.onnx.cast.cast_selection import CastSelection, names_of
 from polygraphy.adapters.onnx.cast.narrowed_weights import original
 from polygraphy.adapters.onnx.graph.editing import faults_of
+from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.ownership import makes_new_model
 from polygraphy.adapters.onnx.storage.stored import is_stored
 from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, is_external, skeleton
+from polygraphy.adapters.onnx_common.messages import all_nodes
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 if TYPE_CHECKING:
@@ -77,7 +79,8 @@ class _Convert(BaseLoader):
             keep_ops: operator types that stay in float32, besides those whose results depend on
                 the order or the exact value of their operands.
             keep_nodes: names of nodes that stay in float32; one without a name goes by those of
-                the tensors that it computes.
+                the tensors that it computes. ``CALL/NODE`` is one in the body of a function of the
+                model, which is inlined then.
             only_ops: operator types that are cast; where there are any, nothing else is, but for
                 `only_nodes`. A call of a function of the model is one operator.
             only_nodes: names of nodes that are cast, as in `keep_nodes`.
@@ -101,13 +104,20 @@ class _Convert(BaseLoader):
             UnknownNameError: nothing in the model goes by one of the names.
             ModelError: the opset of the model has no such type, or its weights are not loaded.
         """
-        model = evaluate(self._model)
+        model = self._with_bodies(evaluate(self._model))
         if self._copy is not False and not makes_new_model(self._model):
             return cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)[0]
         with faults_of(model):
             check_castable(model, self.dtype, self._selection)
             cast_in_place(model, self.dtype, self._selection, casts_io=self._casts_io)
         return model
+
+    def _with_bodies(self, model: ModelProto) -> ModelProto:
+        """Return a model with its functions inlined, if nodes of one call are asked for."""
+        bodies = (model.graph, *model.functions) if model.functions else ()
+        known = {name for one in bodies for node in all_nodes(one) for name in names_of(node)}
+        asked = self._selection.keep_nodes | self._selection.only_nodes
+        return inlined(model) if bodies and asked - known else model
 
 
 @mod.export(funcify=True)

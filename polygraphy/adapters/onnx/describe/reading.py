@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from polygraphy.adapters.onnx.describe.attributes import attribute_of
 from polygraphy.adapters.onnx.describe.origins import origin_of
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
-from polygraphy.adapters.onnx.storage.arrays import WeightArrays
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.external import location_of
 from polygraphy.adapters.onnx.storage.mapped import load_structure
 from polygraphy.adapters.onnx.storage.parsing import check_texts, text, texts
-from polygraphy.adapters.onnx.storage.weights import byte_size, is_external
+from polygraphy.adapters.onnx.storage.weights import all_graphs, byte_size, is_external
 from polygraphy.domain.model import (
     Attribute,
     Detail,
@@ -30,10 +31,13 @@ from polygraphy.domain.model import (
     Tensor,
     Weight,
 )
+from polygraphy.domain.model.edits import Outline
 from polygraphy.domain.tensors.shapes import Dim
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 _TYPES = OnnxDataTypes()
@@ -248,3 +252,18 @@ def _shape(shape: Any) -> tuple[Dim, ...]:
         dim.dim_value if dim.HasField("dim_value") else (text(dim.dim_param) or None)
         for dim in shape.dim
     )
+
+
+class OnnxModelOutlines:
+    """Outlines ONNX models."""
+
+    def outline(self, model: ModelProto) -> Outline:
+        """Return the parts of a model, of the graphs inside it, too."""
+        nodes: Counter[tuple[str, str]] = Counter()
+        weights: Counter[str] = Counter()
+        for graph in all_graphs(model.graph):
+            ops = texts(node.op_type for node in graph.node)
+            names = texts(node.name or next(iter(node.output), "") for node in graph.node)
+            nodes.update(zip(ops, names))
+            weights.update(texts(tensor.name for tensor in graph.initializer))
+        return Outline(described(model, "", Detail()), nodes, weights)

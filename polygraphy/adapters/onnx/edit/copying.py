@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.edit.mending import OnnxModelPairs
 from polygraphy.adapters.onnx.graph.editing import edited
-from polygraphy.adapters.onnx.graph.graph import drop_unused
+from polygraphy.adapters.onnx.graph.element_types import domain_of, versions_of
+from polygraphy.adapters.onnx.graph.graph import delete_where, drop_unused, needed
+from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx_common.messages import used_by, weight_names
+from polygraphy.adapters.onnx_common.messages import identity_of, used_by, weight_names
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import paired
-from polygraphy.domain.diagnosis.two_models import named, suspects
+from polygraphy.domain.diagnosis.two_models import Suspect, named, stranger, suspects
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import GraphProto, ModelProto, NodeProto
+
+    from polygraphy.domain.diagnosis.pairing import Pairing
 
 
 copy_nodes: Callable[..., ModelProto]
+
+onnx = mod.lazy_import("onnx")
+
+_SHOWN = 10
 
 
 @mod.export(funcify=True)
@@ -44,7 +52,8 @@ class CopyNodes(BaseLoader):
             model: the model, which stays as it is, or a loader that makes it.
             reference: the model that is right: its path, an ``onnx.ModelProto``, or a loader.
             nodes: the names of nodes of `model`, an unnamed one by its first output, whose
-                differences go away (default: all differences do).
+                differences go away (default: all differences do). Those in the body of a function
+                of the model are called ``CALL/NODE``; it is inlined then.
         """
         self._model = model
         self._reference = reference
@@ -55,40 +64,92 @@ class CopyNodes(BaseLoader):
 
         Raises:
             UnknownNameError: the model has no node of a name.
-            UsageError: a node, or without names the whole model, does not differ.
+            UsageError: a node, or without names the whole model, does not differ; or the reference
+                is another model.
         """
         return edited(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
         given = self._reference
         reference = OnnxFromPath(given)() if isinstance(given, str) else evaluate(given)
+        names = {identity_of(node) for node in model.graph.node}
+        if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
+            model, reference = inlined(model), inlined(reference)
         pairs = OnnxModelPairs()
         pairing = paired(pairs.graph(model), pairs.graph(reference))
+        chosen = self._chosen(pairing)
+        plan = mending(pairing, chosen)
+        made = pairs.mended(model, reference, plan)
+        copied = {one.twin for one in plan.nodes}
+        nodes = [node for node in reference.graph.node if copied.intersection(node.output)]
+        _drop_replaced(made.graph, needed(model.graph) - needed(made.graph))
+        for one in chosen[:_SHOWN]:
+            G_LOGGER.info(f"Undone: {one.what}.")
+        G_LOGGER.info(f"Copied what differs in {counted(len(chosen), 'place')}.")
+        _warn_of_domains(model, nodes)
+        _warn_of_versions(model, reference, nodes)
+        return made
+
+    def _chosen(self, pairing: Pairing) -> list[Suspect]:
+        """Return the differences that go away."""
         side = pairing.model
         found = [(one, named(side, one)) for one in suspects(pairing)]
-        wanted = self._nodes
-        if wanted is None:
-            wanted = list(dict.fromkeys(name for _, names in found for name in names))
-        known = {side.identity(index) for index in range(len(side.nodes))}
         differing = {name for _, names in found for name in names}
-        for name in wanted:
+        if self._nodes is None:
+            if not found:
+                raise UsageError("The models do not differ, so there is nothing to copy.")
+            if said := stranger(pairing):
+                raise UsageError(
+                    f"The reference is another model: {said}.",
+                    hint="Name the nodes to be copied (--nodes) if that is meant.",
+                )
+            return [one for one, _ in found]
+        known = {side.identity(index) for index in range(len(side.nodes))}
+        for name in self._nodes:
             if name not in known | differing:
                 raise UnknownNameError("Node", name, sorted(known))
             if name not in differing:
                 raise UsageError(f"Node {name!r} is the same in both models.")
-        if not wanted:
-            raise UsageError("The models do not differ, so there is nothing to copy.")
-        chosen = [one for one, names in found if set(names) & set(wanted)]
-        for one in chosen:
-            G_LOGGER.info(f"Undone: {one.what}.")
-        G_LOGGER.info(f"Copied what differs in {counted(len(chosen), 'place')}.")
-        made = pairs.mended(model, reference, mending(pairing, chosen))
-        replaced = _read(model.graph) - _read(made.graph)
-        drop_unused(made.graph, (weight_names(made.graph) | _read(made.graph)) - replaced)
-        return made
+        return [one for one, names in found if set(names) & set(self._nodes)]
 
 
-def _read(graph: GraphProto) -> set[str]:
-    """Return the tensors of a graph that something is made of, or that it hands out."""
-    names = {value.name for value in graph.output}
-    return names.union(*(used_by(node) for node in graph.node))
+def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
+    """Log which operators that are not of the standard the model did not have before."""
+    before = {(node.domain, node.op_type) for node in model.graph.node}
+    kinds = {(node.domain, node.op_type) for node in nodes if domain_of(node.domain)} - before
+    if kinds:
+        G_LOGGER.warning(
+            "Operators that are not of the ONNX standard were copied:"
+            f" {', '.join(sorted('::'.join(kind) for kind in kinds))}. A reference that a backend"
+            " optimised has them, and other backends may not run the result."
+        )
+
+
+def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[NodeProto]) -> None:
+    """Log which operators are declared otherwise in the opset of the model."""
+    here, there = (versions_of(each.opset_import) for each in (model, reference))
+    other = {n.op_type for n in nodes if _declared(n, here) != _declared(n, there)}
+    if other:
+        G_LOGGER.warning(
+            f"Operators that other versions of ONNX declare otherwise were copied:"
+            f" {', '.join(sorted(other))}. The opset of the model is {here.get('')}, of the"
+            f" reference {there.get('')}: convert one of them before (polygraphy convert --opset)."
+        )
+
+
+def _declared(node: NodeProto, versions: Mapping[str, int]) -> Any:
+    """Return the inputs and the attributes of an operator in an opset; None where nobody knows."""
+    domain = domain_of(node.domain)
+    try:
+        schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
+    except (KeyError, onnx.defs.SchemaError):
+        return None
+    attributes = {name: str(one.default_value) for name, one in schema.attributes.items()}
+    return [one.name for one in schema.inputs], attributes
+
+
+def _drop_replaced(graph: GraphProto, gone: set[str]) -> None:
+    """Remove the nodes and weights that only the replaced nodes needed."""
+    delete_where(graph.node, lambda node: bool(node.output) and gone.issuperset(node.output))
+    held = weight_names(graph).union(*(used_by(node) for node in graph.node))
+    drop_unused(graph, (held | {value.name for value in graph.output}) - gone)

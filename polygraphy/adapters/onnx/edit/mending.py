@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.reading import described
 from polygraphy.adapters.onnx.graph.constants import constant_tensor, is_constant
 from polygraphy.adapters.onnx.graph.graph import rename_uses, sort
-from polygraphy.adapters.onnx.storage.arrays import WeightArrays
+from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.model import EVERYTHING
 
@@ -96,6 +97,9 @@ def altered(model: ModelProto, output: str, variant: Variant) -> ModelProto:
     return copy
 
 
+_LARGE = 1 << 20
+"""From so many bytes on, elements of a weight are not held."""
+
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 
 
@@ -106,12 +110,23 @@ def _same(held: Any, value: Any) -> bool:
     )
 
 
+class _LargeLater(WeightArrays):
+    """Reads the elements of large weights when they are asked for, not all of them at once: each
+    look at those in a message of protobuf is a copy.
+    """
+
+    def array(self, tensor: TensorProto) -> Any:
+        later = partial(super().array, tensor)
+        is_large = tensor.HasField("raw_data") and len(tensor.raw_data) >= _LARGE
+        return later if is_large else later()
+
+
 class OnnxModelPairs:
     """Compares ONNX models; see the port."""
 
     def graph(self, model: ModelProto) -> Graph:
         """Describe a model with the values of its weights."""
-        return described(model, "", EVERYTHING, WeightArrays("", None)).graph
+        return described(model, "", EVERYTHING, _LargeLater("")).graph
 
     def mended(self, model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
         return mended(model, reference, plan)

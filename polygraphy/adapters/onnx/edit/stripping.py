@@ -7,8 +7,11 @@ weights later.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from math import prod
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
+
+import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
@@ -29,12 +32,32 @@ from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.adapters.os.paths import readable_file, translated_os_errors
 from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameError
 from polygraphy.domain.model.pruning import pruned
-from polygraphy.domain.model.random_weights import random_weight
 from polygraphy.domain.model.sparsity import dense_groups
+from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
+
+
+_INTEGERS = 8
+"""Integers are drawn from below this magnitude, which every integer type of weights holds."""
+
+
+def random_weight(shape: tuple[int, ...], dtype: DataTypeEntry, seed: int) -> np.ndarray[Any, Any]:
+    """Return random numbers of a shape and a type.
+
+    Floating-point numbers are normally distributed, and the larger the tensor is beside its first
+    dimension, the smaller they are, so that sums over them stay in range.
+    """
+    random = np.random.default_rng(seed)
+    if dtype.is_floating:
+        scale = np.float32(1 / max(1.0, prod(shape[1:])) ** 0.5)
+        made: np.ndarray[Any, Any] = random.standard_normal(shape, np.float32) * scale
+        return made.astype(dtype.numpy())
+    low = -_INTEGERS if not dtype.name.startswith(("u", "bool")) else 0
+    high = 2 if dtype.name == "bool" else _INTEGERS
+    return random.integers(low, high, shape).astype(dtype.numpy())
 
 
 reconstruct_weights: Callable[..., ModelProto]

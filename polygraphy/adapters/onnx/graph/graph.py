@@ -113,6 +113,19 @@ def clean(graph: GraphProto, others: Collection[str] = ()) -> int:
     return removed
 
 
+def needed(graph: GraphProto) -> set[str]:
+    """Return the tensors on which outputs of a graph depend, and the outputs."""
+    made_by = producers(graph)
+    pending = [value.name for value in graph.output]
+    found = set(pending)
+    while pending:
+        index = made_by.get(pending.pop())
+        new = set() if index is None else set(used_by(graph.node[index])) - found
+        found |= new
+        pending += new
+    return found
+
+
 def drop_unused(graph: GraphProto, used: set[str]) -> None:
     """Remove weights that are not in `used`, and what is said about tensors that do not exist.
     Weights that say how a tensor is quantised stay with that.

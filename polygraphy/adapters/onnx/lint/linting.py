@@ -11,7 +11,7 @@ from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx.lint.large_nodes import large_nodes
 from polygraphy.adapters.onnx.lint.node_checks import NodeChecks
 from polygraphy.adapters.onnx.lint.node_trials import NodeTrials, is_wide
-from polygraphy.adapters.onnx.storage.arrays import WeightArrays
+from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.mapped import load_structure
 from polygraphy.adapters.onnx_common.omitted import leaves_out_results
 from polygraphy.domain.checks.lint import EXCEPTION, INFO, WARNING, Findings, LintEntry, Source

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.storage.arrays import WeightArrays
 from polygraphy.adapters.onnx.storage.datatype import OnnxDataTypes
+from polygraphy.adapters.onnx.storage.elements import WeightArrays
 from polygraphy.adapters.onnx.storage.weights import SMALL, byte_size
 from polygraphy.adapters.onnx_common.messages import used_by
 from polygraphy.adapters.onnx_common.omitted import with_all_results

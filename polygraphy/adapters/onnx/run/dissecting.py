@@ -11,6 +11,7 @@ from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.describe.origins import origin_of
 from polygraphy.adapters.onnx.graph.graph import sort
+from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
 from polygraphy.adapters.onnx.run.subgraph import copy_frame
@@ -41,8 +42,8 @@ class OnnxDissectedModels:
     def open(self, model: Any) -> OnnxDissectedModel:
         """Read a model; see the port."""
         if isinstance(model, (str, Path)):
-            return OnnxDissectedModel(_sorted(OnnxFromPath(str(model)).call_impl()))
-        return OnnxDissectedModel(_sorted(evaluate(model)))
+            return OnnxDissectedModel(OnnxFromPath(str(model)).call_impl())
+        return OnnxDissectedModel(evaluate(model))
 
 
 def _sorted(proto: ModelProto) -> ModelProto:
@@ -65,8 +66,9 @@ def _sorted(proto: ModelProto) -> ModelProto:
 class OnnxDissectedModel:
     """An ONNX model that is taken apart; see the port `DissectedModel`."""
 
-    def __init__(self, proto: ModelProto) -> None:
-        self.proto = proto
+    def __init__(self, given: ModelProto) -> None:
+        self.given = _sorted(given)
+        self.proto = proto = inlined(self.given)
         graph = proto.graph
         self.constants = weight_names(graph) | {
             name for node in graph.node if node.op_type == "Constant" for name in node.output

@@ -19,13 +19,14 @@ from polygraphy.adapters.onnx.cast.precision import cast_copy
 from polygraphy.adapters.onnx.cast.widening import narrow_nodes, widened, with_rounded_weights
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.graph.element_types import domain_of, signature_of
+from polygraphy.adapters.onnx.graph.inlining import inlined
 from polygraphy.adapters.onnx.graph.value_infos import input_metadata
 from polygraphy.adapters.onnx.run.fast_kernels import FastKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
-from polygraphy.domain.diagnosis.regions import BOUNDED
+from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
@@ -51,9 +52,6 @@ _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
 
 _CONVERTS = frozenset({"Cast", "CastLike"})
 _BOUNDED = BOUNDED | {"Softmax"}
-_MOVES = frozenset(
-    {"Cast", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
-)
 
 
 class OnnxNarrowModels:
@@ -64,7 +62,7 @@ class OnnxNarrowModels:
     ) -> OnnxNarrowModel:
         if dtype == DataType.BFLOAT16:
             _check_evaluator(dtype)
-        return OnnxNarrowModel(evaluate(model), dtype, only)
+        return OnnxNarrowModel(inlined(evaluate(model)), dtype, only)
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
         return narrow_nodes(model)
@@ -97,13 +95,13 @@ class OnnxNarrowModel:
         self.inputs = input_metadata(model)
         self._model = model
         self._names = [value.name for value in model.graph.output]
-        self._kernels = FastKernels()
         self._cast: tuple[frozenset[str], Any] | None = None
         self._dtype = dtype
         self._range = Range.of(dtype)
         _, self._forms = cast_copy(model, dtype, self._selection(), is_trial=True)
         self._nodes = [node for node in all_nodes(model.graph) if node.output]
         self._weights = _weight_names(model, self._nodes)
+        self._kernels = FastKernels(self._weights)
         self.nodes = list(
             dict.fromkeys(
                 name for node in self._nodes if self._is_cast(node) for name in _known_as(node)
@@ -172,7 +170,7 @@ class OnnxNarrowModel:
             return watched(node, version, self._kernels.of(node, version, run))
 
         with translated("load"):
-            return evaluator_of(model, watched=fast)
+            return evaluator_of(model, watched=fast, missing=self._kernels.missing)
 
     def _outputs(self, evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Array]:
         given = {name: numpy.asarray(value) for name, value in feed.items()}
@@ -299,7 +297,7 @@ def _bounded(model: ModelProto) -> set[str]:
     found = set()
     for value in model.graph.output:
         node = makers.get(value.name)
-        while node is not None and node.op_type in _MOVES:
+        while node is not None and node.op_type in MOVES:
             node = makers.get(node.input[0])
         if node is not None and node.op_type in _BOUNDED:
             found.add(value.name)

@@ -32,7 +32,7 @@ from polygraphy.adapters.tensorrt.runtime.outputs import (
 from polygraphy.adapters.tensorrt.runtime.scratch import Scratch
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor
 from polygraphy.domain.errors import BackendError, InputError
-from polygraphy.domain.results.device_times import DeviceTimes
+from polygraphy.domain.results.results import DeviceTimes
 from polygraphy.domain.tensors.formatted import FormattedArray
 from polygraphy.ports.machine import Device, DeviceStream
 

@@ -39,6 +39,8 @@ _RELATED = 0.3
 """Outputs of one model on the same data go together at least so much, as a correlation, even where
 a weight was changed.
 """
+_TELLING = 64
+"""Of fewer numbers, a correlation as small as that is chance."""
 _SHUFFLES = 9
 _ENOUGH = 8
 """So many numbers are not matched by chance: of fewer, others have to be excluded."""
@@ -128,9 +130,10 @@ class _Guesses:
             )
         return DiagnosisResult(
             INCONCLUSIVE,
-            reason="All backends agree, so the model is not the one that the results were saved"
-            " with. Which node differs cannot be seen from outputs alone: save all tensors of the"
-            " model that is right, with --onnx-outputs mark all, or give it as --reference.",
+            reason="All backends agree, so the model, or the data, are not those that the results"
+            " were saved with. Which node differs cannot be seen from outputs alone: save all"
+            " tensors of the model that is right, with --onnx-outputs mark all, or give it as"
+            " --reference.",
         )
 
     def _alike(self) -> list[str]:
@@ -165,10 +168,12 @@ class _Guesses:
 
     def _is_of_these_data(self) -> bool:
         """Return whether saved outputs have more to do with what the model makes of the data than
-        with what it makes of the same numbers in another order.
+        with what it makes of the same numbers in another order, or are too few to show that.
         """
         saved, values = self._saved, self._values
         names = self._alike()
+        if sum(np.size(saved[name]) for name in names) < _TELLING:
+            return True
         if any(is_partly(values[name], saved[name]) for name in names):
             return True
         rng = np.random.default_rng(0)
@@ -182,9 +187,10 @@ class _Guesses:
             return True
         for name in names:
             middle = np.mean([np.asarray(one[name], np.float64) for one in others], axis=0)
-            right = saved[name] - middle
-            own = together(values[name] - middle, right)
-            if own > _RELATED and own > max(together(one[name] - middle, right) for one in others):
+            right = _beside(saved[name], middle)
+            own = together(_beside(values[name], middle), right)
+            strange = (together(_beside(one[name], middle), right) for one in others)
+            if own > _RELATED and own > max(strange):
                 return True
         return False
 
@@ -323,6 +329,16 @@ class _Guesses:
             if not 1 / _LARGEST < abs(after) < _LARGEST:
                 return None
         return None
+
+
+def _beside(array: Any, middle: Any) -> Any:
+    """Return what an array has beside a multiple of another one: a changed weight may scale what
+    outputs of all data have in common.
+    """
+    held = np.asarray(array, np.float64)
+    held, common = held - held.mean(), middle - middle.mean()
+    size = float(np.vdot(common, common))
+    return held - common * (float(np.vdot(common, held)) / size) if size else held
 
 
 def _mixed(array: Any, rng: np.random.Generator) -> Any:

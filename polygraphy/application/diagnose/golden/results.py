@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.golden.outputs_alone import of_outputs
 from polygraphy.application.diagnose.golden.saved import Fitted, fitting, in_types_of
 from polygraphy.application.diagnose.half_model import half_model, of_saved_outputs
-from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, misfits
+from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
 from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
@@ -40,7 +40,7 @@ from polygraphy.domain.diagnosis.variants import (
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, ModelPairs, SuspectedParty
 
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
@@ -160,7 +160,7 @@ class _Comparison:
             wrong: list[dict[str, tuple[Deviation, Any]]] = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
-                    made_alone = misfits(case, model, party, known)
+                    made_alone = nodes_alone(case, model, party, known)
                 except BackendError as error:
                     notes.append(f"{party.name} cannot run the nodes alone: {error}")
                     continue
@@ -252,6 +252,13 @@ class _Comparison:
             op=nodes[region[-1]].op,
         )
 
+    def _loaded(self, part: Any) -> Compute:
+        """Return what computes a part of the model, by a party that has its operators."""
+        try:
+            return self._third.load(part)
+        except BackendError:
+            return self._party.load(part)
+
     def _variant(
         self, name: str, position: int, side: Side, index: int, known: Trace
     ) -> Variant | None:
@@ -263,7 +270,7 @@ class _Comparison:
 
         def compute(variant: Variant) -> Any:
             made = self._pairs.altered(part, name, variant)
-            return self._third.load(made)(given)[name]
+            return self._loaded(made)(given)[name]
 
         for variant in variants(side, index):
             if not set(variant.node.inputs) <= {"", *given, *side.weights}:
@@ -308,7 +315,7 @@ class _Comparison:
         held = known.held
         part = self._case.model.part([position], held)
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
-        compute = self._third.load(part)
+        compute = self._loaded(part)
         node = side.nodes[index]
         others = {**self._lost, **held}
         behind = {after for one in side.nodes[index:] for after in one.outputs}

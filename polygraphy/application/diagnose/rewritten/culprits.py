@@ -133,5 +133,5 @@ def _proven(
     found = case.differing(values, goal)
     is_right = all(each.relative <= _LEFT for each in found.values())
     if is_right:
-        case.right = resolve(DissectedModels).open(model)
+        case.mend(lambda: resolve(DissectedModels).open(model))
     return is_right

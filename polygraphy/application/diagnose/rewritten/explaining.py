@@ -15,8 +15,8 @@ from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed
 from polygraphy.application.diagnose.rewritten.parting import Parting, Partings
 from polygraphy.domain.diagnosis.borrowed import borrowed, numbers_of, with_weight
-from polygraphy.domain.diagnosis.likeness import is_alike
 from polygraphy.domain.diagnosis.pairing import Pairing
+from polygraphy.domain.diagnosis.same_tensors import is_alike
 from polygraphy.domain.diagnosis.variants import Variant, explains, variants
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.search.numbers import nearest_number

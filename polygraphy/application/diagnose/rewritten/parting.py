@@ -16,8 +16,8 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.tracing import Trace, trace
-from polygraphy.domain.diagnosis.likeness import MOVING, Border, Borders, Likeness
 from polygraphy.domain.diagnosis.regions import region_before
+from polygraphy.domain.diagnosis.same_tensors import MOVING, Border, Borders, SameTensors
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.ports.binding import resolve
@@ -121,7 +121,7 @@ class _Search:
         first = case.differing(case.loaded(party)(feed), goal).values() if jumps else ()
         sizes = [each.relative for each in first if np.isfinite(each.relative)]
         self._left = max([_LEFT, *(_STEPS * size for size in sizes)])
-        self._likeness = Likeness(known.values)
+        self._known_as = SameTensors(known.values)
         self._borders = Borders(case.model.nodes, reference.nodes, known.values)
         self._marked = resolve(DissectedModels).open(case.model.marked())
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
@@ -229,7 +229,7 @@ class _Search:
         for node in self._case.model.nodes:
             for name in node.makes:
                 if name in made and name not in same:
-                    twin = self._likeness.of(name, made[name], taken, node.op in MOVING)
+                    twin = self._known_as.of(name, made[name], taken, node.op in MOVING)
                     if twin is not None:
                         same[name] = twin
                         taken.add(twin)

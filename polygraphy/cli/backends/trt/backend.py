@@ -10,10 +10,9 @@ from attrs import evolve
 from polygraphy.cli.backends.built_in import BuiltIn, Chosen, RunnerModel
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS, warn_about_groups
 from polygraphy.cli.backends.trt.conversion import CONVERSION
-from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
+from polygraphy.cli.backends.trt.engine_options import TrtPartyOptions, TrtSaveOptions
 from polygraphy.cli.backends.trt.inspection import INSPECTION
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
-from polygraphy.cli.backends.trt.party_options import TrtPartyOptions
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.values import Values
 from polygraphy.codegen.call import Call, Step

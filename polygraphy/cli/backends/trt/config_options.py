@@ -7,8 +7,8 @@ from typing import Any
 
 from polygraphy.cli.backends.trt.kinds import ComputeCapabilities, Member, Members, PerNameOnly
 from polygraphy.cli.declare.kinds import Integer, Script, Text
+from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.size import ByteSize
 
 
 def pool_limit_option() -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from polygraphy.cli.backends.trt.names import DATA_TYPES, NAMES
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds import Kind, Text, bracketed
-from polygraphy.cli.declare.size import ByteSize
+from polygraphy.cli.declare.kinds.numbers import ByteSize
 
 _DEFAULT_MODES = ("none", "prefer", "obey")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from polygraphy.cli.backends.trt.kinds import Members
 from polygraphy.cli.declare.kinds import Script, Text, Texts
+from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.repeated import Repeated
 from polygraphy.cli.shared.onnx import Outputs
 
 

@@ -7,8 +7,8 @@ from itertools import pairwise, zip_longest
 
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Shapes
+from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.repeated import Repeated
 
 Shape = tuple[int, ...]
 InputShapes = Mapping[str, tuple[Shape, ...]]

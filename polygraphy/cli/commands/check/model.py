@@ -145,16 +145,16 @@ def _installed(*, is_tensorflow: bool) -> tuple[str, ...]:
     Raises:
         CommandLineError: there is none.
     """
-    takers = tuple(
+    accepting = tuple(
         name
         for name, package in _PACKAGES.items()
         if name in built_in() and find_spec(package) is not None
     )
     if is_tensorflow:
-        return ("tf", *takers) if find_spec("tf2onnx") is not None else ("tf",)
-    if not takers:
+        return ("tf", *accepting) if find_spec("tf2onnx") is not None else ("tf",)
+    if not accepting:
         raise CommandLineError("no backend is installed. Install onnxruntime.")
-    return takers
+    return accepting
 
 
 def _data(values: Values, model: type[CheckedModelOptions] | type[ModelOptions]) -> Call | None:

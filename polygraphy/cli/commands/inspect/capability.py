@@ -8,8 +8,8 @@ from polygraphy.cli.commands.inspect.model_options import ExternalDataOptions, O
 from polygraphy.cli.declare.call import call_of
 from polygraphy.cli.declare.errors import warn
 from polygraphy.cli.declare.kinds import Text
+from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.size import ByteSize
 from polygraphy.cli.declare.values import Values
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, TextOrNothing
 from polygraphy.cli.shared.onnx_model import onnx_of

@@ -30,18 +30,18 @@ class Backends:
         runners: the name of each runner's backend, and what its flag names, if anything.
         chosen: how the program uses each backend, by name.
         onnx: how the ONNX model comes to be, for those that take one.
-        takers: the names of the backends that do.
+        accepting: the names of the backends that do.
     """
 
     runners: Sequence[tuple[str, str]]
     chosen: Mapping[str, Chosen]
     onnx: OnnxModel
-    takers: Collection[str]
+    accepting: Collection[str]
 
     @property
     def shares_onnx(self) -> bool:
         """Whether several runners take the ONNX model, so that it is loaded once, before them."""
-        return len([name for name, text in self.runners if name in self.takers and not text]) > 1
+        return len([name for name, text in self.runners if name in self.accepting and not text]) > 1
 
     @property
     def excluded(self) -> list[str]:
@@ -71,11 +71,11 @@ def backends_of(values: Values, plugins: Sequence[PluggedBackend] = ()) -> Backe
     if any(not each.text for each in chosen.values()):
         check_model_type(options.model_file or "", kind, names)
     check_types(options.model_file or "", "onnx" if kind in TF_TYPES else kind, plugins)
-    takers = {
+    accepting = {
         *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
         *(name for name, each in chosen.items() if "onnx" in each.model_types),
     }
-    is_loaded = bool(takers) and kind in _LOADED
+    is_loaded = bool(accepting) and kind in _LOADED
     for each in built_in().values():
         each.warn(values, names, kind)
     _warn_about_graphs(values, kind)
@@ -93,7 +93,7 @@ def backends_of(values: Values, plugins: Sequence[PluggedBackend] = ()) -> Backe
         runners=[(name, text) for name, _, text in (each.partition(":") for each in runners)],
         chosen={**used, **{plugin.name: plugin.chosen(values) for plugin in plugins}},
         onnx=onnx,
-        takers=takers,
+        accepting=accepting,
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from polygraphy.cli.declare.kinds import Choice, Integer, PerName, Text, Texts
+from polygraphy.cli.declare.kinds.numbers import ByteSize
 from polygraphy.cli.declare.option import Options, option, option_group
-from polygraphy.cli.declare.size import ByteSize
 from polygraphy.cli.declare.tensor_kinds import Attributes, NamedShapes, Tensors
 from polygraphy.cli.shared.model import model_shapes_option
 from polygraphy.cli.shared.onnx import (

@@ -1,13 +1,17 @@
-"""Numbers, whole or not, and ranges of them."""
+"""Numbers: whole or not, ranges of them, of bytes, and of the largest elements."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polygraphy.cli.declare.errors import BadValue
 from polygraphy.cli.declare.kinds.base import Kind
+
+if TYPE_CHECKING:
+    from polygraphy.codegen.source import ByteCount
 
 
 class Integer(Kind):
@@ -125,3 +129,55 @@ def number(text: str) -> float | int:
         return float(text)
     except ValueError:
         raise BadValue(f"{text!r} is not a number") from None
+
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class ByteSize(Kind):
+    """A number of bytes: ``1024``, ``16e6``, ``1.5K``, ``512M`` or ``2G``, where K is 1024."""
+
+    metavar = "BYTES"
+
+    def parse(self, words: Sequence[str]) -> ByteCount:
+        """Return the number; a fraction of a byte is left out."""
+        from fractions import Fraction
+
+        from polygraphy.codegen.source import ByteCount
+
+        text = words[0].strip()
+        unit = _UNITS.get(text[-1:].upper(), 1)
+        digits = text[:-1] if unit > 1 else text
+        try:
+            value = Fraction(digits)
+        except (ValueError, ZeroDivisionError):
+            value = Fraction(-1)
+        if value < 0 or "/" in digits:
+            raise BadValue(f"{words[0]!r} is no number of bytes, such as 1024, 16e6, 512M or 2G")
+        return ByteCount(value * unit)
+
+    def unparse(self, value: int) -> list[str]:
+        """Return the number of bytes."""
+        return [str(value)]
+
+
+_FORM = re.compile(r"top-(\d+)(?:,axis=(-?\d+))?", re.ASCII)
+
+
+class TopK(Kind):
+    """How many of the largest elements: ``top-5``, or along another axis than the last
+    ``top-5,axis=1``.
+    """
+
+    metavar = "top-K[,axis=A]"
+
+    def parse(self, words: Sequence[str]) -> int | tuple[int, int]:
+        """Return the number, or the number and the axis."""
+        match = _FORM.fullmatch(words[0])
+        if match is None or int(match[1]) == 0:
+            raise BadValue(f"{words[0]!r} is no post-processing such as top-5 or top-5,axis=1")
+        return int(match[1]) if match[2] is None else (int(match[1]), int(match[2]))
+
+    def unparse(self, value: int | tuple[int, int]) -> list[str]:
+        """Return number and axis in one word."""
+        return [f"top-{value}" if isinstance(value, int) else f"top-{value[0]},axis={value[1]}"]

@@ -131,3 +131,44 @@ def test_a_node_that_is_missing_is_seen_in_what_was_saved(tmp_path: Path) -> Non
     assert (culprit["nodes"], culprit["cause"]) == (["mm2"], "structure")
     assert culprit["remedy"]["proven"]
     assert any("'a1' is missing before MatMul" in sentence for sentence in culprit["evidence"])
+
+
+@pytest.mark.parametrize(("columns", "verdict"), [(2, "inconclusive"), (40, "fault")])
+def test_few_numbers_do_not_show_that_data_are_others(
+    columns: int, verdict: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(2)
+    weights = {"w": rng.normal(size=(6, columns)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["t"]), helper.make_node("Sin", ["t"], ["y"])]
+    ends = [value("x", [3, 6])], [value("y", [3, columns])]
+    model = make("few", nodes, *ends, weights=weights)
+    other = {"x": rng.normal(size=(3, 6)).astype(np.float32)}
+    results = RunResults()
+    results.add([OnnxrtParty().load(model)(other)], runner_name="right")
+    results.save(str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept):
+        try:
+            diagnose(model, [OnnxrtParty()], [FEED], golden=str(tmp_path / "golden.json"))
+        except InconclusiveError as error:
+            assert "the model, or the data, are not those" in str(error)
+    assert kept.verdict == verdict
+    assert [one["cause"] for one in kept.culprits] == ["data"] * (verdict == "fault")
+
+
+def test_a_changed_weight_is_found_beside_operators_of_onnx_runtime(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    weights = {
+        "w": rng.normal(size=(6, 6)).astype(np.float32),
+        "b": rng.normal(size=6).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["t"], name="product"),
+        helper.make_node("Gelu", ["t"], ["u"], name="gelu", domain="com.microsoft"),
+        helper.make_node("BiasGelu", ["u", "b"], ["y"], name="last", domain="com.microsoft"),
+    ]
+    ends = [value("x", [3, 6])], [value("y", [3, 6])]
+    right = make("own", nodes, *ends, weights=weights, domains=["com.microsoft"])
+    wrong = changed(right, {"b": lambda b: b + 1})
+    [culprit] = found(right, wrong, tmp_path, "t", "u").culprits
+    assert (culprit["nodes"], culprit["party"]) == (["last"], "model")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.likeness import Likeness, is_alike
+from polygraphy.domain.diagnosis.same_tensors import SameTensors, is_alike
 
 
 def test_a_mask_does_not_hide_what_differs_beside_it() -> None:
@@ -17,7 +17,7 @@ def test_a_mask_does_not_hide_what_differs_beside_it() -> None:
 
 def test_a_tensor_that_was_moved_is_only_the_one_of_its_name() -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    known = Likeness({"other": array})
+    known = SameTensors({"other": array})
     assert known.of("mine", array, ()) == "other"
     assert known.of("mine", array.reshape(3, 2), ()) == "other"
     assert known.of("mine", array, (), is_moved=True) is None

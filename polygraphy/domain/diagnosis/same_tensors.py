@@ -41,7 +41,7 @@ def tells(array: Any) -> bool:
     return is_float(array) and array.size > 1 and bool((array != array.reshape(-1)[0]).any())
 
 
-class Likeness:
+class SameTensors:
     """Finds arrays among those of another model.
 
     Args:

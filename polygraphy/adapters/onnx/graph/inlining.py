@@ -1,0 +1,162 @@
+"""Puts the bodies of a model's own functions in place of their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.graph.element_types import domain_of
+from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
+from polygraphy.adapters.onnx.graph.growth import check_expansion
+from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of, identity_of
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+
+onnx = mod.lazy_import("onnx")
+
+_Key = tuple[str, str, str]
+
+
+def inlined(model: ModelProto) -> ModelProto:
+    """Return a model without calls of its own functions: a node of a body is called ``CALL/NODE``,
+    and so are the tensors inside it. The model itself where it has no functions; calls of functions
+    that import another version of a domain stay.
+
+    Raises:
+        ModelError: a function calls itself, or the model would become too large.
+    """
+    if not model.functions:
+        return model
+    check_expansion(model)
+    made: ModelProto = copy_of(model)
+    _Inlining(made).run()
+    return made
+
+
+class _Inlining:
+    """Inlines the functions of a model."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self._model = model
+        self._opsets = {domain_of(one.domain): one.version for one in model.opset_import}
+        self._functions: dict[_Key, FunctionProto] = {
+            (domain_of(one.domain), one.name, one.overload): one
+            for one in model.functions
+            if self._is_compatible(one)
+        }
+        self._taken = taken_names(model.graph)
+        self._prefixes: set[str] = set()
+
+    def _is_compatible(self, function: FunctionProto) -> bool:
+        """Return whether what a body imports is what the model does, or can be added to it."""
+        versions = {domain_of(one.domain): one.version for one in function.opset_import}
+        used = {domain_of(node.domain) for node in all_nodes(function)}
+        known = self._opsets
+        if any(known.get(domain, versions.get(domain)) != versions.get(domain) for domain in used):
+            return False
+        for domain in used - known.keys():
+            known[domain] = versions[domain]
+            self._model.opset_import.append(onnx.helper.make_opsetid(domain, versions[domain]))
+        return True
+
+    def run(self) -> None:
+        """Inline all calls, and drop the functions."""
+        self._inline(self._model.graph)
+        if len(self._functions) == len(self._model.functions):
+            del self._model.functions[:]
+
+    def _inline(self, graph: GraphProto) -> None:
+        for node in graph.node:
+            for inner in graphs_of(node):
+                self._inline(inner)
+        if any(_key(node) in self._functions for node in graph.node):
+            nodes = [copy_of(node) for node in self._bodies(graph.node)]
+            del graph.node[:]
+            graph.node.extend(nodes)
+
+    def _bodies(self, nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+        """Yield nodes, with those of bodies in place of calls."""
+        for node in nodes:
+            function = self._functions.get(_key(node))
+            if function is None:
+                yield node
+                continue
+            body = self._body(node, function)
+            for inner in body:
+                for graph in graphs_of(inner):
+                    self._inline(graph)
+            yield from self._bodies(body)
+
+    def _body(self, call: NodeProto, function: FunctionProto) -> list[NodeProto]:
+        """Return what a call computes, as nodes by the names of its graph."""
+        prefix = unused_name(identity_of(call), self._prefixes)
+        operands = [*call.input, *[""] * (len(function.input) - len(call.input))]
+        names = {"": "", **dict(zip(function.input, operands))}
+        handed_on = []
+        for inner, outer in zip(function.output, call.output):
+            if inner in names and outer:
+                handed_on.append(onnx.helper.make_node("Identity", [names[inner]], [outer]))
+            elif outer:
+                names[inner] = outer
+        given = {one.name: one for one in (*function.attribute_proto, *call.attribute)}
+        renaming = _Renaming(prefix, names, self._taken, given)
+        return [*(renaming.copy(node) for node in function.node), *handed_on]
+
+
+class _Renaming:
+    """Copies nodes of a body for one call."""
+
+    def __init__(
+        self,
+        prefix: str,
+        names: dict[str, str],
+        taken: set[str],
+        given: Mapping[str, AttributeProto],
+    ) -> None:
+        self._prefix = prefix
+        self._names = names
+        self._taken = taken
+        self._given = given
+
+    def copy(self, node: NodeProto) -> NodeProto:
+        """Return a node as it is in the graph of the call."""
+        made: NodeProto = copy_of(node)
+        self._rename(made)
+        return made
+
+    def _rename(self, node: NodeProto) -> None:
+        node.name = f"{self._prefix}/{node.name}" if node.name else ""
+        node.input[:] = [self._name(name) for name in node.input]
+        node.output[:] = [self._name(name) for name in node.output]
+        attributes = [self._attribute(one) for one in node.attribute]
+        kept = [copy_of(one) for one in attributes if one is not None]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+        for graph in graphs_of(node):
+            for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
+                value.name = self._name(value.name)
+            for sparse in graph.sparse_initializer:
+                sparse.values.name = self._name(sparse.values.name)
+            for inner in graph.node:
+                self._rename(inner)
+
+    def _name(self, name: str) -> str:
+        if name not in self._names:
+            self._names[name] = unused_name(f"{self._prefix}/{name}", self._taken)
+        return self._names[name]
+
+    def _attribute(self, attribute: AttributeProto) -> AttributeProto | None:
+        """Return an attribute with the value that the call gives; None where it gives none."""
+        if not attribute.ref_attr_name:
+            return attribute
+        if attribute.ref_attr_name not in self._given:
+            return None
+        made: AttributeProto = copy_of(self._given[attribute.ref_attr_name])
+        made.name = attribute.name
+        return made
+
+
+def _key(node: NodeProto) -> _Key:
+    return domain_of(node.domain), node.op_type, node.overload

@@ -1,0 +1,183 @@
+"""Searches among subsets: what can be left out while a failure stays (ddmin), the fewest that are
+enough (QuickXplain), which rewrites are to blame, and all that can be computed together.
+
+Sources: Andreas Zeller and Ralf Hildebrandt, "Simplifying and Isolating Failure-Inducing Input",
+IEEE Transactions on Software Engineering 28(2), 2002. Ulrich Junker, "QuickXplain: Preferred
+Explanations and Relaxations for Over-Constrained Problems", AAAI 2004.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
+from typing import TypeVar
+
+
+class Outcome(Enum):
+    """The answer of a test: it passed, it failed, or that is unknown."""
+
+    GOOD = "good"
+    BAD = "bad"
+    UNRESOLVED = "unresolved"
+
+
+T = TypeVar("T")
+
+
+def ddmin(items: Sequence[T], test: Callable[[Sequence[T]], Outcome]) -> list[T]:
+    """Find items that together are bad, and of which none can be left out alone.
+
+    Args:
+        items: all items, which together are bad: that is not tested.
+        test: answers about some of them, in order; no assumption is made about its answers.
+
+    Returns:
+        The items, in order. Testing each of them left out was not bad.
+    """
+    known: dict[tuple[int, ...], bool] = {}
+
+    def is_bad(positions: Sequence[int]) -> bool:
+        key = tuple(positions)
+        if key not in known:
+            known[key] = test([items[position] for position in key]) is Outcome.BAD
+        return known[key]
+
+    left, parts = list(range(len(items))), 2
+    while len(left) >= 2:
+        chunks = _split(left, parts)
+        smaller = next((chunk for chunk in chunks if is_bad(chunk)), None)
+        if smaller is not None:
+            left, parts = smaller, 2
+            continue
+        others = ([each for each in left if each not in set(chunk)] for chunk in chunks)
+        smaller = next((rest for rest in others if is_bad(rest)), None)
+        if smaller is not None:
+            left, parts = smaller, max(parts - 1, 2)
+        elif parts >= len(left):
+            break
+        else:
+            parts = min(2 * parts, len(left))
+    return [items[position] for position in left]
+
+
+def _split(items: list[int], parts: int) -> list[list[int]]:
+    """Split a list into parts of about the same length."""
+    bounds = [len(items) * part // parts for part in range(parts + 1)]
+    return [items[start:end] for start, end in pairwise(bounds)]
+
+
+def bisect_batch(
+    names: Sequence[str], compute: Callable[[Sequence[str]], Mapping[str, T] | None]
+) -> tuple[dict[str, T], list[str]]:
+    """Compute as much as possible in as few steps as possible.
+
+    Where everything can be computed, that takes one step; each one that cannot costs about twice
+    the logarithm of their number more.
+
+    Args:
+        names: what is to be computed.
+        compute: computes several at once; None when at least one of them cannot be.
+
+    Returns:
+        What was computed by name, and the names of the others, in order.
+    """
+    found: dict[str, T] = {}
+    failed: list[str] = []
+    pending = [list(names)] if names else []
+    while pending:
+        chosen = pending.pop()
+        values = compute(chosen)
+        if values is not None:
+            found.update(values)
+        elif len(chosen) == 1:
+            failed += chosen
+        else:
+            middle = len(chosen) // 2
+            pending += [chosen[middle:], chosen[:middle]]
+    return found, failed
+
+
+def smallest_good_set(
+    items: Sequence[T], test: Callable[[Sequence[T]], Outcome], *, is_ranked: bool = False
+) -> list[T] | None:
+    """Find items that together are good, and no longer are when any one of them is left out.
+
+    That holds where more items never make a good set bad. The number of tests is of the order of
+    ``k log2(n / k)`` for `k` items that are found among `n`.
+
+    Args:
+        items: all items.
+        test: answers about some of them, in order; what is unresolved counts as not good, so that
+            nothing is left out without being known to be dispensable.
+        is_ranked: whether those come first that are likely to be needed. Then 1, 2, 4, 8 and so on
+            of them are tried until they are enough, before they are searched.
+
+    Returns:
+        The items, in order; none where even the empty set is good. None if all together are not.
+    """
+    known: dict[tuple[int, ...], bool] = {}
+
+    def is_good(positions: Sequence[int]) -> bool:
+        key = tuple(sorted(positions))
+        if key not in known:
+            known[key] = test([items[position] for position in key]) is Outcome.GOOD
+        return known[key]
+
+    everything = list(range(len(items)))
+    if is_ranked:
+        everything = _first_enough(everything, is_good)
+    if not is_good(everything):
+        return None
+    if is_good([]):
+        return []
+    return [items[position] for position in sorted(_needed([], False, everything, is_good))]
+
+
+def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return as many of the first as are good together, none to begin with; else all."""
+    count = 0
+    while count < len(positions) and not is_good(positions[:count]):
+        count = 2 * count or 1
+    return positions[:count]
+
+
+def _needed(
+    kept: list[int],
+    has_grown: bool,
+    rest: list[int],
+    is_good: Callable[[Sequence[int]], bool],
+) -> list[int]:
+    """Return what of `rest` is needed beside what is kept; `has_grown` tells whether something was
+    kept since that was last tested.
+    """
+    if has_grown and is_good(kept):
+        return []
+    if len(rest) == 1:
+        return rest
+    middle = len(rest) // 2
+    first, second = rest[:middle], rest[middle:]
+    of_second = _needed(kept + first, True, second, is_good)
+    of_first = _needed(kept + of_second, bool(of_second), first, is_good)
+    return of_first + of_second
+
+
+Heals = Callable[[Sequence[str]], bool]
+"""Returns whether the fault is gone where some rewrites are switched off."""
+
+
+def healing_passes(passes: Sequence[str], heals: Heals) -> list[str]:
+    """Find the fewest rewrites without which the fault is gone, in about twice the logarithm of
+    their number of tries where one is enough.
+
+    Returns:
+        None of them where the fault stays with all of them switched off.
+    """
+    if not passes or not heals(passes):
+        return []
+    return ddmin(passes, lambda some: Outcome.BAD if some and heals(some) else Outcome.GOOD)
+
+
+def healing_alone(passes: Sequence[str], heals: Heals) -> list[str]:
+    """Return the rewrites without each of which alone the fault is gone."""
+    return [name for name in passes if heals([name])]

@@ -1,0 +1,186 @@
+"""The bodies of a model's own functions in place of their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from polygraphy.adapters.onnx.graph.inlining import inlined
+from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
+from polygraphy.domain.errors import ModelError, UnknownNameError
+from tests.support.examples import scaled
+from tests.support.models import value
+
+OWN = "own"
+
+
+def referring(node: onnx.NodeProto, name: str, attribute: str) -> onnx.NodeProto:
+    """Return a node one of whose attributes is that of the call."""
+    node.attribute.append(
+        onnx.AttributeProto(name=name, ref_attr_name=attribute, type=onnx.AttributeProto.FLOAT)
+    )
+    return node
+
+
+def block(opset: int = 17, body: Sequence[onnx.NodeProto] = ()) -> onnx.FunctionProto:
+    """Return a function of two operands, and an attribute with a default."""
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["e"], ["chosen"], name="neg")],
+        "then", [], [value("chosen", [2, 4])],
+    )  # fmt: skip
+    other = helper.make_graph(
+        [helper.make_node("Add", ["e", "k"], ["chosen2"], name="more")],
+        "else", [], [value("chosen2", [2, 4])],
+    )  # fmt: skip
+    two = numpy_helper.from_array(np.float32(2.5), "k")
+    nodes = [
+        helper.make_node("MatMul", ["a", "w"], ["m"], name="product"),
+        referring(helper.make_node("Elu", ["m"], ["e"], name="elu"), "alpha", "alpha"),
+        helper.make_node("Constant", [], ["k"], value=two),
+        helper.make_node("ReduceMax", ["e"], ["top"], keepdims=0),
+        helper.make_node("Less", ["top", "k"], ["low"]),
+        helper.make_node(
+            "If", ["low"], ["o"], name="choice", then_branch=branch, else_branch=other
+        ),
+        *body,
+    ]
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid(OWN, 1)]
+    half = helper.make_attribute("alpha", 0.5)
+    return helper.make_function(
+        OWN, "Block", ["a", "w"], ["o"], nodes, imports, [], [half]
+    )  # fmt: skip
+
+
+def model_of(
+    nodes: Sequence[onnx.NodeProto], functions: Sequence[onnx.FunctionProto]
+) -> onnx.ModelProto:
+    """Return a model that calls functions."""
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(rng.standard_normal((4, 4)).astype(np.float32), name)
+        for name in ("w0", "w1")
+    ]
+    graph = helper.make_graph(nodes, "calls", [value("x", [2, 4])], [value("y", [2, 4])], weights)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid(OWN, 1)]
+    return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=9)
+
+
+def called(*names: str) -> onnx.ModelProto:
+    """Return a model of calls, one after another, by their names; an unnamed one is fine."""
+    pair = helper.make_function(
+        OWN, "Pair", ["a", "w"], ["o"],
+        [
+            helper.make_node("Block", ["a", "w"], ["i"], name="first", domain=OWN, alpha=0.3),
+            helper.make_node("Block", ["i", "w"], ["o"], name="second", domain=OWN),
+        ],
+        [helper.make_opsetid("", 17), helper.make_opsetid(OWN, 1)],
+    )  # fmt: skip
+    nodes, last = [], "x"
+    for number, name in enumerate(names):
+        made = "y" if number == len(names) - 1 else f"t{number}"
+        kind = "Pair" if number % 2 else "Block"
+        weight = f"w{number % 2}"
+        nodes.append(helper.make_node(kind, [last, weight], [made], name=name, domain=OWN))
+        last = made
+    return model_of(nodes, [block(), pair])
+
+
+def outputs(model: onnx.ModelProto, seed: int = 0) -> Any:
+    """Return what ONNX Runtime makes of data, which inlines functions by itself."""
+    feed = np.random.default_rng(seed).standard_normal((2, 4)).astype(np.float32)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, {"x": feed})[0]
+
+
+@settings(deadline=None, max_examples=scaled(25))
+@given(
+    st.permutations(["", "", "", "layer", "attention"]).flatmap(
+        lambda names: st.integers(1, 5).map(lambda count: names[:count])
+    ),  # ONNX Runtime refuses a model with two nodes of one name.
+    st.integers(0, 99),
+)
+def test_the_model_stays_the_same(names: list[str], seed: int) -> None:
+    model = called(*names)
+    made = inlined(model)
+    onnx.checker.check_model(made, full_check=True)
+    assert not made.functions
+    assert model.functions
+    assert {node.domain for node in made.graph.node} == {""}
+    expected = outputs(model, seed)
+    np.testing.assert_allclose(outputs(made, seed), expected, rtol=1e-5, atol=1e-5)
+    with OnnxReferenceRunner(model) as runner:
+        feed = np.random.default_rng(seed).standard_normal((2, 4)).astype(np.float32)
+        np.testing.assert_allclose(runner.infer({"x": feed})["y"], expected, rtol=1e-4, atol=1e-4)
+    tensors = [name for node in made.graph.node for name in node.output]
+    assert len(tensors) == len(set(tensors))
+
+
+def test_nodes_are_called_by_their_calls() -> None:
+    nodes = {node.name: node for node in inlined(called("layer", "")).graph.node if node.name}
+    assert {"layer/product", "layer/elu", "y/first/product", "y/second/elu"} <= nodes.keys()
+    alphas = [nodes[f"{call}/elu"].attribute[0].f for call in ("layer", "y/first", "y/second")]
+    assert np.allclose(alphas, [0.5, 0.3, 0.5])
+    branch = nodes["layer/choice"].attribute[0].g
+    assert branch.node[0].name.startswith("layer/")
+    assert branch.node[0].input[0] == nodes["layer/elu"].output[0] == "layer/e"
+
+
+def test_a_model_without_functions_is_left_alone() -> None:
+    model = called("layer")
+    del model.functions[:]
+    assert inlined(model) is model
+
+
+def test_an_operand_may_be_left_out_or_handed_on() -> None:
+    body = [helper.make_node("Clip", ["a", "low", ""], ["c"])]
+    imports = [helper.make_opsetid("", 17)]
+    function = helper.make_function(OWN, "Bound", ["a", "low"], ["c", "a"], body, imports)
+    call = helper.make_node("Bound", ["x"], ["clipped", "same"], name="bound", domain=OWN)
+    model = model_of([call, helper.make_node("Add", ["clipped", "same"], ["y"])], [function])
+    made = inlined(model)
+    onnx.checker.check_model(made, full_check=True)
+    feed = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    assert np.array_equal(outputs(made), 2 * feed)
+
+
+def test_a_function_of_another_opset_stays() -> None:
+    model = called("layer")
+    model.functions[0].CopyFrom(block(opset=13))
+    made = inlined(model)
+    assert [node.op_type for node in made.graph.node] == ["Block"]
+    assert len(made.functions) == 2
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    again = helper.make_node("Block", ["a", "w"], ["z"], domain=OWN)
+    model = model_of(
+        [helper.make_node("Block", ["x", "w0"], ["y"], domain=OWN)], [block(body=[again])]
+    )
+    with pytest.raises(ModelError, match="calls itself"):
+        inlined(model)
+
+
+def test_one_call_of_a_function_may_stay_in_float32() -> None:
+    from polygraphy.backend.onnx import ConvertToFp16
+
+    model = called("a", "b", "c")
+    made = ConvertToFp16(model, keep_nodes=["b/first/product"])()
+    types = {
+        info.name: info.type.tensor_type.elem_type
+        for info in onnx.shape_inference.infer_shapes(made).graph.value_info
+    }
+    by_name = {node.name: node for node in made.graph.node}
+    assert types[by_name["b/first/product"].output[0]] == TensorProto.FLOAT
+    assert types[by_name["a/product"].output[0]] == TensorProto.FLOAT16
+    with pytest.raises(UnknownNameError, match="b/third"):
+        ConvertToFp16(model, keep_nodes=["b/third"])()
