@@ -16,21 +16,26 @@ REWRITES = (
     "DynamicQuantizeMatMulFusion", "EliminateDropout", "EliminateIdentity", "EliminateSlice",
     "EmbedLayerNormFusion", "EnsureUniqueDQForNodeUnit", "ExpandElimination", "FastGeluFusion",
     "FuseFp16InitializerToFp32NodeTransformer", "FuseReluClip", "GatherSliceToSplitFusion",
-    "GatherToSliceFusion", "GatherToSplitFusion", "GeluApproximation", "GeluFusion",
-    "GemmActivationFusion", "GemmSumFusion", "GemmTransposeFusion", "GroupQueryAttentionFusion",
-    "GroupQueryAttentionPreNormFusion", "IdenticalChildrenConsolidation", "IsInfReduceSumFusion",
-    "LabelEncoderFusion", "LayerNormFusion", "MatMulActivationFusion", "MatMulAddFusion",
-    "MatMulIntegerToFloatFusion", "MatMulNBitsFusion", "MatMulNBitsMlpFusion",
+    "GatherToSliceFusion", "GatherToSplitFusion", "GeluApproximation", "GeluFusion", "GeluFusionL1",
+    "GeluFusionL2", "GemmActivationFusion", "GemmSumFusion", "GemmTransposeFusion",
+    "GroupQueryAttentionFusion", "GroupQueryAttentionPreNormFusion",
+    "IdenticalChildrenConsolidation", "IsInfReduceSumFusion", "LabelEncoderFusion",
+    "LayerNormFusion", "LayerNormFusionL1", "LayerNormFusionL2", "MatMulActivationFusion",
+    "MatMulAddFusion", "MatMulIntegerToFloatFusion", "MatMulNBitsFusion", "MatMulNBitsMlpFusion",
     "MatMulNBitsQkvFusion", "MatMulScaleFusion", "MatMul_BatchNormalization_Fusion",
     "MatmulTransposeFusion", "NchwcTransformer", "NhwcTransformer", "NoopElimination",
     "NotWhereFusion", "Pad_Fusion", "PreShapeNodeElimination", "PropagateCastOps",
     "QDQFinalCleanupTransformer", "QDQPropagationTransformer", "QDQS8ToU8Transformer",
     "QDQSelectorActionTransformer", "QuickGeluFusion", "RemoveDuplicateCastTransformer",
-    "ReshapeFusion", "SimplifiedLayerNormFusion", "SkipLayerNormFusion",
-    "SliceConcatToSpaceToDepthFusion", "SwiGluFusion", "TransposeOptimizer", "UnsqueezeElimination",
-    "WeightBiasQuantization", "WhereDummyDq",
+    "ReshapeFusion", "ShapeInputMerge", "SimplifiedLayerNormFusion", "SkipLayerNormFusion",
+    "SliceConcatToSpaceToDepthFusion", "SwiGluFusion", "TransposeOptimizer",
+    "TransposeOptimizer_CPUExecutionProvider", "UnsqueezeElimination", "WeightBiasQuantization",
+    "WhereDummyDq",
 )  # fmt: skip
 """Rewrites of the releases from 1.15 on; one that a release does not have is ignored by it."""
+
+_LEVELS = ("L1", "L2")
+"""What is appended to the names of rewrites that are made twice, from 1.20 on."""
 
 _GROUP = "RuleBasedTransformer"
 """What names of whole groups of rewrites, one per level, contain."""
@@ -39,7 +44,7 @@ _GROUP = "RuleBasedTransformer"
 def matched_rewrites(names: Sequence[str]) -> list[str]:
     """Return the names of rewrites as ONNX Runtime writes them, which it wants to the letter. It
     ignores one that it does not have without a word, so that is said here; a release that is newer
-    than the list may have it.
+    than the list may have it. What older releases have as one rewrite means both levels of it.
     """
     known = {name.lower(): name for name in REWRITES}
     found = []
@@ -52,5 +57,6 @@ def matched_rewrites(names: Sequence[str]) -> list[str]:
                 f"ONNX Runtime has no rewrite {name!r} that is known here, and ignores what it does"
                 f" not know{f'; did you mean {meant}?' if meant else '.'}"
             )
-        found.append(exact or name)
+        name = exact or name
+        found += [name, *(name + level for level in _LEVELS if name + level in REWRITES)]
     return found

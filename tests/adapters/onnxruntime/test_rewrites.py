@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import onnx
+import onnxruntime
 import pytest
 from onnx import parser
 
 from polygraphy.adapters.onnxruntime import session as module
-from polygraphy.adapters.onnxruntime.rewrites import matched_rewrites
+from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
 from polygraphy.backend.onnxrt import session_from_onnx
+
+ALWAYS = {"FreeDimensionOverrideTransformer", "MemcpyTransformer"}
+"""What is made of every model, and changes no number."""
 
 CHAIN = (
     '<ir_version: 8, opset_import: ["": 13]> g (float[4] x) => (float[4] y)'
@@ -18,7 +23,28 @@ CHAIN = (
 )
 
 
-def test_a_session_is_made_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+GELU = (
+    '<ir_version: 8, opset_import: ["": 13]> g (float[4] x) => (float[4] y)'
+    " <float r = {1.4142135}, float one = {1}, float half = {0.5}>"
+    " { a = Div (x, r) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half) }"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "without", "fewer", "all_of_them"),
+    [
+        (CHAIN, "eliminateidentity", ["Neg", "Exp"], ["Neg", "Identity", "Exp"]),
+        (GELU, "gelufusion", ["Gelu"], ["Div", "Erf", "Add", "Mul", "Mul"]),
+    ],
+)
+def test_a_session_is_made_without_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    without: str,
+    fewer: list[str],
+    all_of_them: list[str],
+) -> None:
     saved = tmp_path / "optimised.onnx"
     plain = module.session_options
 
@@ -28,19 +54,28 @@ def test_a_session_is_made_without_them(tmp_path: Path, monkeypatch: pytest.Monk
         return options
 
     monkeypatch.setattr(module, "session_options", saving)
-    kept = {}
-    for names in ([], ["eliminateidentity"]):
-        session_from_onnx(parser.parse_model(CHAIN), disabled_optimizers=names)
-        kept[bool(names)] = [node.op_type for node in onnx.load(str(saved)).graph.node]
-    assert kept == {False: ["Neg", "Exp"], True: ["Neg", "Identity", "Exp"]}
+    for names, kept in (([], fewer), ([without], all_of_them)):
+        session_from_onnx(parser.parse_model(text), disabled_optimizers=names)
+        assert [node.op_type for node in onnx.load(str(saved)).graph.node] == kept
 
 
 def test_names_are_written_as_onnx_runtime_has_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert matched_rewrites(["GELUFUSION", "Level2_RuleBasedTransformer"]) == [
-        "GeluFusion",
-        "Level2_RuleBasedTransformer",
-    ]
+    given = ["FASTGELUFUSION", "Level2_RuleBasedTransformer", "transposeoptimizer"]
+    names = ["FastGeluFusion", "Level2_RuleBasedTransformer", "TransposeOptimizer"]
+    assert matched_rewrites(given) == names
     assert "no rewrite" not in "".join(capsys.readouterr())
+
+
+def test_every_rewrite_that_this_release_tries_is_known(capfd: pytest.CaptureFixture[str]) -> None:
+    options = module.session_options(None)
+    options.log_severity_level = 0
+    onnxruntime.InferenceSession(
+        parser.parse_model(CHAIN).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    tried = set(re.findall(r"GraphTransformer (\w+) modified", capfd.readouterr().err))
+    groups = {name for name in tried if name.endswith("_RuleBasedTransformer")}
+    assert len(tried) > 40
+    assert tried - groups - set(REWRITES) == ALWAYS
 
 
 def test_one_that_would_be_ignored_is_named(capsys: pytest.CaptureFixture[str]) -> None:
