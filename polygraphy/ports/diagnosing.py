@@ -213,6 +213,14 @@ class DissectedModel(Protocol):
     def facts(self) -> Facts:
         """Return what the model tells without being run."""
 
+    def with_branches(self, conditions: Mapping[str, Any]) -> DissectedModel:
+        """Return the model with the branches that are taken in place of its If nodes, where their
+        conditions are weights or are given; the model itself where it has none of them.
+
+        Args:
+            conditions: by tensor, a boolean array of one element.
+        """
+
     def marked(self) -> Any:
         """Return the model with every tensor as an output that backends can hand out."""
 

@@ -57,6 +57,6 @@ def matched_rewrites(names: Sequence[str]) -> list[str]:
                 f"ONNX Runtime has no rewrite {name!r} that is known here, and ignores what it does"
                 f" not know{f'; did you mean {meant}?' if meant else '.'}"
             )
-        name = exact or name
-        found += [name, *(name + level for level in _LEVELS if name + level in REWRITES)]
+        levels = (f"{exact}{level}" for level in _LEVELS)
+        found += [exact or name, *(level for level in levels if level in REWRITES)]
     return found

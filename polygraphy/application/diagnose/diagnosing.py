@@ -40,7 +40,7 @@ from polygraphy.application.diagnose.locating import (
 from polygraphy.application.diagnose.lowering import lowering_party, of_lowering
 from polygraphy.application.diagnose.refusing import of_refusals
 from polygraphy.application.diagnose.rounding import of_rounding, relative, unsteady
-from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.versions import tried_elsewhere
 from polygraphy.application.diagnose.voting import Vote, vote, wrong_reference
 from polygraphy.domain.diagnosis.culprit import (
@@ -203,6 +203,7 @@ class _Diagnosis:
         self, worst: tuple[int, dict[str, Deviation], tuple[int, int]] | None
     ) -> DiagnosisResult:
         """Find out where outputs begin to differ, or to be no numbers."""
+        self._case.model = with_branches(self._case, self._feeds)
         if worst is not None:
             return self._of_difference(worst)
         numbers = self._of_numbers()

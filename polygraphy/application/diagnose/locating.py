@@ -18,6 +18,7 @@ from polygraphy.domain.diagnosis.judging import NOISE, Deviation, deviation, mov
 from polygraphy.domain.diagnosis.regions import (
     BOUNDED,
     GraphNode,
+    computing_op,
     producers,
     read_by_region,
     region_before,
@@ -98,7 +99,7 @@ def nodes_alone(
         for name, value in made.items():
             if name not in order:
                 continue
-            op = case.model.nodes[order[name]].op
+            op = computing_op(case.model.nodes, order, name)
             found, is_wrong = judged(value, known.values[name], noise[name], op)
             compared[name] = error_of(name, found, is_wrong)
             if is_wrong:
@@ -130,10 +131,13 @@ def first_wrong(case: Case, party: SuspectedParty, known: Trace) -> str | None:
     """
     own = trace(case, party, known.feed)
     found: dict[str, TensorError] = {}
-    for node in case.model.nodes:
+    nodes = case.model.nodes
+    makers = producers(nodes)
+    for node in nodes:
         for name in node.makes:
             if name in own.values and name in known.values:
-                off, is_wrong = judged(own.values[name], known.values[name], 0.0, node.op)
+                op = computing_op(nodes, makers, name)
+                off, is_wrong = judged(own.values[name], known.values[name], 0.0, op)
                 found[name] = error_of(name, off, is_wrong)
     case.measured(party.name, "cumulative", found)
     first = next((error for error in found.values() if error.wrong), None)

@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.judging import Deviation, deviation
-from polygraphy.domain.diagnosis.regions import BOUNDED, MOVES, GraphNode, producers
+from polygraphy.domain.diagnosis.regions import BOUNDED, GraphNode, computing_op, producers
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -62,11 +62,7 @@ def of_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> Dia
 def relative(case: Case, output: str, found: Deviation) -> float:
     """Return how far an output is off, relative to its size, or to that of what it could be."""
     nodes = case.model.nodes
-    makers = producers(nodes)
-    index = makers.get(output)
-    while index is not None and nodes[index].op in MOVES and nodes[index].reads:
-        index = makers.get(nodes[index].reads[0])
-    is_bounded = index is not None and nodes[index].op in BOUNDED
+    is_bounded = computing_op(nodes, producers(nodes), output) in BOUNDED
     return min(found.relative, found.largest) if is_bounded else found.relative
 
 

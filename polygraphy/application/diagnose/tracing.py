@@ -7,15 +7,17 @@ other, and tensors are kept in a file meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
-from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.domain.accuracy.answer_log import Spool
+from polygraphy.domain.diagnosis.regions import producers
 from polygraphy.domain.search.layers import Layer, plan_windows
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
@@ -115,6 +117,44 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
         for name, value in _tensors(_run(opened, window, party, known.held)).items():
             known.values[name] = value  # type: ignore[index]
     return known
+
+
+def with_branches(case: Case, feeds: Sequence[Feed]) -> DissectedModel:
+    """Return the model with the branches of its If nodes in their place that it takes on all of
+    some data; those whose conditions no party can tell stay as they are.
+    """
+    model = case.model
+    while True:
+        known: dict[str, Any] = {}
+        for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
+            found = [_condition(case, model, name, feed) for feed in feeds]
+            if found[0] is not None and all(one == found[0] for one in found):
+                known[name] = found[0]
+        made = model.with_branches(known)
+        if made is model:
+            return model
+        model = made
+
+
+def _condition(case: Case, model: DissectedModel, name: str, feed: Feed) -> Any:
+    """Return a tensor of one element; None where nobody can tell."""
+    if name in feed:
+        return feed[name]
+    makers = producers(model.nodes)
+    before, pending = set[int](), [name]
+    while pending:
+        index = makers.get(pending.pop())
+        if index is not None and index not in before:
+            before.add(index)
+            pending += model.nodes[index].reads
+    if not before or name in model.constants:
+        return None
+    part = model.part(sorted(before), feed)
+    asked = {value.name: feed[value.name] for value in part.graph.input if value.name in feed}
+    for party in case.parties:
+        with contextlib.suppress(*REFUSALS):
+            return party.load(part, plain=True)(asked).get(name)
+    return None
 
 
 def repeated(case: Case, party: SuspectedParty, feed: Feed, times: int) -> list[Mapping[str, Any]]:

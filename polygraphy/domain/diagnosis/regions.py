@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -59,6 +59,21 @@ def consumers(nodes: Iterable[GraphNode]) -> dict[str, list[int]]:
         for name in dict.fromkeys(node.reads):
             found.setdefault(name, []).append(index)
     return found
+
+
+def computing_op(nodes: Sequence[GraphNode], makers: Mapping[str, int], tensor: str) -> str:
+    """Return the operator that computed the numbers of a tensor, which others only handed on; ""
+    where no node did.
+
+    Args:
+        nodes: the nodes of a graph.
+        makers: what `producers` returns about them.
+        tensor: its name.
+    """
+    index = makers.get(tensor)
+    while index is not None and nodes[index].op in MOVES and nodes[index].reads:
+        index = makers.get(nodes[index].reads[0])
+    return "" if index is None else nodes[index].op
 
 
 def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> list[int]:

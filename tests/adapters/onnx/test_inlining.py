@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.graph.inlining import inlined
+from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.run.reference import OnnxReferenceRunner
 from polygraphy.domain.errors import ModelError, UnknownNameError
 from tests.support.examples import scaled
@@ -184,3 +184,81 @@ def test_one_call_of_a_function_may_stay_in_float32() -> None:
     assert types[by_name["a/product"].output[0]] == TensorProto.FLOAT16
     with pytest.raises(UnknownNameError, match="b/third"):
         ConvertToFp16(model, keep_nodes=["b/third"])()
+
+
+def choosing(depth: int, hands_on: Sequence[str], same_names: bool) -> onnx.ModelProto:
+    """Return a model of two If nodes, one after the other, each with others in its branches, whose
+    branches end in what a node, an operand or a weight is.
+    """
+
+    def branch(prefix: str, level: int, side: str, reads: str) -> onnx.GraphProto:
+        own = f"{prefix}{side}{level}"
+        held = np.random.default_rng(len(own) + level).standard_normal((2, 4)).astype(np.float32)
+        nodes = [helper.make_node("Mul", [reads, f"{own}_w"], [f"{own}_m"], f"{own}_scale")]
+        last = f"{own}_m"
+        if level < depth:
+            nodes.append(choice(prefix + side, level + 1, last, f"{own}_c"))
+            last = f"{own}_c"
+        nodes.append(helper.make_node("Tanh", [last], [f"{own}_t"]))
+        kind = hands_on[level % len(hands_on)]
+        handed = {"node": f"{own}_t", "operand": reads, "weight": f"{own}_w"}[kind]
+        outputs = [value(f"{own}_t", [2, 4])]
+        if handed == f"{own}_t":
+            return helper.make_graph(
+                nodes, own, [], outputs, [numpy_helper.from_array(held, f"{own}_w")]
+            )
+        nodes.append(helper.make_node("Add", [handed, f"{own}_t"], [f"{own}_s"], f"{own}_sum"))
+        return helper.make_graph(
+            nodes,
+            own,
+            [],
+            [value(handed if kind == "weight" else f"{own}_s", [2, 4])],
+            [numpy_helper.from_array(held, f"{own}_w")],
+        )
+
+    def choice(prefix: str, level: int, reads: str, makes: str) -> onnx.NodeProto:
+        sides = {f"{side}_branch": branch(prefix, level, side, reads) for side in ("then", "else")}
+        return helper.make_node("If", ["low"], [makes], f"{makes}_if", **sides)
+
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+        helper.make_node("Less", ["top", "one"], ["low"]),
+        choice("", 0, "x", "between"),
+        choice("" if same_names else "other", 0, "between", "y"),
+    ]
+    weights = [numpy_helper.from_array(np.float32(1.4), "one")]
+    graph = helper.make_graph(
+        nodes, "choosing", [value("x", [2, 4])], [value("y", [2, 4])], weights
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@settings(deadline=None, max_examples=scaled(40))
+@given(
+    st.integers(0, 2),
+    st.lists(st.sampled_from(("node", "operand", "weight")), min_size=1, max_size=3),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_branches_that_are_taken_compute_the_same(
+    depth: int, hands_on: list[str], same_names: bool, seed: int
+) -> None:
+    model = choosing(depth, hands_on, same_names)
+    before = model.SerializeToString()
+    feed = np.random.default_rng(seed).standard_normal((2, 4)).astype(np.float32)
+    made = model
+    for _ in range(depth + 1):
+        made = with_branches(made, {"low": bool(feed.max() < np.float32(1.4))})
+    assert model.SerializeToString() == before
+    assert "If" not in {node.op_type for node in made.graph.node}
+    onnx.checker.check_model(made, full_check=True)
+    assert np.array_equal(outputs(made, seed), outputs(model, seed))
+    names = [node.name for node in made.graph.node if node.name]
+    assert len(names) == len(set(names))
+    side = "then" if feed.max() < np.float32(1.4) else "else"
+    assert {f"{side}0_scale", f"{side}0_t"} <= set(names)
+
+
+def test_a_branch_stays_whose_condition_is_not_known() -> None:
+    model = choosing(1, ["node"], same_names=False)
+    assert with_branches(model, {"another": True}) is model

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.adapters.onnx.run.dissecting import OnnxDissectedModels
+from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
@@ -17,6 +20,7 @@ from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
 from tests.support.models import make, value
+from tests.support.parties import WrongRewriter
 
 RNG = np.random.default_rng(2)
 INNER, OUTER, SEEN = (RNG.normal(size=8).astype(np.float32) for _ in range(3))
@@ -129,3 +133,83 @@ def test_what_quantising_does_is_nobodys_fault(steps: int, verdict: str) -> None
     with bind(Findings, kept), contextlib.suppress(InconclusiveError):
         diagnose(model, [OnnxrtParty()], reference=reference)
     assert (kept.verdict == "agree") is (verdict == "agree")
+
+
+def branching(
+    op: str, shift: float, condition: str = "wide", after: str = "Identity"
+) -> onnx.ModelProto:
+    """A branch inside a branch, which is taken where the input is large."""
+
+    def branch(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
+        return helper.make_graph(nodes, name, [], [value(nodes[-1].output[0], [3, 8])])
+
+    inner = branch(
+        "inner",
+        helper.make_node("Add", ["large", "shift"], ["low"], "lower"),
+        helper.make_node(op, ["low"], ["found"], "guilty"),
+        helper.make_node(after, ["found"], ["logged"], "log"),
+    )
+    plain = branch("plain", helper.make_node("Neg", ["large"], ["negated"], "neg"))
+    outer = branch(
+        "outer",
+        helper.make_node("Mul", ["x", "two"], ["large"], "double"),
+        helper.make_node(
+            "If", [condition], ["chosen"], "inside", then_branch=inner, else_branch=plain
+        ),
+        helper.make_node("Identity", ["chosen"], ["handed"], "hand"),
+    )
+    other = branch("other", helper.make_node("Abs", ["x"], ["size"], "abs"))
+    return make(
+        "branching",
+        [
+            helper.make_node("ReduceMax", ["x"], ["top"], "top", keepdims=0),
+            helper.make_node("Greater", ["top", "bound"], ["wide"], "compare"),
+            helper.make_node("If", ["wide"], ["y"], "choice", then_branch=outer, else_branch=other),
+        ],
+        [value("x", [3, 8])],
+        [value("y", [3, 8])],
+        weights={
+            "two": np.float32(2),
+            "shift": np.float32(shift),
+            "bound": np.float32(-9),
+            "always": np.array(True),
+        },
+    )
+
+
+@pytest.mark.parametrize("condition", ["wide", "always"])
+def test_a_node_of_the_branch_that_is_taken_is_named(condition: str) -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(branching("Log", -50.0, condition), [OnnxrtParty(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["guilty"], "nan")
+
+
+def test_the_tail_of_a_sigmoid_in_a_branch_is_nobodys_fault() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert diagnose(branching("Sigmoid", -12.5), [OnnxrtParty(), OnnxParty()])
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+
+
+class WrongBranches(WrongRewriter):
+    """Rewrites the branches of If nodes alone."""
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        taken = OnnxDissectedModels().open(model)
+        while (made := taken.with_branches({"wide": True})) is not taken:
+            taken = made
+        return super().executed(taken.proto, without=without, level=level)
+
+
+def test_a_rewrite_in_a_branch_is_named() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(branching("Exp", -1.0, after="Log"), [WrongBranches(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == ["guilty", "log"]
+    assert (culprit["party"], culprit["rewrite"]) == ("wrong", "ExpLogFusion")
+    assert culprit["remedy"]["proven"]

@@ -1,4 +1,4 @@
-"""Puts the bodies of a model's own functions in place of their calls."""
+"""Puts the bodies of a model's own functions in place of their calls, and branches in that of If."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
 from polygraphy.adapters.onnx.graph.growth import check_expansion
-from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of, identity_of
+from polygraphy.adapters.onnx_common.messages import (
+    all_nodes,
+    attribute_named,
+    captured_by,
+    copy_of,
+    graphs_of,
+    identity_of,
+    names_in,
+)
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 
 _Key = tuple[str, str, str]
+_IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
 
 
 def inlined(model: ModelProto) -> ModelProto:
@@ -33,6 +42,75 @@ def inlined(model: ModelProto) -> ModelProto:
     made: ModelProto = copy_of(model)
     _Inlining(made).run()
     return made
+
+
+def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelProto:
+    """Return a model with the branches that are taken in place of its If nodes: nodes and tensors
+    keep their names, except those that others have. The model itself where it has no such nodes.
+
+    Args:
+        model: a model.
+        conditions: by tensor what is known of it.
+    """
+    if not any(_branch(node, conditions) for node in model.graph.node):
+        return model
+    made: ModelProto = copy_of(model)
+    made.ir_version = max(made.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
+    del made.graph.node[:]
+    taken = names_in(model.graph)
+    for node in model.graph.node:
+        branch = _branch(node, conditions)
+        if branch is None:
+            made.graph.node.append(node)
+        else:
+            _replace_if(made.graph, node, branch, taken)
+    return made
+
+
+def _branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | None:
+    """Return the branch that a node takes; None where it is no If, or that is not known."""
+    if _key(node)[:2] != ("", "If") or node.input[0] not in conditions:
+        return None
+    found = attribute_named(node, "then_branch" if conditions[node.input[0]] else "else_branch")
+    branch: GraphProto | None = None if found is None else found.g
+    return branch
+
+
+def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: set[str]) -> None:
+    """Append what a branch computes to a graph, with the outputs of its If node."""
+    names = {name: name for name in ("", *_all_names(branch), *captured_by(branch))}
+    own = names_in(branch) - {""}
+    prefix = identity_of(node)
+    names.update({name: unused_name(f"{prefix}/{name}", taken) for name in own & taken})
+    taken |= own
+    computed = {name for inner in branch.node for name in inner.output}
+    handed_on = []
+    for value, outer in zip(branch.output, node.output):
+        if value.name in computed and names[value.name] not in node.output and outer:
+            names[value.name] = outer
+        elif outer:
+            handed_on.append(onnx.helper.make_node("Identity", [names[value.name]], [outer]))
+    renaming = _Renaming("", names, taken, {})
+    called = {each.name for each in graph.node}
+    for inner in branch.node:
+        made = renaming.copy(inner)
+        if made.name in called:
+            made.name = unused_name(f"{prefix}/{made.name}", called)
+        graph.node.append(made)
+    graph.node.extend(handed_on)
+    for weight in branch.initializer:
+        graph.initializer.add().CopyFrom(weight)
+        graph.initializer[-1].name = names[weight.name]
+    for sparse in branch.sparse_initializer:
+        graph.sparse_initializer.add().CopyFrom(sparse)
+        graph.sparse_initializer[-1].values.name = names[sparse.values.name]
+    graph.value_info.extend(one for one in branch.value_info if names.get(one.name) == one.name)
+
+
+def _all_names(graph: GraphProto) -> set[str]:
+    """Return the names of the tensors of a graph, and of those inside it."""
+    inner = (each for node in graph.node for each in graphs_of(node))
+    return names_in(graph).union(*map(_all_names, inner))
 
 
 class _Inlining:
@@ -123,11 +201,12 @@ class _Renaming:
     def copy(self, node: NodeProto) -> NodeProto:
         """Return a node as it is in the graph of the call."""
         made: NodeProto = copy_of(node)
+        made.name = node.name if self._prefix else identity_of(node)
         self._rename(made)
         return made
 
     def _rename(self, node: NodeProto) -> None:
-        node.name = f"{self._prefix}/{node.name}" if node.name else ""
+        node.name = f"{self._prefix}/{node.name}" if self._prefix and node.name else node.name
         node.input[:] = [self._name(name) for name in node.input]
         node.output[:] = [self._name(name) for name in node.output]
         attributes = [self._attribute(one) for one in node.attribute]

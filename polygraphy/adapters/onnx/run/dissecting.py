@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.describe.origins import origin_of
+from polygraphy.adapters.onnx.graph.constants import graph_weights
 from polygraphy.adapters.onnx.graph.graph import sort
-from polygraphy.adapters.onnx.graph.inlining import inlined
+from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
 from polygraphy.adapters.onnx.run.subgraph import copy_frame
+from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
 from polygraphy.adapters.onnx_common.messages import copy_of, used_by, weight_names
 from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode, consumers
@@ -66,9 +70,9 @@ def _sorted(proto: ModelProto) -> ModelProto:
 class OnnxDissectedModel:
     """An ONNX model that is taken apart; see the port `DissectedModel`."""
 
-    def __init__(self, given: ModelProto) -> None:
+    def __init__(self, given: ModelProto, proto: ModelProto | None = None) -> None:
         self.given = _sorted(given)
-        self.proto = proto = inlined(self.given)
+        self.proto = proto = inlined(self.given) if proto is None else proto
         graph = proto.graph
         self.constants = weight_names(graph) | {
             name for node in graph.node if node.op_type == "Constant" for name in node.output
@@ -89,6 +93,15 @@ class OnnxDissectedModel:
 
     def facts(self) -> Facts:
         return OnnxFactFinder().find(self.proto)
+
+    def with_branches(self, conditions: Mapping[str, Any]) -> OnnxDissectedModel:
+        asked = {name for node in self.nodes if node.op == "If" for name in node.reads[:1]}
+        weights = graph_weights(self.proto.graph, asked)
+        known = {name: elements(tensor) for name, tensor in weights.items()}
+        known.update(conditions)
+        decided = {name: bool(np.all(array)) for name, array in known.items()}
+        made = with_branches(self.proto, decided)
+        return self if made is self.proto else OnnxDissectedModel(self.given, made)
 
     def _types(self) -> dict[str, ValueInfoProto]:
         if self._known is None:
