@@ -216,6 +216,7 @@ class _Diagnosis:
             named = {"path": self._reference} if isinstance(self._reference, str) else {}
             return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:
+            self._case.model = with_branches(self._case, self._feeds)
             saved = saved_results(self._golden, len(self._feeds), self._case.budget)
             return against_results(self._case, saved, self._feeds, self._third)
         return None

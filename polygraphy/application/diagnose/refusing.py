@@ -12,7 +12,7 @@ from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.locating import Place, judged
 from polygraphy.application.diagnose.rewriting import refusal_passes
-from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
 from polygraphy.application.diagnose.voting import vote
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -31,6 +31,11 @@ def of_refusals(
     case: Case, third: SuspectedParty, refusals: Mapping[int, PolygraphyException], feed: Feed
 ) -> DiagnosisResult:
     """Find out which nodes are refused by parties, given by their positions with what they said."""
+    whole, case.model = case.model, with_branches(case, [feed])
+    if case.model is not whole and any(
+        _runs(case, CarefulParty(case.parties[index]), feed) for index in refusals
+    ):
+        case.model = whole  # What is refused stands in a branch that is not taken.
     able = [third, *(party for i, party in enumerate(case.parties) if i not in refusals)]
     known = None
     for party in able:
@@ -126,12 +131,12 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
         return evolve(wrong, evidence=[*wrong.evidence, said])
     made = part_of(chosen)
     passes = refusal_passes(party, *made) if made is not None and party.passes else []
-    healed = passes and _runs(case, party, known.feed, without=passes)
+    healed = passes and _runs(case, party, known.feed, whole=True, without=passes)
     plain = not refuses(chosen, plain=True) if party.rewrites else False
     command = None
     if healed:
         command = case.command(party, without=passes)
-    elif plain and (healed := _runs(case, party, known.feed, plain=True)):
+    elif plain and (healed := _runs(case, party, known.feed, whole=True, plain=True)):
         command = case.command(party, plain=True)
     evidence = [
         f"{party.name} refuses the model: {message}",
@@ -192,9 +197,12 @@ def _first(most: int, holds: Callable[[int], bool]) -> int | None:
     return high
 
 
-def _runs(case: Case, party: SuspectedParty, feed: Feed, **how: Any) -> bool:
+def _runs(
+    case: Case, party: SuspectedParty, feed: Feed, *, whole: bool = False, **how: Any
+) -> bool:
+    """Return whether a party runs the model, with the branches that it takes alone or whole."""
     try:
-        party.load(case.model.proto, **how)(feed)
+        party.load(case.model.given if whole else case.model.proto, **how)(feed)
     except PolygraphyException:
         return False
     return True

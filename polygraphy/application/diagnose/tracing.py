@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.domain.accuracy.answer_log import Spool
 from polygraphy.domain.diagnosis.regions import producers
@@ -153,7 +154,7 @@ def _condition(case: Case, model: DissectedModel, name: str, feed: Feed) -> Any:
     asked = {value.name: feed[value.name] for value in part.graph.input if value.name in feed}
     for party in case.parties:
         with contextlib.suppress(*REFUSALS):
-            return party.load(part, plain=True)(asked).get(name)
+            return CarefulParty(party).load(part, plain=True)(asked).get(name)
     return None
 
 

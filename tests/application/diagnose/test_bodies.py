@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.onnx.run.dissecting import OnnxDissectedModels
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
@@ -213,3 +215,47 @@ def test_a_rewrite_in_a_branch_is_named() -> None:
     assert culprit["nodes"] == ["guilty", "log"]
     assert (culprit["party"], culprit["rewrite"]) == ("wrong", "ExpLogFusion")
     assert culprit["remedy"]["proven"]
+
+
+def test_saved_outputs_alone_prove_what_was_changed_in_a_branch(tmp_path: Path) -> None:
+    feed = {"x": RNG.normal(size=(3, 8)).astype(np.float32)}
+    results = RunResults()
+    results.add([OnnxrtParty().load(branching("Sigmoid", 0.1))(feed)], runner_name="right")
+    results.save(str(tmp_path / "golden.json"))
+    kept = Kept()
+    with bind(Findings, kept):
+        golden = str(tmp_path / "golden.json")
+        assert not diagnose(branching("Tanh", 0.1), [OnnxrtParty()], [feed], golden=golden)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["guilty"], "structure")
+    assert culprit["remedy"]["proven"]
+    assert culprit["remedy"]["command"].startswith("Undo")
+
+
+def test_what_is_refused_in_a_branch_is_named() -> None:
+    kept = Kept()
+    party = WrongBranches(refuses=True)
+    with bind(Findings, kept):
+        assert not diagnose(branching("Exp", -1.0, after="Log"), [party, OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["guilty", "log"], "refusal")
+    assert culprit["remedy"]["proven"]
+
+
+class Branchless(OnnxParty):
+    """Has no If."""
+
+    name = "branchless"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if any(node.op_type == "If" for node in model.graph.node):
+            raise BackendError("There is no If here.", backend=self.name)
+        return super().load(model, plain=plain, without=without)
+
+
+def test_the_if_is_named_where_its_branch_is_not_what_is_refused() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(branching("Exp", -1.0), [Branchless(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["choice"], "refusal")

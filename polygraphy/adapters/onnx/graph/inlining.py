@@ -1,4 +1,4 @@
-"""Puts the bodies of a model's own functions in place of their calls, and branches in that of If."""
+"""Puts the bodies of functions in place of their calls, and branches in place of If nodes."""
 
 from __future__ import annotations
 
