@@ -252,16 +252,22 @@ class _Guesses:
             evidence=evidence, remedy=self._case.undoing(self._side, [variant]), op=node.op,
         )  # fmt: skip
 
-    def _made(self, output: str, variant: Variant) -> tuple[Any, Values] | None:
+    def _made(
+        self, output: str, variant: Variant, *, plain: bool = False
+    ) -> tuple[Any, Values] | None:
         try:
             made = self._pairs.altered(self._case.model.proto, output, variant)
-            compute = self._party.load(made)
+            compute = self._party.load(made, plain=plain)
             return compute, compute(self._feed)
         except Exception:  # A variant that no backend takes is none.
             return None
 
     def _gives(self, variant: Variant) -> bool:
-        made = self._made(next(filter(None, variant.node.outputs)), variant)
+        # A model is loaded several times as fast with nothing rewritten.
+        return self._matches(variant, plain=True) and self._matches(variant, plain=False)
+
+    def _matches(self, variant: Variant, *, plain: bool) -> bool:
+        made = self._made(next(filter(None, variant.node.outputs)), variant, plain=plain)
         if made is None:
             return False
         compute, values = made
@@ -311,7 +317,7 @@ class _Guesses:
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = Variant("weight", "", node, {name: (held * after).astype(held.dtype)})
-            made = self._made(output, variant)
+            made = self._made(output, variant, plain=True)
             if made is None:
                 return None
             found = self._case.differing(made[1], self._saved)
@@ -320,7 +326,8 @@ class _Guesses:
             left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
             is_explained = np.linalg.norm(apart) <= left_over
             if is_explained and all(each.relative <= _MATCHES + coarse for each in found.values()):
-                return after if abs(after - 1) > _NEAR else None
+                is_near = abs(after - 1) <= _NEAR
+                return None if is_near or not self._matches(variant, plain=False) else after
             left = float(np.dot(apart, way) / np.dot(way, way))
             slope = (left - before[1]) / (after - before[0]) if after != before[0] else 0.0
             if not np.isfinite(left) or not slope:
