@@ -314,20 +314,27 @@ class _Guesses:
         )
         way = goal - start
         coarse = max(epsilon_of(self._saved[one].dtype) for one in outputs)
+        left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
+
+        def apart_of(values: Values) -> Any:
+            made = [np.asarray(values[one], np.float64).reshape(-1) for one in outputs]
+            return np.concatenate(made) - goal
+
+        def explains(values: Values) -> bool:
+            found = self._case.differing(values, self._saved)
+            is_near = bool(np.linalg.norm(apart_of(values)) <= left_over)
+            return is_near and all(one.relative <= _MATCHES + coarse for one in found.values())
+
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = Variant("weight", "", node, {name: (held * after).astype(held.dtype)})
             made = self._made(output, variant, plain=True)
             if made is None:
                 return None
-            found = self._case.differing(made[1], self._saved)
-            values = [np.asarray(made[1][one], np.float64).reshape(-1) for one in outputs]
-            apart = np.concatenate(values) - goal
-            left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
-            is_explained = np.linalg.norm(apart) <= left_over
-            if is_explained and all(each.relative <= _MATCHES + coarse for each in found.values()):
-                is_near = abs(after - 1) <= _NEAR
-                return None if is_near or not self._matches(variant, plain=False) else after
+            if explains(made[1]):
+                whole = self._made(output, variant) if abs(after - 1) > _NEAR else None
+                return after if whole is not None and explains(whole[1]) else None
+            apart = apart_of(made[1])
             left = float(np.dot(apart, way) / np.dot(way, way))
             slope = (left - before[1]) / (after - before[0]) if after != before[0] else 0.0
             if not np.isfinite(left) or not slope:
