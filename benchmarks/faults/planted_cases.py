@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from polygraphy.adapters.processes.forked import ForkedIsolation
+
 from .case import Case, Culprit
 from .exported import EXPORTED
 from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantised, unet
@@ -66,9 +68,15 @@ def outputs(model: onnx.ModelProto, data: dict[str, np.ndarray], *names: str) ->
 
 
 def shows(healthy: onnx.ModelProto, faulty: onnx.ModelProto, data: dict[str, np.ndarray]) -> bool:
-    """Return whether the outputs differ, and are numbers in the healthy one."""
+    """Return whether the outputs differ, and are numbers in the healthy one; ONNX Runtime may crash
+    of a changed model, so a process of its own runs it.
+    """
+
+    def both() -> list[tuple[np.ndarray, np.ndarray]]:
+        return list(zip(outputs(healthy, data), outputs(faulty, data)))
+
     try:
-        pairs = list(zip(outputs(healthy, data), outputs(faulty, data)))
+        pairs = ForkedIsolation().call(both, what="ONNX Runtime", timeout=60, is_silent=True)
     except Exception:
         return False
     if not all(np.isfinite(good).all() for good, _ in pairs if good.dtype.kind == "f"):
