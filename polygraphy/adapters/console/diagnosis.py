@@ -56,9 +56,8 @@ def _show(culprit: Culprit, later: Sequence[Culprit]) -> None:
     if len(culprit.nodes) > _NODES:
         names += f" and {len(culprit.nodes) - _NODES} more"
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
-    G_LOGGER.warning(
-        _short(f"CULPRIT  {culprit.op} {names}: {culprit.cause}{by} ({culprit.party})")
-    )
+    what = f"{culprit.op} {names}".strip() or "Data"
+    G_LOGGER.warning(_short(f"CULPRIT  {what}: {culprit.cause}{by} ({culprit.party})"))
     if culprit.origin is not None:
         G_LOGGER.info(f"    From {_short(culprit.origin)}.")
     for sentence in [one for one in culprit.evidence if one not in said]:

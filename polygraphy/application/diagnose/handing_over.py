@@ -97,6 +97,8 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     first = next(iter(result.culprits), None)
     if first is None or first.cause not in _OF_PARTIES or first.remedy.command is not None:
         return result
+    if not first.nodes:  # It is too new, or too old, for that party, which says so.
+        return result
     command = reporting(case.path, (one.name for one in case.parties), case.data_options)
     made = [
         evolve(one, remedy=Remedy(command)) if one.remedy == first.remedy else one

@@ -26,6 +26,9 @@ from polygraphy.domain.search.subsets import Outcome, ddmin
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.diagnosing import SuspectedParty
 
+_OPERATORS = 6
+"""Where nodes of so many operators are refused alone, it is not for what they compute."""
+
 
 def of_refusals(
     case: Case, third: SuspectedParty, refusals: Mapping[int, PolygraphyException], feed: Feed
@@ -64,7 +67,7 @@ def of_refusals(
             found = refused(case, careful, known, str(error))
             if found is not None:
                 culprits.append(found)
-                result.append(f"{len(found.nodes)} of {len(case.model.nodes)} nodes.")
+                result.append(f"{len(found.nodes) or 'All'} of {len(case.model.nodes)} nodes.")
     if lacking := _lacking(culprits, refusals.values()):
         return DiagnosisResult(INCONCLUSIVE, reason=lacking)
     if not culprits:
@@ -122,6 +125,10 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
     end = _first(len(nodes), lambda count: refuses(range(count)))
     if end is None:
         return None
+    firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
+    if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
+        evidence = [f"{party.name} refuses the model: {message}", "It refuses each node alone, too."]
+        return Culprit([], None, party.name, "refusal", evidence=evidence, op="Model")
     start = end - (_first(end, lambda count: refuses(range(end - count, end))) or end)
     chosen = ddmin(
         range(start, end), lambda some: Outcome.BAD if some and refuses(some) else Outcome.GOOD

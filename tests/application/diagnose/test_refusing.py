@@ -94,3 +94,23 @@ class Able(OnnxParty):
             if node.domain:
                 node.op_type, node.domain = "Softplus", ""
         return super().load(made, plain=plain, without=without)
+
+
+class Older(OnnxParty):
+    """Reads an older format alone."""
+
+    name = "older"
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        if model.ir_version > 7:
+            raise BackendError("Unsupported version 8.", backend=self.name)
+        return super().load(model, plain=plain, without=without)
+
+
+def test_no_node_is_named_of_a_model_that_is_too_new() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(network(), [Older(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([], "older", "refusal")
+    assert any("Unsupported version 8" in sentence for sentence in culprit["evidence"])
