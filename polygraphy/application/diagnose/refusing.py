@@ -127,7 +127,10 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
         return None
     firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
-        evidence = [f"{party.name} refuses the model: {message}", "It refuses each node alone, too."]
+        evidence = [
+            f"{party.name} refuses the model: {message}",
+            "It refuses each node alone, too.",
+        ]
         return Culprit([], None, party.name, "refusal", evidence=evidence, op="Model")
     start = end - (_first(end, lambda count: refuses(range(end - count, end))) or end)
     chosen = ddmin(
