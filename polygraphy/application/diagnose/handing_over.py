@@ -16,7 +16,7 @@ from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
 from polygraphy.domain.diagnosis.culprit import NO_FAULT, Culprit, DiagnosisResult, Remedy
-from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing
+from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing, usual_tolerances
 from polygraphy.domain.diagnosis.issue import issue_of
 from polygraphy.domain.diagnosis.regions import around
 from polygraphy.domain.diagnosis.remedies import reporting
@@ -204,7 +204,7 @@ def _failure(
         is_rewritten = culprit.cause in _OF_REWRITES
         plain = party.load(part, plain=True)(feed) if is_rewritten else {}
     except REFUSALS as error:
-        seen = None if culprit.cause != "refusal" else (str(error), dict.fromkeys(expected))
+        seen = (str(error), usual_tolerances(expected)) if culprit.cause == "refusal" else None
     else:
         if culprit.cause == "refusal":
             return None

@@ -75,11 +75,25 @@ def failing(
     return (said, tolerances) if said else None
 
 
+def usual_tolerances(expected: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return how far each output may be off of what computes it somehow: half of its digits."""
+    return {
+        name: (
+            _round(np.sqrt(_explained(right) * _size(right)))
+            if is_float(right) and np.isfinite(right).any()
+            else None
+        )
+        for name, right in expected.items()
+    }
+
+
 def _explained(right: Any) -> float:
     """Return what rounding may do to the largest element."""
-    size = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
-    step = epsilon_of(right.dtype)
-    return max(32 * step * size, 1e-30)
+    return max(32 * epsilon_of(right.dtype) * _size(right), 1e-30)
+
+
+def _size(right: Any) -> float:
+    return float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
 
 
 def _round(value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polygraphy.domain.diagnosis.failure import failing
+from polygraphy.domain.diagnosis.failure import failing, usual_tolerances
 
 RIGHT = np.array([1.0, -2.0, 4.0], np.float32)
 
@@ -35,3 +35,18 @@ def test_infinity_that_should_not_be_is_a_failure() -> None:
     values = np.array([1.0, np.inf, 4.0], np.float32)
     found = failing({"y": values}, {"y": RIGHT}, {"y": RIGHT})
     assert found is not None and found[1]["y"] is not None and found[1]["y"] < 1e-2
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 100.0])
+def test_what_runs_at_last_may_round_in_its_own_way(dtype: type, size: float) -> None:
+    right = np.linspace(-size, size, 7).astype(dtype)
+    tolerance = usual_tolerances({"y": right})["y"]
+    assert tolerance is not None
+    step = float(np.finfo(dtype).eps)
+    assert 30 * step * size < tolerance < 0.3 * size
+
+
+def test_what_is_no_number_has_to_be_the_same() -> None:
+    expected = {"count": np.arange(3), "nothing": np.full(2, np.nan, np.float32)}
+    assert usual_tolerances(expected) == {"count": None, "nothing": None}
