@@ -142,6 +142,10 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
     made = part_of(chosen)
     passes = refusal_passes(party, *made) if made is not None and party.passes else []
     healed = passes and _runs(case, party, known.feed, whole=True, without=passes)
+    if passes and not healed:  # Around the part, others do the same.
+        passes = refusal_passes(party, case.model.given, known.feed) or passes
+        healed = _runs(case, party, known.feed, whole=True, without=passes)
+    able = "the whole model" if healed else "them"
     plain = not refuses(chosen, plain=True) if party.rewrites else False
     command = None
     if healed:
@@ -154,7 +158,7 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
         f"Alone, {'this node is' if len(chosen) == 1 else 'these nodes are'} refused, too.",
     ]
     if passes:
-        evidence.append(f"Without {' and '.join(passes)}, {party.name} runs the whole model.")
+        evidence.append(f"Without {' and '.join(passes)}, {party.name} runs {able}.")
     elif not plain and party.rewrites:
         evidence.append("It is refused with all rewrites switched off, too.")
     return Culprit(

@@ -17,6 +17,8 @@ from polygraphy.domain.errors import BackendError, InconclusiveError
 from polygraphy.ports.binding import bind
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_diagnosing import Kept
+from tests.application.diagnose.test_diagnosing import network as layers
+from tests.support.parties import WrongRewriter
 
 
 class OneRowMore(OnnxParty):
@@ -114,3 +116,26 @@ def test_no_node_is_named_of_a_model_that_is_too_new() -> None:
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == ([], "older", "refusal")
     assert any("Unsupported version 8" in sentence for sentence in culprit["evidence"])
+
+
+class TwoFusions(WrongRewriter):
+    """Refuses what one of its rewrites makes, and in a larger model what another makes as well."""
+
+    def executed(
+        self, model: Any, *, without: Collection[str] = (), level: str | None = None
+    ) -> Any:
+        ops = [node.op_type for node in model.graph.node]
+        needed = {"ExpLogFusion", "Other"} if len(ops) > 4 else {"ExpLogFusion"}
+        if {"Exp", "Log"} <= set(ops) and not needed <= set(without):
+            raise BackendError("The fused node is invalid.", backend=self.name)
+        return model
+
+
+def test_what_helps_is_proven_on_the_whole_model() -> None:
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(layers(), [TwoFusions(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["rewrite"]) == (["exp1", "log1"], "ExpLogFusion+Other")
+    assert culprit["remedy"] == {"command": "wrong MODEL ExpLogFusion Other", "proven": True}
+    assert any("runs the whole model" in sentence for sentence in culprit["evidence"])
