@@ -14,8 +14,8 @@ from polygraphy.adapters.onnxruntime import session as module
 from polygraphy.adapters.onnxruntime.rewrites import REWRITES, matched_rewrites
 from polygraphy.backend.onnxrt import session_from_onnx
 
-ALWAYS = {"FreeDimensionOverrideTransformer", "MemcpyTransformer"}
-"""What is made of every model, and changes no number."""
+ALWAYS = {"FreeDimensionOverrideTransformer", "MemcpyTransformer", "RocmBlasAltImpl"}
+"""What releases try on every model and changes no number on a CPU."""
 
 CHAIN = (
     '<ir_version: 8, opset_import: ["": 13]> g (float[4] x) => (float[4] y)'
@@ -75,7 +75,7 @@ def test_every_rewrite_that_this_release_tries_is_known(capfd: pytest.CaptureFix
     tried = set(re.findall(r"GraphTransformer (\w+) modified", capfd.readouterr().err))
     groups = {name for name in tried if name.endswith("_RuleBasedTransformer")}
     assert len(tried) > 40
-    assert tried - groups - set(REWRITES) == ALWAYS
+    assert tried - groups - set(REWRITES) <= ALWAYS
 
 
 def test_one_that_would_be_ignored_is_named(capsys: pytest.CaptureFixture[str]) -> None:
