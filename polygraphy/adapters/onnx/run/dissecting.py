@@ -96,8 +96,8 @@ class OnnxDissectedModel:
 
     def with_branches(self, conditions: Mapping[str, Any]) -> OnnxDissectedModel:
         asked = {name for node in self.nodes if node.op == "If" for name in node.reads[:1]}
-        weights = graph_weights(self.proto.graph, asked)
-        known = {name: elements(tensor) for name, tensor in weights.items()}
+        weights = graph_weights(self.proto.graph) if asked else {}
+        known: dict[str, Any] = {name: elements(weights[name]) for name in asked & weights.keys()}
         known.update(conditions)
         decided = {name: bool(np.all(array)) for name, array in known.items()}
         made = with_branches(self.proto, decided)
