@@ -335,9 +335,8 @@ class _Comparison:
         evidence.append(f"With only {what} taken from the reference, all outputs match.")
         tensor = next(filter(None, last.outputs), None)
         remedy = Remedy(taking(suspect), True)
-        return Culprit(
-            nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=last.op
-        )
+        op = suspect.op or last.op
+        return Culprit(nodes, tensor, MODEL, suspect.cause, evidence=evidence, remedy=remedy, op=op)
 
     def _of_precision(
         self, feed: Feed, outputs: tuple[Values, Values], found: Mapping[str, Deviation]

@@ -41,6 +41,7 @@ class Suspect:
         twins: which nodes to take from the reference, so that this difference goes away: the
             position here, and there.
         inner: the names of the nodes in the body of a node that have it, if it is in one.
+        op: the operator of the last of these.
     """
 
     nodes: tuple[int, ...]
@@ -49,6 +50,7 @@ class Suspect:
     weights: tuple[tuple[str, str], ...] = ()
     twins: tuple[tuple[int, int], ...] = ()
     inner: tuple[str, ...] = ()
+    op: str = ""
 
 
 def named(side: Side, suspect: Suspect) -> list[str]:
@@ -261,7 +263,7 @@ def _bodies(
     if found:
         # A node that is another one is also missed beside its neighbours.
         found = found[:1] if found[0].cause == "structure" else found
-        names = [inner.model.identity(index) for each in found for index in each.nodes]
+        names = [name for each in found for name in named(inner.model, each)]
         op = pairing.model.nodes[twins[0]].op
         yield Suspect(
             (twins[0],),
@@ -269,6 +271,7 @@ def _bodies(
             f"{found[0].what}, in the body of {op} {pairing.model.identity(twins[0])!r}",
             twins=(twins,),
             inner=tuple(dict.fromkeys(names)),
+            op=found[-1].op or inner.model.nodes[found[-1].nodes[-1]].op,
         )
 
 

@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from polygraphy.adapters.onnx.edit.copying import copy_nodes
 from polygraphy.adapters.onnx.run.dissecting import OnnxDissectedModels
 from polygraphy.adapters.onnx.run.party import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
@@ -259,3 +260,17 @@ def test_the_if_is_named_where_its_branch_is_not_what_is_refused() -> None:
         assert not diagnose(branching("Exp", -1.0), [Branchless(), OnnxParty()])
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["choice"], "refusal")
+
+
+def test_a_node_in_a_branch_of_a_branch_is_named_and_copied(tmp_path: Path) -> None:
+    wrong, right = (str(tmp_path / f"{name}.onnx") for name in ("wrong", "right"))
+    onnx.save(branching("Tanh", 0.1), wrong)
+    onnx.save(branching("Sigmoid", 0.1), right)
+    kept = Kept()
+    with bind(Findings, kept):
+        assert not diagnose(wrong, [OnnxrtParty()], reference=right)
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["op"]) == (["guilty"], "Tanh")
+    made = copy_nodes(onnx.load(wrong), right, ["guilty"])
+    with bind(Findings, Kept()):
+        assert diagnose(made, [OnnxrtParty()], reference=right)
