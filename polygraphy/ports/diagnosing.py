@@ -196,7 +196,8 @@ class DissectedModel(Protocol):
 
     Attributes:
         given: the ``onnx.ModelProto``, in an order in which nodes can be computed.
-        proto: the same with the bodies of its own functions in place of their calls.
+        proto: the same with the bodies of its own functions in place of their calls, and branches
+            in that of If nodes where `with_branches` was told which are taken.
         nodes: its nodes, in order.
         inputs: what it asks for.
         outputs: the names of its outputs.

@@ -143,8 +143,8 @@ def refused(case: Case, party: SuspectedParty, known: Trace, message: str) -> Cu
     passes = refusal_passes(party, *made) if made is not None and party.passes else []
     healed = passes and _runs(case, party, known.feed, whole=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
-        passes = refusal_passes(party, case.model.given, known.feed) or passes
-        healed = _runs(case, party, known.feed, whole=True, without=passes)
+        wider = refusal_passes(party, case.model.given, known.feed)
+        passes, healed = wider or passes, bool(wider)
     able = "the whole model" if healed else "them"
     plain = not refuses(chosen, plain=True) if party.rewrites else False
     command = None

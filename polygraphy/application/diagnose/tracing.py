@@ -18,7 +18,7 @@ from attrs import frozen
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
 from polygraphy.domain.accuracy.answer_log import Spool
-from polygraphy.domain.diagnosis.regions import producers
+from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.search.layers import Layer, plan_windows
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
@@ -129,7 +129,7 @@ def with_branches(case: Case, feeds: Sequence[Feed]) -> DissectedModel:
         known: dict[str, Any] = {}
         for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
             found = [_condition(case, model, name, feed) for feed in feeds]
-            if found[0] is not None and all(one == found[0] for one in found):
+            if found[0] is not None and all(np.array_equal(one, found[0]) for one in found):
                 known[name] = found[0]
         made = model.with_branches(known)
         if made is model:
@@ -141,16 +141,10 @@ def _condition(case: Case, model: DissectedModel, name: str, feed: Feed) -> Any:
     """Return a tensor of one element; None where nobody can tell."""
     if name in feed:
         return feed[name]
-    makers = producers(model.nodes)
-    before, pending = set[int](), [name]
-    while pending:
-        index = makers.get(pending.pop())
-        if index is not None and index not in before:
-            before.add(index)
-            pending += model.nodes[index].reads
+    before = region_before(model.nodes, name, ())
     if not before or name in model.constants:
         return None
-    part = model.part(sorted(before), feed)
+    part = model.part(before, feed)
     asked = {value.name: feed[value.name] for value in part.graph.input if value.name in feed}
     for party in case.parties:
         with contextlib.suppress(*REFUSALS):

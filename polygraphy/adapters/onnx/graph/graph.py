@@ -23,6 +23,9 @@ from polygraphy.domain.errors import ModelError
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
+IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
+"""The version of the format from which on initialisers need not be inputs as well."""
+
 
 def producers(graph: GraphProto) -> dict[str, int]:
     """Return the index of the node that makes each tensor.

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.element_types import domain_of
-from polygraphy.adapters.onnx.graph.graph import taken_names, unused_name
+from polygraphy.adapters.onnx.graph.graph import (
+    IR_WITHOUT_WEIGHTS_AS_INPUTS,
+    taken_names,
+    unused_name,
+)
 from polygraphy.adapters.onnx.graph.growth import check_expansion
 from polygraphy.adapters.onnx_common.messages import (
     all_nodes,
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 
 _Key = tuple[str, str, str]
-_IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
 
 
 def inlined(model: ModelProto) -> ModelProto:
@@ -55,7 +58,7 @@ def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelPro
     if not any(_branch(node, conditions) for node in model.graph.node):
         return model
     made: ModelProto = copy_of(model)
-    made.ir_version = max(made.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
+    made.ir_version = max(made.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
     del made.graph.node[:]
     taken = names_in(model.graph)
     for node in model.graph.node:
@@ -78,7 +81,7 @@ def _branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | Non
 
 def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: set[str]) -> None:
     """Append what a branch computes to a graph, with the outputs of its If node."""
-    names = {name: name for name in ("", *_all_names(branch), *captured_by(branch))}
+    names = {name: name for name in ("", *taken_names(branch), *captured_by(branch))}
     own = names_in(branch) - {""}
     prefix = identity_of(node)
     names.update({name: unused_name(f"{prefix}/{name}", taken) for name in own & taken})
@@ -105,12 +108,6 @@ def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: s
         graph.sparse_initializer.add().CopyFrom(sparse)
         graph.sparse_initializer[-1].values.name = names[sparse.values.name]
     graph.value_info.extend(one for one in branch.value_info if names.get(one.name) == one.name)
-
-
-def _all_names(graph: GraphProto) -> set[str]:
-    """Return the names of the tensors of a graph, and of those inside it."""
-    inner = (each for node in graph.node for each in graphs_of(node))
-    return names_in(graph).union(*map(_all_names, inner))
 
 
 class _Inlining:

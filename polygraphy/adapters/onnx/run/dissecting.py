@@ -13,7 +13,7 @@ from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.describe.origins import origin_of
 from polygraphy.adapters.onnx.graph.constants import graph_weights
-from polygraphy.adapters.onnx.graph.graph import sort
+from polygraphy.adapters.onnx.graph.graph import IR_WITHOUT_WEIGHTS_AS_INPUTS, sort
 from polygraphy.adapters.onnx.graph.inlining import inlined, with_branches
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, value_info
@@ -36,7 +36,6 @@ _HANDED_OUT = frozenset((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13))
 """Data types, by their numbers in ONNX, that every release of every backend hands out: bfloat16 and
 narrower ones are none."""
 _MADE = "//made"
-_IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
 _ROUNDED = frozenset((1, 10, 11, 16))
 
 
@@ -126,7 +125,7 @@ class OnnxDissectedModel:
         """Return a model whose nodes compute from given values alone; see the port."""
         made: ModelProto = onnx.ModelProto()
         copy_frame(self.proto, made)
-        made.ir_version = max(made.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
+        made.ir_version = max(made.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
         graph = made.graph
         graph.name = self.proto.graph.name
         graph.node.extend(self.proto.graph.node)
@@ -161,7 +160,7 @@ class OnnxDissectedModel:
         """Return a model of some of the nodes; see the port."""
         made: ModelProto = onnx.ModelProto()
         copy_frame(self.proto, made)
-        made.ir_version = max(made.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
+        made.ir_version = max(made.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
         graph = made.graph
         graph.name = self.proto.graph.name
         chosen = self._with_constants(nodes)

@@ -16,6 +16,7 @@ from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.onnx.describe.facts import OnnxFactFinder
 from polygraphy.adapters.onnx.edit.outputs import ModifyOutputs
+from polygraphy.adapters.onnx.graph.graph import IR_WITHOUT_WEIGHTS_AS_INPUTS
 from polygraphy.adapters.onnx.graph.shapes import inferred_value_infos, value_infos
 from polygraphy.adapters.onnx.graph.value_infos import described, input_metadata, set_input_shapes
 from polygraphy.adapters.onnx.run.recomputing import Recomputer
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 onnx = mod.lazy_import("onnx")
 
-_IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
 _HANDED_OVER = frozenset(
     {
         DataType.BOOL, DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64, DataType.INT8,
@@ -163,7 +163,7 @@ class OnnxLayeredModel:
         """Return a model of some of the nodes, with their weights."""
         graph = self._structure.graph
         part: ModelProto = onnx.ModelProto()
-        part.ir_version = max(self._structure.ir_version, _IR_WITHOUT_WEIGHTS_AS_INPUTS)
+        part.ir_version = max(self._structure.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
         part.opset_import.extend(self._structure.opset_import)
         part.functions.extend(self._structure.functions)
         part.graph.name = graph.name
