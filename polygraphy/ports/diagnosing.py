@@ -197,7 +197,7 @@ class DissectedModel(Protocol):
     Attributes:
         given: the ``onnx.ModelProto``, in an order in which nodes can be computed.
         proto: the same with the bodies of its own functions in place of their calls, and branches
-            in that of If nodes where `with_branches` was told which are taken.
+            in that of If nodes, where `with_branches` made it.
         nodes: its nodes, in order.
         inputs: what it asks for.
         outputs: the names of its outputs.
