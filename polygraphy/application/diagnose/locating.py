@@ -303,8 +303,8 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     held = known.held
     first = None
     for index, node in enumerate(case.model.nodes):
-        bad = [name for name in node.makes if _broken(held.get(name))]
-        if bad and not any(_broken(held.get(name)) for name in node.reads):
+        bad = [name for name in node.makes if is_broken(held.get(name))]
+        if bad and not any(is_broken(held.get(name)) for name in node.reads):
             first = (index, bad[0])
             if np.isnan(held[bad[0]]).any():
                 break
@@ -327,7 +327,8 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     )
 
 
-def _broken(value: Any) -> bool:
+def is_broken(value: Any) -> bool:
+    """Return whether a tensor has elements that are NaN or infinite."""
     return is_float(value) and not bool(np.isfinite(value).all())
 
 

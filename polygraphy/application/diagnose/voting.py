@@ -91,9 +91,10 @@ def wrong_reference(
         if proven:
             evidence.append(f"With only that from {party.name}, the outputs of {name} match.")
         remedy = Remedy(
+            None,
+            proven,
             f"Compare with another backend, or with another version of what computes {op} for"
             f" --{name}.",
-            proven,
         )
         nodes_named = [node.name for node in nodes]
         culprits.append(

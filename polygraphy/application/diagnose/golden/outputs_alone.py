@@ -102,6 +102,9 @@ class _Guesses:
                 other = self._values
             if not case.differing(other, saved):
                 notes.append(f"{self._third.name} gives what was saved.")
+                case.evidence.unexplained = (
+                    f"{self._third.name} gives what was saved, and {self._party.name} does not."
+                )
                 return None
             notes.append(f"{self._third.name} does not give what was saved either.")
         if self._are_usual_data():
