@@ -50,11 +50,11 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (

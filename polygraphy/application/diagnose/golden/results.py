@@ -26,7 +26,6 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import producers, region_before
 from polygraphy.domain.diagnosis.variants import (
@@ -38,6 +37,7 @@ from polygraphy.domain.diagnosis.variants import (
     with_number,
 )
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, ModelPairs, SuspectedParty
