@@ -22,13 +22,14 @@ from polygraphy.domain.diagnosis.culprit import (
     TensorError,
 )
 from polygraphy.domain.diagnosis.evidence import Evidence
-from polygraphy.domain.diagnosis.judging import Deviation, deviation, moved, spread
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.remedies import undoing
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
-from polygraphy.domain.tensors.precision import coarsest
+from polygraphy.domain.rounding import Deviation, deviation, moved, rounding_between, spread
+from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
+from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, DiagnosisReports, DissectedModel, SuspectedParty
 from polygraphy.ports.machine import Machine
@@ -89,7 +90,7 @@ class Case:
         self.budget = memory
         self._memory = memory
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
-        self._epsilons: dict[str, float | None] | None = None
+        self._facts: tuple[DissectedModel, Facts] | None = None
 
     def of(self, model: DissectedModel) -> Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
@@ -189,17 +190,24 @@ class Case:
         made = [found[name] for node in self.model.nodes for name in node.makes if name in found]
         self.curves.append(Curve(party, what, made))
 
+    def computed_in(self, output: str) -> str | None:
+        """Return the coarsest type of floats in which an output is computed; None where it is not
+        known, or quantised: the steps of those explain almost anything.
+        """
+        known = compute_dtype(self.facts, output)
+        return known if known in _FLOATS else None
+
     def epsilon(self, output: str) -> float | None:
         """Return the epsilon of the coarsest type of floats in which an output is computed."""
-        if self._epsilons is None:
-            dtypes = self.model.facts().compute_dtypes
-            self._epsilons = {}
-            for name in ("", *self.model.outputs):
-                named = [dtype for dtype in (dtypes.get(name, ""),) if dtype in _FLOATS]
-                known = coarsest(named)
-                self._epsilons[name] = None if known is None else known.epsilon
-        own = self._epsilons.get(output)
-        return own if own is not None else self._epsilons.get("")
+        known = precision_of(self.computed_in(output) or "")
+        return None if known is None else known.epsilon
+
+    @property
+    def facts(self) -> Facts:
+        """What the outputs of the model are."""
+        if self._facts is None or self._facts[0] is not self.model:
+            self._facts = self.model, self.model.facts()
+        return self._facts[1]
 
     def differing(
         self, values: Values, expected: Values, noise: Mapping[str, Any] | None = None
@@ -209,10 +217,21 @@ class Case:
         for name in self.model.outputs:
             if name in values and name in expected:
                 held = (noise or {}).get(name, 0.0)
-                made = deviation(values[name], expected[name], held)
+                made = self.judged(name, values[name], expected[name], held)
                 if made:
                     found[name] = made
         return found
+
+    def judged(self, name: str, value: Any, expected: Any, noise: Any = 0.0) -> Deviation:
+        """Return how far an output is off, for what it is and the type that it is computed in."""
+        by_nature, rounding = is_bounded(self.facts, name), None
+        if is_float(value) and is_float(expected):
+            computed_in = (self.computed_in(name),) * 2
+            rounding = rounding_between((value, expected), computed_in, is_bounded=by_nature)
+        is_sorted = is_ordered(self.facts, name)
+        return deviation(
+            value, expected, noise, rounding, is_bounded=by_nature, is_sorted=is_sorted
+        )
 
 
 def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:

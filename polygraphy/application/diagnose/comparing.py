@@ -31,12 +31,12 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.fused import traced
 from polygraphy.domain.diagnosis.golden import said_of_untested, untested
-from polygraphy.domain.diagnosis.judging import Deviation, said_of
 from polygraphy.domain.diagnosis.mending import mending
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised, paired
 from polygraphy.domain.diagnosis.remedies import copying, taking
 from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.rounding import Deviation, said_of
 from polygraphy.domain.search import Outcome, smallest_good_set
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import precision_of

@@ -51,11 +51,11 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
 )
 from polygraphy.domain.diagnosis.golden import said_of_untested, untested
-from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.errors import (
     PolygraphyException,
     UsageError,
 )
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (

@@ -25,10 +25,10 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import Variant, variants
 from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import ModelPairs, SuspectedParty

@@ -31,7 +31,6 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.judging import Deviation
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import computing_op, producers, region_before
 from polygraphy.domain.diagnosis.variants import (
@@ -43,6 +42,7 @@ from polygraphy.domain.diagnosis.variants import (
     with_number,
 )
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve

@@ -10,9 +10,9 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Values
 from polygraphy.domain.diagnosis.golden import by_names_of, numbers_of, untested
-from polygraphy.domain.diagnosis.judging import deviation
 from polygraphy.domain.errors import FileError, UsageError
 from polygraphy.domain.results.results import RunResults
+from polygraphy.domain.rounding import deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
