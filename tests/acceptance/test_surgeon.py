@@ -211,8 +211,8 @@ def test_what_diagnose_says_to_type_mends_a_model_of_more_than_8_mib(
 ) -> None:
     """Weights of such a model stay where they are."""
     wide = np.random.default_rng(0).standard_normal((1500, 1500), np.float32)
-    text = '''<ir_version: 8, opset_import: ["" : 17]> m (float[2, 1500] x) => (float[2, 1500] y) {
-        a = MatMul(x, wide) b = Mul(a, factor) y = Relu(b) }'''
+    text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2, 1500] x) => (float[2, 1500] y) {
+        a = MatMul(x, wide) b = Mul(a, factor) y = Relu(b) }"""
     for name, factor in (("right", 1.0), ("wrong", 1.5)):
         made = parser.parse_model(text)
         factors = np.full(1500, factor, np.float32)

@@ -129,7 +129,7 @@ EDITS: dict[str, Edit] = {
     "insert": lambda model: insert_node(model, op="Identity", inputs=["h0"], outputs=["h0"]),
     "fp16": convert_to_fp16,
     "fp16 of a copy": lambda model: convert_to_fp16(model, copy=True),
-    "bf16": lambda model: convert_to_bf16(model),
+    "bf16": convert_to_bf16,
     "simplify": simplify,
     "remove": lambda model: remove_nodes(model, ["Relu"]),
     "override": lambda model: override_input_shapes(model, {"x": [2, _SIDE], "chosen": []}),
