@@ -82,7 +82,7 @@ models:
 # What `diagnose` finds of bugs of released packages and of planted faults, with virtual environments of 18 releases of ONNX
 # Runtime (2 GB, into .faults), by hand and every night. Writes the page that says how often it is right.
 faults:
-	cd benchmarks && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/diagnosis.md
+	cd lab && POLYGRAPHY_FAULTS=$(CURDIR)/.faults $(abspath $(BIN))/python -m faults --markdown $(CURDIR)/docs/diagnosis.md
 
 # Lines of code, files, functions and classes by feature, and how long functions are.
 size:
