@@ -41,6 +41,7 @@ __all__ = [
     "inferred_value_infos",
     "is_made_up",
     "value_infos",
+    "with_inferred",
 ]
 
 infer_shapes: Callable[..., ModelProto]
@@ -303,6 +304,14 @@ def inferred_value_infos(
     except ModelError as error:
         G_LOGGER.verbose(str(error))
         return {}
+
+
+def with_inferred(model: ModelProto) -> dict[str, ValueInfoProto]:
+    """Return what the graph says about the types of its tensors, and what can be inferred where it
+    does not say both the data type and the rank.
+    """
+    stated = {name: value for name, value in value_infos(model).items() if _has_rank(value)}
+    return {**value_infos(model), **inferred_value_infos(model), **stated}
 
 
 def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
