@@ -14,7 +14,6 @@ from polygraphy.application.diagnose.golden.outputs_alone import of_outputs
 from polygraphy.application.diagnose.golden.saved import Fitted, fitting, in_types_of
 from polygraphy.application.diagnose.half_model import half_model, of_saved_outputs
 from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
-from polygraphy.application.diagnose.rounding import LARGE
 from polygraphy.application.diagnose.tracing import Trace, trace
 from polygraphy.domain.diagnosis.closeness import breaks, is_partly, together
 from polygraphy.domain.diagnosis.culprit import (
@@ -37,7 +36,7 @@ from polygraphy.domain.diagnosis.variants import (
     with_number,
 )
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import Compute, ModelPairs, SuspectedParty
