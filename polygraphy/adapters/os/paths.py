@@ -220,7 +220,7 @@ def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
 def is_empty_file(path: str | Path) -> bool:
     """Return whether a file is there that holds nothing."""
     with suppress(OSError):
-        found = os.stat(path)
+        found = Path(path).stat()
         return stat.S_ISREG(found.st_mode) and found.st_size == 0
     return False
 
