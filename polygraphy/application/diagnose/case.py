@@ -28,7 +28,8 @@ from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import Compute, DiagnosisReports, DissectedModel, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, DiagnosisReports, SuspectedParty
+from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import Machine
 from polygraphy.ports.reporting import Findings
 
@@ -66,7 +67,7 @@ class Case:
 
     def __init__(
         self,
-        model: DissectedModel,
+        model: OpenModel,
         path: str,
         parties: Sequence[SuspectedParty],
         reports: DiagnosisReports,
@@ -78,7 +79,7 @@ class Case:
         self.attempts: list[Attempt] = []
         self.data_options: list[str] = []
         self.feed: Feed = {}
-        self._right: DissectedModel | Callable[[], DissectedModel] | None = None
+        self._right: OpenModel | Callable[[], OpenModel] | None = None
         self.expected: Values | None = None
         self.unexplained = False
         self.is_given = True
@@ -89,7 +90,7 @@ class Case:
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
         self._epsilons: dict[str, float | None] | None = None
 
-    def of(self, model: DissectedModel) -> Case:
+    def of(self, model: OpenModel) -> Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
         made = Case(model, self.path, self.parties, self._reports, self.budget)
         made.attempts, made.curves = self.attempts, self.curves
@@ -97,13 +98,13 @@ class Case:
         return made
 
     @property
-    def right(self) -> DissectedModel | None:
+    def right(self) -> OpenModel | None:
         """The model as it is right, where it is to blame itself and that is known."""
         if callable(self._right):
             self._right = self._right()
         return self._right
 
-    def mend(self, right: Callable[[], DissectedModel]) -> None:
+    def mend(self, right: Callable[[], OpenModel]) -> None:
         """Note what makes the model as it is right, if that is asked for."""
         self._right = right
 

@@ -18,7 +18,8 @@ from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
-from polygraphy.ports.diagnosing import Compute, DissectedModel, NarrowModel, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
+from polygraphy.ports.editing import OpenModel
 
 _SECONDS = 20.0
 """How long other lengths are tried."""
@@ -28,7 +29,7 @@ _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
 def feeds_of(
-    model: DissectedModel | NarrowModel, data_loader: Any, inputs: TensorMetadata | None = None
+    model: OpenModel | NarrowModel, data_loader: Any, inputs: TensorMetadata | None = None
 ) -> list[dict[str, Any]]:
     """Return the data that a model is run on.
 
@@ -64,7 +65,7 @@ def in_type(value: Any, asked: MetadataTuple | None) -> Any:
 
 
 def feeds_that_run(
-    model: DissectedModel | NarrowModel,
+    model: OpenModel | NarrowModel,
     data_loader: Any,
     runs: Callable[[dict[str, Any]], bool],
 ) -> list[dict[str, Any]]:
@@ -151,7 +152,7 @@ def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def data_options(
-    model: DissectedModel, data_loader: Any, number: int, feed: Mapping[str, Any]
+    model: OpenModel, data_loader: Any, number: int, feed: Mapping[str, Any]
 ) -> list[str]:
     """Return the options of a command line that makes the same data as those of a number that
     `feeds_of` returned; none where they come from elsewhere.

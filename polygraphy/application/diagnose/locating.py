@@ -27,7 +27,8 @@ from polygraphy.domain.diagnosis.regions import (
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.precision import GROWTH, epsilon_of, is_float
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.editing import OpenModel, OpenModels
 
 FLIPS = 0.01
 """The share of elements that may land on the other side of a step: what rounds half way between two
@@ -83,9 +84,7 @@ class MadeAlone:
     compared: Mapping[str, TensorError]
 
 
-def nodes_alone(
-    case: Case, model: DissectedModel, party: SuspectedParty, known: Trace
-) -> MadeAlone:
+def nodes_alone(case: Case, model: OpenModel, party: SuspectedParty, known: Trace) -> MadeAlone:
     """Compare what a party makes of every node alone with a trace.
 
     Raises:
@@ -192,7 +191,7 @@ def _wrong_regions(
     executed = party.executed(case.model.proto, level=level)
     if executed is None:
         return []
-    graph = resolve(DissectedModels).open(executed)
+    graph = resolve(OpenModels).open(executed)
     nodes = case.model.nodes
     made_alone = nodes_alone(case, graph, party, known)
     if level is None:

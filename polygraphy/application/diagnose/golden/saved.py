@@ -16,7 +16,8 @@ from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.storage import ResultStore
 
 
@@ -78,7 +79,7 @@ class Fitted:
         return ""
 
 
-def fitting(model: DissectedModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
+def fitting(model: OpenModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
     """Fit results to a model.
 
     Args:
