@@ -20,7 +20,12 @@ from polygraphy.adapters.onnx.graph.value_infos import (
     set_input_shapes,
     value_info,
 )
-from polygraphy.adapters.onnx.storage.weights import byte_size, copy_fields, without_large_weights
+from polygraphy.adapters.onnx.storage.weights import (
+    byte_size,
+    copy_fields,
+    weights_size,
+    without_large_weights,
+)
 from polygraphy.adapters.onnx_common.messages import copy_of, names_in, used_by
 from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
@@ -43,6 +48,8 @@ Values = Callable[[Sequence[str]], Mapping[str, Any]]
 """Returns what tensors of the graph hold."""
 
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
+_COPIED = 1 << 20
+"""Bytes of weights from which on a model is copied without them."""
 _MADE = "//made"
 
 _HANDED_OVER = range(1, 14)
@@ -400,7 +407,8 @@ def _bound(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto
     """Return a copy whose inputs have these shapes, and which says nothing else about shapes that
     depend on them.
     """
-    bound = without_large_weights(model)
+    is_large = weights_size(model) >= _COPIED
+    bound = without_large_weights(model) if is_large else copy_of(model)
     set_input_shapes(bound.graph, shapes)
     stated = [value for value in bound.graph.value_info if _bytes(value) is not None]
     del bound.graph.value_info[:]
