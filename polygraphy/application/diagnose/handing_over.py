@@ -15,7 +15,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.tracing import trace
-from polygraphy.domain.diagnosis.culprit import NO_FAULT, Culprit, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.culprit import FAULT, NO_FAULT, Culprit, DiagnosisResult, Remedy
 from polygraphy.domain.diagnosis.failure import PROGRAM_FILE, Failure, failing, usual_tolerances
 from polygraphy.domain.diagnosis.issue import issue_of
 from polygraphy.domain.diagnosis.regions import around
@@ -61,7 +61,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
         FileError: something cannot be written.
     """
     culprit = next((one for one in result.culprits if one.cause not in NO_FAULT), None)
-    if culprit is None:
+    if culprit is None or result.verdict != FAULT:
         return
     failure, program = None, ""
     with case.attempt("culprit alone") as said:
@@ -94,7 +94,9 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     fault for it and nothing is known to help.
     """
     first = next(iter(result.culprits), None)
-    if first is None or first.cause not in _OF_PARTIES or first.remedy.command is not None:
+    if first is None or result.verdict != FAULT:
+        return result
+    if first.cause not in _OF_PARTIES or first.remedy.command is not None:
         return result
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
