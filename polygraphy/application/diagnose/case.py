@@ -38,7 +38,8 @@ from polygraphy.domain.rounding import (
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded, is_ordered
 from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import Compute, DiagnosisReports, DissectedModel, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, DiagnosisReports, SuspectedParty
+from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import Machine
 from polygraphy.ports.reporting import Findings
 
@@ -76,7 +77,7 @@ class Case:
 
     def __init__(
         self,
-        model: DissectedModel,
+        model: OpenModel,
         path: str,
         parties: Sequence[SuspectedParty],
         reports: DiagnosisReports,
@@ -88,7 +89,7 @@ class Case:
         self.attempts: list[Attempt] = []
         self.data_options: list[str] = []
         self.feed: Feed = {}
-        self._right: DissectedModel | Callable[[], DissectedModel] | None = None
+        self._right: OpenModel | Callable[[], OpenModel] | None = None
         self.expected: Values | None = None
         self.evidence = Evidence()
         self.is_given = True
@@ -97,9 +98,9 @@ class Case:
         self.budget = memory
         self._memory = memory
         self._loaded: dict[tuple[int, bool, tuple[str, ...]], Compute] = {}
-        self._facts: tuple[DissectedModel, Facts] | None = None
+        self._facts: tuple[OpenModel, Facts] | None = None
 
-    def of(self, model: DissectedModel) -> Case:
+    def of(self, model: OpenModel) -> Case:
         """Return a case of another form of the model, whose steps are listed with those of this."""
         made = Case(model, self.path, self.parties, self._reports, self.budget)
         made.attempts, made.curves, made.evidence = self.attempts, self.curves, self.evidence
@@ -107,13 +108,13 @@ class Case:
         return made
 
     @property
-    def right(self) -> DissectedModel | None:
+    def right(self) -> OpenModel | None:
         """The model as it is right, where it is to blame itself and that is known."""
         if callable(self._right):
             self._right = self._right()
         return self._right
 
-    def mend(self, right: Callable[[], DissectedModel]) -> None:
+    def mend(self, right: Callable[[], OpenModel]) -> None:
         """Note what makes the model as it is right, if that is asked for."""
         self._right = right
 

@@ -58,12 +58,8 @@ from polygraphy.domain.errors import (
 from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import counted
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import (
-    REFERENCE,
-    DiagnosisReports,
-    DissectedModels,
-    SuspectedParty,
-)
+from polygraphy.ports.diagnosing import REFERENCE, DiagnosisReports, SuspectedParty
+from polygraphy.ports.editing import OpenModels
 
 _MOST_VOTES = 8
 """Nodes of one operator about which a third is asked, if it says the same of all."""
@@ -112,7 +108,7 @@ def diagnose(
     if reference is not None and golden is not None:
         raise UsageError("There are a reference and saved results.", hint="Give one of them.")
     reports = resolve(DiagnosisReports)
-    dissected = resolve(DissectedModels).open(model)
+    dissected = resolve(OpenModels).open(model)
     path = model if isinstance(model, str) else "MODEL"
     case = Case(dissected, path, parties, reports, memory_budget)
     paths = [golden] if isinstance(golden, str) else golden
@@ -205,7 +201,7 @@ class _Diagnosis:
         """
         case = self._case
         if is_wrong_in_float32(case, half, self._third):
-            opened = resolve(DissectedModels).open(half.wide)
+            opened = resolve(OpenModels).open(half.wide)
             return _Diagnosis(case.of(opened), half.feeds).of_parties()
         return of_half_model(case, half, list(self._outputs.values()), self._third)
 
@@ -225,7 +221,7 @@ class _Diagnosis:
     def _compared(self) -> DiagnosisResult | None:
         """Compare with what is right, if that is given; None where a backend is to be searched."""
         if self._reference is not None:
-            opened = resolve(DissectedModels).open(self._reference)
+            opened = resolve(OpenModels).open(self._reference)
             named = {"path": self._reference} if isinstance(self._reference, str) else {}
             return against_reference(self._case, opened, self._feeds, self._third, **named)
         if self._golden is not None:

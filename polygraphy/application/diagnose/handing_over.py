@@ -26,12 +26,11 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import (
     REFERENCE,
     DiagnosisReports,
-    DissectedModel,
-    DissectedModels,
     FailureFolders,
     FailurePrograms,
     SuspectedParty,
 )
+from polygraphy.ports.editing import OpenModel, OpenModels
 from polygraphy.ports.machine import Diagnosis
 from polygraphy.ports.running import Commands
 from polygraphy.ports.storage import TextFiles
@@ -169,7 +168,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         yield made
 
 
-def _same_part(right: DissectedModel, case: Case, chosen: Sequence[int], held: Values) -> Any:
+def _same_part(right: OpenModel, case: Case, chosen: Sequence[int], held: Values) -> Any:
     """Return the same part of the model that is right."""
     names = {case.model.nodes[index].name for index in chosen}
     return right.part([i for i, node in enumerate(right.nodes) if node.name in names], held)
@@ -191,12 +190,12 @@ def _failure(
         BackendError: what is right cannot be computed.
         KeyError: a value is missing.
     """
-    opened = resolve(DissectedModels).open(part)
+    opened = resolve(OpenModels).open(part)
     feed = {name: held[name] for name in opened.inputs}
     if not all(isinstance(value, np.ndarray) for value in feed.values()):
         return None
     if expected is None:
-        asked = resolve(DissectedModels).open(right).inputs
+        asked = resolve(OpenModels).open(right).inputs
         expected = third.load(right, plain=True)({name: held[name] for name in asked})
     expected = {name: expected[name] for name in opened.outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):
