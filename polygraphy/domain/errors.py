@@ -114,7 +114,7 @@ class MissingFileError(FileError, FileNotFoundError):
     strerror = "No such file or directory"
 
     @property
-    def filename(self) -> str | None:  # type: ignore[override]
+    def filename(self) -> str | None:
         return None if self.path is None else str(self.path)
 
 

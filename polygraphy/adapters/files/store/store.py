@@ -36,7 +36,8 @@ class FileResultStore:
     """Saves to and loads from JSON files; implements the port `ResultStore`.
 
     A path with an extension, or of an empty file that is there, is one file. A path without one,
-    or of a folder that is there, is a folder of files ``0000000000.json``, ``0000000001.json``, ..., one per iteration.
+    or of a folder that is there, is a folder of files ``0000000000.json``, ``0000000001.json``,
+    ..., one per iteration.
 
     Data of a single iteration have a second form, ``.safetensors``, which is written and read
     faster; several iterations become a folder of that name. ``.npz`` and ``.npy`` files are read,

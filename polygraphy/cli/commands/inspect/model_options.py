@@ -97,8 +97,8 @@ class ModelDetailOptions(Options):
     list_unbounded_dds: bool = option(
         "--list-unbounded-dds",
         help="Name the tensors of an ONNX model whose elements decide without any limit how large"
-        " others become, for surgeon sanitize --set-unbounded-dds-upper-bound; the model's constants"
-        " should have been folded and its shapes be known.",
+        " others become, for surgeon sanitize --set-unbounded-dds-upper-bound; the model's"
+        " constants should have been folded and its shapes be known.",
         feeds="inspect_model.list_unbounded_dds",
     )
     combine_tensor_info: str | None = option(
