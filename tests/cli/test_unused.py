@@ -61,7 +61,7 @@ def test_what_was_named_with_a_better_reason_is_not_named_again(
 @pytest.mark.parametrize(
     ("words", "warning"),
     [
-        ("surgeon sanitize m.onnx --num-passes 2 --no-fold-shapes", "--num-passes, --no-fold-shapes: without effect without --fold-constants."),
+        ("surgeon sanitize m.onnx -o n.onnx --num-passes 2 --no-fold-shapes", "--num-passes, --no-fold-shapes: without effect without --fold-constants."),
         ("run m.onnx --onnxrt --cast-io", "--cast-io: without effect without --fp-to-fp16 or --to-bf16."),
         ("inspect model m.onnx --no-onnxruntime-shape-inference", "--no-onnxruntime-shape-inference: without effect without --shape-inference."),
         ("inspect capability m.onnx --save-external-data", "--save-external-data: without effect without --with-partitioning."),
