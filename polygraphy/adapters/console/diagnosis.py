@@ -62,9 +62,13 @@ def _show(culprit: Culprit, later: Sequence[Culprit]) -> None:
         G_LOGGER.info(f"    From {_short(culprit.origin)}.")
     for sentence in [one for one in culprit.evidence if one not in said]:
         G_LOGGER.info(f"    {_short(sentence)}")
-    if culprit.remedy.command and all(culprit.remedy != other.remedy for other in later):
+    if any(culprit.remedy == other.remedy for other in later):
+        return
+    if culprit.remedy.command:
         word = "FIX" if culprit.remedy.proven else "TRY"
         G_LOGGER.warning(f"{word}      {one_line(culprit.remedy.command)}")
+    if culprit.remedy.note:
+        G_LOGGER.warning(f"NOTE     {one_line(culprit.remedy.note)}")
 
 
 def _short(text: str) -> str:

@@ -17,8 +17,8 @@ from polygraphy.domain.compare.distribution import distribution_of
 from polygraphy.domain.compare.metric import Measured, MetricCompareFunc
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
-from polygraphy.domain.compare.rounding import coarsest_between
 from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.rounding import coarsest_between
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.per_output import PerOutput, kept_setting, value_for
 from polygraphy.domain.tensors.precision import is_exact

@@ -25,6 +25,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     weights_size,
     without_large_weights,
 )
+from polygraphy.adapters.onnx_common import inference
 from polygraphy.adapters.onnx_common.messages import copy_of
 from polygraphy.domain.errors import BackendError, MissingDependencyError, ModelError
 from polygraphy.logger import G_LOGGER
@@ -47,7 +48,6 @@ __all__ = [
 infer_shapes: Callable[..., ModelProto]
 
 onnx = mod.lazy_import("onnx")
-onnx_shapes = mod.lazy_import("onnx.shape_inference")
 
 _COPIED = 32 << 20  # Bytes of weights from which on copying costs more than leaving them out.
 
@@ -206,21 +206,22 @@ def _inferred_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
     check_expansion(model)
     # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
     with onnx_errors("The shapes of the model cannot be inferred"):
-        inferred: ModelProto = onnx_shapes.infer_shapes(
+        return inference.infer_shapes(
             model, strict_mode=strict, data_prop=not has_endless_vectors(model)
         )
-    return inferred
 
 
 def _inferred_symbolically(model: ModelProto) -> ModelProto:
     """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
-    inference = resolve(ShapeInference)
+    tool = resolve(ShapeInference)
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes longer lists than any shape is.")
-    ordered: ModelProto = copy_of(model)
+    seen = inference.hidden(model)
+    ordered: ModelProto = copy_of(model) if seen is model else seen
     sort(ordered.graph)
-    inferred: ModelProto = inference.infer(ordered)
+    inferred: ModelProto = tool.infer(ordered)
+    inference.restore(inferred)
     return inferred
 
 
