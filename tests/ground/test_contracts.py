@@ -161,7 +161,7 @@ FLOATS_BY_KIND = {
     "domain/tensors/casting.py": "NumPy's own types, which overflow to infinity",
     "domain/tensors/narrowing.py": "NumPy's own types; others have no digits to lose",
     "domain/tensors/pairing.py": "asks for integers",
-    "util/array.py": "others are widened",
+    "legacy/arrays.py": "others are widened",
 }
 """Modules that ask NumPy whether numbers are rounded, and why that is right there."""
 
