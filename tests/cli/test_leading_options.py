@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy import __version__
+from tests.support.program_facts import VERSION
 from polygraphy.cli.commands.debug.context import CheckOptions
 from polygraphy.cli.commands.listing import (
     COMMANDS,
@@ -85,7 +85,7 @@ def test_the_help_of_a_group_is_there_behind_them(
 
 def test_v_alone_is_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-v"]) == 0
-    assert capsys.readouterr().out == f"Polygraphy {__version__}\n"
+    assert capsys.readouterr().out == VERSION
 
 
 @pytest.mark.parametrize(

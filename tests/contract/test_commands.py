@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy import __version__
+from tests.support.program_facts import VERSION
 from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.processes.commands import ProcessCommands
 from polygraphy.cli.backends.registry import modules_for
@@ -135,7 +135,7 @@ def test_polygraphy_is_this_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = processes.run(["polygraphy", "--version"])
-    assert (done.code, done.output) == (0, f"Polygraphy {__version__}\n")
+    assert (done.code, done.output) == (0, VERSION)
     assert processes.run(["polygraphy", "runn"]).code == 2
     done = processes.run(["polygraphy", "inspect", "data", "missing.json"])
     assert done.code == 2
