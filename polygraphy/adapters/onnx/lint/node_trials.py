@@ -141,7 +141,7 @@ class NodeTrials:
         made.opset_import.extend(self._model.opset_import)
         imported = {each.domain for each in made.opset_import}
         for domain in {self._nodes[i].domain for i in indices} - imported:
-            if is_foreign(domain):  # An operator of a plugin is told apart from a defect.
+            if is_foreign(domain):  # An operator of a plugin is no defect.
                 made.opset_import.add(domain=domain, version=1)
         made.functions.extend(self._model.functions)
         made.graph.name = "trial"
