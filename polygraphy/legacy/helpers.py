@@ -446,7 +446,7 @@ def load_file(src: str | Path | IO[Any], mode: str = "rb", description: str | No
         description: what it holds, for the log.
 
     Raises:
-        FileError: the file is missing, empty or cannot be read.
+        FileError: the file is missing or cannot be read.
     """
     if not isinstance(src, (str, Path)):
         if src.seekable():
@@ -454,7 +454,7 @@ def load_file(src: str | Path | IO[Any], mode: str = "rb", description: str | No
         return src.read()
     if description is not None:
         G_LOGGER.info(f"Loading {description} from {src}")
-    path = readable_file(src)
+    path = readable_file(src, may_be_empty=True)
     with translated_os_errors(path, "read"):
         return path.read_bytes() if "b" in mode else path.read_text(encoding="utf-8")
 
@@ -466,7 +466,8 @@ def save_file(
 
     Args:
         contents: what is written.
-        dest: a path, whose file is written whole or not at all; or a stream.
+        dest: a path, whose file is written whole or not at all, and in place where it is empty; or
+            a stream.
         mode: ``wb`` for bytes, ``w`` for text.
         description: what it is, for the log.
 

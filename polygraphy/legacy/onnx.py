@@ -22,7 +22,7 @@ from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import inputs_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
-from polygraphy.domain.model.unbounded import DRIVING_INPUT, unbounded_tensors
+from polygraphy.domain.model.unbounded import unbounded_operands
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
@@ -238,13 +238,9 @@ def get_unbounded_dds_tensors(graph: Any) -> list[Any]:
     """
     model = gs.export_onnx(graph)
     add_shapes(model, allow_onnxruntime=False)
-    large = set(unbounded_tensors(described(model, "", Detail(layers=True)).graph))
-    driving = [
-        node.inputs[DRIVING_INPUT[node.op]]
-        for node in graph.nodes
-        if any(tensor.name in large for tensor in node.outputs)
-    ]
-    return list({tensor.name: tensor for tensor in driving}.values())
+    tensors = graph.tensors()
+    names = unbounded_operands(described(model, "", Detail(layers=True)).graph)
+    return [tensors[name] for name in names]
 
 
 # What `mode` said before `show_layers` and its siblings.

@@ -429,7 +429,7 @@ def test_a_shape_that_can_only_be_the_value_of_a_shape_tensor_is() -> None:
     ("settings", "fact"),
     [
         ({"seed": -1}, "seed"),
-        ({"iterations": 0}, "iteration"),
+        ({"iterations": -1}, "iterations"),
         ({"iterations": -3}, "iteration"),
         ({"val_range": (1, 0)}, "1, 0"),
         ({"val_range": (math.nan, 1)}, "nan"),

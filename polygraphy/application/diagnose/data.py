@@ -18,7 +18,8 @@ from polygraphy.domain.errors import InputError, PolygraphyException, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
-from polygraphy.ports.diagnosing import Compute, DissectedModel, NarrowModel, SuspectedParty
+from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
+from polygraphy.ports.editing import OpenModel
 
 _SECONDS = 20.0
 """How long other lengths are tried."""
@@ -30,7 +31,7 @@ _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
 def feeds_of(
-    model: DissectedModel | NarrowModel,
+    model: OpenModel | NarrowModel,
     data_loader: Any,
     inputs: TensorMetadata | None = None,
     fits: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda feeds: len(feeds) <= _MOST,
@@ -71,7 +72,7 @@ def in_type(value: Any, asked: MetadataTuple | None) -> Any:
 
 
 def feeds_that_run(
-    model: DissectedModel | NarrowModel,
+    model: OpenModel | NarrowModel,
     data_loader: Any,
     runs: Callable[[dict[str, Any]], bool],
     **options: Any,
@@ -169,7 +170,7 @@ def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def data_options(
-    model: DissectedModel, data_loader: Any, number: int, feed: Mapping[str, Any]
+    model: OpenModel, data_loader: Any, number: int, feed: Mapping[str, Any]
 ) -> list[str]:
     """Return the options of a command line that makes the same data as those of a number that
     `feeds_of` returned; none where they come from elsewhere.

@@ -27,7 +27,8 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DissectedModel, DissectedModels, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.editing import OpenModel, OpenModels
 
 _ONE_STEP = 0.03
 """The same of integers that are one off, where a chain of many products and sums is computed in
@@ -80,9 +81,7 @@ class MadeAlone:
     compared: Mapping[str, TensorError]
 
 
-def nodes_alone(
-    case: Case, model: DissectedModel, party: SuspectedParty, known: Trace
-) -> MadeAlone:
+def nodes_alone(case: Case, model: OpenModel, party: SuspectedParty, known: Trace) -> MadeAlone:
     """Compare what a party makes of every node alone with a trace.
 
     Raises:
@@ -189,7 +188,7 @@ def _wrong_regions(
     executed = party.executed(case.model.proto, level=level)
     if executed is None:
         return []
-    graph = resolve(DissectedModels).open(executed)
+    graph = resolve(OpenModels).open(executed)
     nodes = case.model.nodes
     made_alone = nodes_alone(case, graph, party, known)
     if level is None:

@@ -59,7 +59,7 @@ class DataLoader:
         Args:
             seed: seed of iteration 0 (default: 1).
             iterations: how many feed dictionaries there are (default: one, or one per entry of
-                `input_metadata`).
+                `input_metadata`). 0 is for models that are to be made, and not run.
             input_metadata: data types and shapes that are to be used instead of the model's; names
                 may be patterns. Of several, each iteration takes the next, over and over.
             val_range: smallest and largest value, both inclusive, for all inputs or per input
@@ -84,8 +84,10 @@ class DataLoader:
         self.assumed: dict[str, tuple[int, ...]] = {}
         if self.seed < 0:
             raise UsageError(f"A seed is not negative, unlike {self.seed}.")
-        if self.iterations < 1:
-            raise UsageError(f"There must be at least one iteration, not {self.iterations}.")
+        if not self._turns:
+            raise UsageError("There must be at least one iteration: `input_metadata` lists none.")
+        if self.iterations < 0:
+            raise UsageError(f"There cannot be {self.iterations} iterations.")
         self._tensors = _tensors_of(data_loader_backend_module)
         _ranges(self.val_range)
 

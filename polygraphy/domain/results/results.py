@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -65,11 +65,14 @@ class IterationResult(dict[str, Any]):
         unmarked: outputs of the model that are not among these, because other tensors were chosen;
             they are not saved, but have to match where both sides of a comparison have them.
         lineage: what they were computed from, as long as the run goes on; not kept elsewhere.
+        rough: makes all outputs twice, with all that nodes make moved by what rounding explains of
+            one operator; as long as the run goes on.
         origin: the file that they were read from; empty for none.
     """
 
     unmarked: Mapping[str, Any] = MappingProxyType({})
     lineage: Lineage | None = None
+    rough: Callable[[], Sequence[Mapping[str, Any]]] | None = None
     origin = ""
 
     def __init__(
@@ -89,7 +92,8 @@ class IterationResult(dict[str, Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy in another process has besides the outputs."""
-        return {name: value for name, value in vars(self).items() if name != "lineage"}
+        own = vars(self).items()
+        return {name: value for name, value in own if name not in ("lineage", "rough")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take what a pickle says besides the outputs; NVIDIA's says those, too."""

@@ -12,7 +12,8 @@ from polygraphy.application.diagnose.comparing import breaks
 from polygraphy.application.diagnose.locating import first_non_finite
 from polygraphy.application.diagnose.tracing import Trace
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.diagnosing import DiagnosisReports, DissectedModels
+from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import OpenModels
 
 TYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 
@@ -25,7 +26,7 @@ def traced(dtype: Any) -> tuple[Case, Trace]:
     ]
     shaped = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     graph = helper.make_graph(nodes, "logarithm", shaped[:1], shaped[1:])
-    opened = resolve(DissectedModels).open(helper.make_model(graph))
+    opened = resolve(OpenModels).open(helper.make_model(graph))
     case = Case(opened, "m.onnx", [], resolve(DiagnosisReports))
     values = {"n": np.array([-1, 1], dtype), "y": np.array([np.nan, 0], dtype)}
     party: Any = None

@@ -200,10 +200,14 @@ def is_in_order(graph: GraphProto) -> bool:
     """Return whether no node of a graph, or of those inside it, takes what a later one makes."""
     taken: set[str] = set()
     for node in graph.node:
-        inside = graphs_of(node)
-        if not taken.isdisjoint(filter(None, node.output[:])) or not all(map(is_in_order, inside)):
+        if not taken.isdisjoint(node.output[:]):
             return False
-        taken.update(used_by(node, inside))
+        taken.update(node.input[:])
+        for inner in graphs_of(node):
+            if not is_in_order(inner):
+                return False
+            taken.update(captured_by(inner))
+        taken.discard("")
     return True
 
 
