@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from polygraphy.domain.asked import Tensors
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.ports.binding import resolve
-from polygraphy.ports.running import Tensors
 
 __all__ = [
     "abs",

@@ -18,6 +18,7 @@ from polygraphy.application.run.feeding import (
     promises,
 )
 from polygraphy.application.run.steps import was_interrupted
+from polygraphy.domain.asked import BlobFiles, ResultStore, ResultWriter
 from polygraphy.domain.data.feed import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.results.results import DeviceTimes, IterationResult, RunResults
@@ -28,7 +29,6 @@ from polygraphy.ports.binding import resolve
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Isolation, Runner
-from polygraphy.ports.storage import BlobFiles, ResultStore, ResultWriter
 
 Feed = Mapping[str, Any]
 
