@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.program_facts import VERSION
 from polygraphy.cli.commands.debug.context import CheckOptions
 from polygraphy.cli.commands.listing import (
     COMMANDS,
@@ -23,6 +22,7 @@ from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
 from polygraphy.cli.shared.log import LogOptions
 from tests.cli.flags.words import BASES
+from tests.support.program_facts import VERSION
 
 LOGGING = (
     ["-v"],

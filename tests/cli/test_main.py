@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program_facts import VERSION
 from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
 from polygraphy.cli.help import command_help, describe, described, write_descriptions
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
+from tests.support.program_facts import VERSION
 
 
 def run_python(code: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program_facts import VERSION
 from polygraphy.adapters.fake import FunctionCommands
 from polygraphy.adapters.processes.commands import ProcessCommands
 from polygraphy.cli.backends.registry import modules_for
 from polygraphy.domain.errors import UsageError
 from polygraphy.ports.binding import resolve
 from polygraphy.ports.running import Commands
+from tests.support.program_facts import VERSION
 
 PYTHON = [sys.executable, "-S", "-c"]
 

@@ -16,9 +16,9 @@ from polygraphy.adapters.console.metrics import (
     metric_line,
 )
 from polygraphy.adapters.console.numbers import (
-    round_up,
     histogram_bars,
     percentiles,
+    round_up,
     statistics,
     tolerance,
 )
