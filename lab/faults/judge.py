@@ -98,7 +98,8 @@ def score(folder: Path, case: Case) -> Score:
 
 def _mends(folder: Path, case: Case, command: str) -> bool:
     """Run a FIX as it is printed, in a folder of its own, and return whether it helps: what it runs
-    agrees, or the model that it saves does where it is diagnosed as before.
+    agrees, or the model that it saves does where it is diagnosed as before; what it converts, beside
+    what it was.
     """
     if not command.startswith("polygraphy "):
         return True  # Another release, which was tried.
@@ -111,6 +112,8 @@ def _mends(folder: Path, case: Case, command: str) -> bool:
     if last[3] in ("surgeon", "convert"):
         words = [*case.words]
         words[1] = last[last.index("-o") + 1]
+        if last[3] == "convert":
+            words = ["diagnose", words[1], "--onnxrt", "--reference", last[4]]
         lines.append([*interpreter, "polygraphy", *words])
     done = None
     for line in lines:

@@ -307,8 +307,11 @@ class _Comparison:
     def _copied(self, culprits: list[Culprit], feed: Feed, goal: Values) -> list[Culprit]:
         """Return culprits with the command that copies their nodes, if all outputs match then."""
         case, pairing = self._case, self._pairing
-        names = dict.fromkeys(name for one in culprits for name in one.nodes)
-        found = [one for one in suspects(pairing) if names.keys() & named(pairing.model, one)]
+        wanted = dict.fromkeys(name for one in culprits for name in one.nodes)
+        known = [(one, named(pairing.model, one)) for one in suspects(pairing)]
+        found = [one for one, names in known if wanted.keys() & names]
+        differing = {name for _, names in known for name in names}
+        names = [name for name in wanted if name in differing]
         if not case.is_given or not found:
             return culprits
         if not self._matches(case.model.proto, pairing, found, feed, goal):

@@ -335,7 +335,7 @@ class _Comparison:
     ) -> Variant | None:
         """Return what a node may have been, if that makes what was saved."""
         held = known.held
-        part = self._case.model.part(region, held)
+        part = self._case.model.part(region, held, [name])
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
         goal = known.values[name]
 
@@ -384,9 +384,12 @@ class _Comparison:
         was saved; first of those that the model does not have.
         """
         held = known.held
-        part = self._case.model.part(region, held)
+        part = self._case.model.part(region, held, [name])
         given = {value.name: held[value.name] for value in part.graph.input if value.name in held}
-        compute = self._loaded(part)
+        try:
+            compute = self._loaded(part)
+        except BackendError:
+            return None
         node = side.nodes[index]
         others = {**self._lost, **held}
         behind = {after for one in side.nodes[index:] for after in one.outputs}
